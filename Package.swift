@@ -67,7 +67,7 @@ let package = Package(
         .target(
             name: "SQLiteStore",
             dependencies: [
-                "CLinux", "CSQLite", "LinuxSystem", "PropertyLists", "SQLiteFormat", grdb, grdbSQLite, systemPackage,
+                "CLinux", "CSQLite", "LinuxSystem", "PropertyLists", "SQLiteFormat", systemPackage,
             ],
             swiftSettings: strict),
         .target(
@@ -81,7 +81,7 @@ let package = Package(
         .target(
             name: "PersistentHistory",
             dependencies: [
-                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat", "SQLiteStore", grdb,
+                "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat", "SQLiteStore",
                 systemPackage,
             ], swiftSettings: strict),
         .target(
@@ -97,8 +97,8 @@ let package = Package(
         .target(
             name: "StoreRelocation",
             dependencies: [
-                "CLinux", "CXXHash", "FileCoordination", "GroupContainers", "LinuxSystem", "SQLiteFormat",
-                "SQLiteStore", grdb, systemPackage,
+                "CLinux", "CSQLite", "CXXHash", "FileCoordination", "GroupContainers", "LinuxSystem", "SQLiteFormat",
+                "SQLiteStore", systemPackage,
             ],
             swiftSettings: strict),
         .target(

@@ -1,5 +1,5 @@
-import GRDB
 import SQLiteFormat
+import SQLiteStore
 
 /// Purges a store's history and records which changes its named subscribers have acknowledged.
 package struct HistoryMaintenance {
@@ -37,32 +37,31 @@ package struct HistoryMaintenance {
     package func purge(_ purge: Purge) throws -> Outcome {
         try write { database in
             let all = try count(database)
-            let last = try Int64.fetchOne(database, sql: "SELECT max(number) FROM GS_CHANGE") ?? 0
+            let last = try database.firstInteger("SELECT max(number) FROM GS_CHANGE") ?? 0
             // The table may hold any numbers, because other programs may write to it.
             var bound = min(try upperBound(purge, database), last == .min ? last : last - 1)
             var holder: String?
-            let slowest = try Row.fetchOne(
-                database, sql: "SELECT name, number FROM GS_SUBSCRIBER ORDER BY number, name LIMIT 1")
-            if let slowest, !purge.force, let number = slowest.decoded("number", as: Int64.self), number < bound {
-                (bound, holder) = (number, slowest.decoded("name"))
+            let slowest = try database.rows(
+                "SELECT name, number FROM GS_SUBSCRIBER ORDER BY number, name LIMIT 1"
+            ) { (name: $0.decodedText(0), number: $0.decodedInteger(1)) }.first
+            if let slowest, !purge.force, let number = slowest.number, number < bound {
+                (bound, holder) = (number, slowest.name)
             }
             // A change is purged together with the rows before it that say which columns it assigned.
-            let trimmed = try Row.fetchOne(
-                database,
-                sql: """
-                    SELECT number, nonce FROM GS_CHANGE WHERE number <= ? AND \(Self.isChange)
-                    ORDER BY number DESC LIMIT 1
-                    """, arguments: [bound])
-            if let trimmed, let number = trimmed.decoded("number", as: Int64.self),
-                let nonce = trimmed.decoded("nonce", as: Int64.self)
-            {
+            let trimmed = try database.rows(
+                """
+                SELECT number, nonce FROM GS_CHANGE WHERE number <= ? AND \(Self.isChange)
+                ORDER BY number DESC LIMIT 1
+                """, [.integer(bound)]
+            ) { (number: $0.decodedInteger(0), nonce: $0.decodedInteger(1)) }.first
+            if let number = trimmed?.number, let nonce = trimmed?.nonce {
                 try database.execute(
-                    sql: "UPDATE GS_HISTORY SET trimmed = ?, trimmed_nonce = ?", arguments: [number, nonce])
-                try database.execute(sql: "DELETE FROM GS_CHANGE WHERE number <= ?", arguments: [number])
+                    "UPDATE GS_HISTORY SET trimmed = ?, trimmed_nonce = ?", [.integer(number), .integer(nonce)])
+                try database.execute("DELETE FROM GS_CHANGE WHERE number <= ?", [.integer(number)])
             }
             // No statement is in progress now.
             try database.execute(
-                sql: """
+                script: """
                     DELETE FROM GS_REPLACED;
                     DELETE FROM GS_TABLE WHERE installed = 0 AND id NOT IN (SELECT table_id FROM GS_CHANGE);
                     """)
@@ -73,32 +72,30 @@ package struct HistoryMaintenance {
 
     private static let isChange = "operation <> \(HistorySchema.assignment)"
 
-    private func count(_ database: Database) throws -> Int64 {
-        try Int64.fetchOne(database, sql: "SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0
+    private func count(_ database: SQLiteConnection) throws -> Int64 {
+        try database.firstInteger("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0
     }
 
     /// Returns the highest number to purge, ignoring named subscribers.
-    private func upperBound(_ purge: Purge, _ database: Database) throws -> Int64 {
+    private func upperBound(_ purge: Purge, _ database: SQLiteConnection) throws -> Int64 {
         var bound: Int64 = 0
         if let age = purge.age {
             // Clocks may go back, so everything before the last old change is purged.
             bound =
-                try Int64.fetchOne(
-                    database,
-                    sql: """
-                        SELECT max(number) FROM GS_CHANGE
-                        WHERE time < julianday('now') - ? / 86400.0 AND \(Self.isChange)
-                        """, arguments: [age]) ?? 0
+                try database.firstInteger(
+                    """
+                    SELECT max(number) FROM GS_CHANGE
+                    WHERE time < julianday('now') - ? / 86400.0 AND \(Self.isChange)
+                    """, [.real(age)]) ?? 0
         }
         if let count = purge.count {
-            let first = try Int64.fetchOne(
-                database,
-                sql: "SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT 1 OFFSET ?",
-                arguments: [count])
+            let first = try database.firstInteger(
+                "SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT 1 OFFSET ?",
+                [.integer(count)])
             bound = max(bound, first ?? 0)
         }
         if purge.acknowledged {
-            bound = max(bound, try Int64.fetchOne(database, sql: "SELECT min(number) FROM GS_SUBSCRIBER") ?? 0)
+            bound = max(bound, try database.firstInteger("SELECT min(number) FROM GS_SUBSCRIBER") ?? 0)
         }
         return bound
     }
@@ -110,38 +107,35 @@ package struct HistoryMaintenance {
         try write { database in
             try check(token, database)
             try database.execute(
-                sql: """
-                    INSERT INTO GS_SUBSCRIBER (name, number, nonce, time) VALUES (?, ?, ?, julianday('now'))
-                    ON CONFLICT (name) DO UPDATE SET nonce = iif(excluded.number >= number, excluded.nonce, nonce),
-                    number = max(number, excluded.number), time = excluded.time
-                    """, arguments: [subscriber, token.number, token.nonce])
+                """
+                INSERT INTO GS_SUBSCRIBER (name, number, nonce, time) VALUES (?, ?, ?, julianday('now'))
+                ON CONFLICT (name) DO UPDATE SET nonce = iif(excluded.number >= number, excluded.nonce, nonce),
+                number = max(number, excluded.number), time = excluded.time
+                """, [.text(subscriber), .integer(token.number), .integer(token.nonce)])
         }
     }
 
     /// Removes a named subscriber. Returns false if there is no such subscriber.
     package func forget(subscriber: String) throws -> Bool {
         try write { database in
-            try database.execute(sql: "DELETE FROM GS_SUBSCRIBER WHERE name = ?", arguments: [subscriber])
-            return database.changesCount > 0
+            try database.execute("DELETE FROM GS_SUBSCRIBER WHERE name = ?", [.text(subscriber)])
+            return database.changes > 0
         }
     }
 
-    private func check(_ token: HistoryToken, _ database: Database) throws {
-        let row = try Row.fetchOne(database, sql: "SELECT identifier, trimmed, trimmed_nonce FROM GS_HISTORY")
-        guard row?.decoded("identifier", as: String.self) == token.history else {
-            throw StoreHistory.Discontinuity.epoch
-        }
-        let trimmed = row?.decoded("trimmed", as: Int64.self) ?? 0
+    private func check(_ token: HistoryToken, _ database: SQLiteConnection) throws {
+        let row = try database.prepare("SELECT identifier, trimmed, trimmed_nonce FROM GS_HISTORY")
+        guard try row.step(), row.decodedText(0) == token.history else { throw StoreHistory.Discontinuity.epoch }
+        let trimmed = row.decodedInteger(1) ?? 0
         if token.number < trimmed { throw StoreHistory.Discontinuity.trimmed }
         let nonce =
             token.number == trimmed
-            ? row?.decoded("trimmed_nonce", as: Int64.self) ?? 0
-            : try Int64.fetchOne(
-                database, sql: "SELECT nonce FROM GS_CHANGE WHERE number = ?", arguments: [token.number])
+            ? row.decodedInteger(2) ?? 0
+            : try database.firstInteger("SELECT nonce FROM GS_CHANGE WHERE number = ?", [.integer(token.number)])
         guard nonce == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 
-    private func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
+    private func write<Success>(_ body: (StoreConnection) throws -> Success) throws -> Success {
         switch try installation.kindWithoutHistory() {
         case nil: break
         case .coreData?: throw HistoryError.ownedByCoreData(location.path)

@@ -1,4 +1,4 @@
-import GRDBSQLite
+import CSQLite
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -13,8 +13,9 @@ package enum StoreError: Error, Equatable {
     case foreign(FileFormat, FilePath)
     /// SQLite or the header reports damage, with the result code (https://sqlite.org/rescode.html).
     case corrupt(code: Int32, message: String, FilePath)
-    /// Another program keeps the store locked, or keeps changing it.
-    case busy(FilePath)
+    /// Another program keeps the store locked, or keeps changing it. The code and message are SQLite's, or those that
+    /// it would give.
+    case busy(FilePath, code: Int32 = SQLITE_BUSY, message: String = "database is locked")
     /// The outcome of the last transaction, which spanned several stores, can't be determined here. The first path is
     /// the super-journal's, as the journal names it.
     case superJournalElsewhere(FilePath, FilePath)
@@ -26,7 +27,7 @@ package enum StoreError: Error, Equatable {
         self =
             switch code & 0xFF {
             case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt(code: code, message: message, path)
-            case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: .busy(path)
+            case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: .busy(path, code: code, message: message)
             default: .sqlite(code: code, message: message, path)
             }
     }
@@ -34,13 +35,29 @@ package enum StoreError: Error, Equatable {
     package var path: FilePath {
         switch self {
         case .missing(let path), .notAFile(let path), .foreign(_, let path), .corrupt(_, _, let path),
-            .busy(let path), .superJournalElsewhere(_, let path), .sqlite(_, _, let path):
+            .busy(let path, _, _), .superJournalElsewhere(_, let path), .sqlite(_, _, let path):
             path
         }
     }
 }
 
 extension StoreError {
+    /// SQLite's extended result code (https://sqlite.org/rescode.html), or nil if SQLite has not opened the store.
+    package var code: Int32? {
+        switch self {
+        case .busy(_, let code, _), .corrupt(let code, _, _), .sqlite(let code, _, _): code
+        case .missing, .notAFile, .foreign, .superJournalElsewhere: nil
+        }
+    }
+
+    /// SQLite's message, or the whole description if it isn't SQLite's error.
+    package var message: String {
+        switch self {
+        case .busy(_, _, let message), .corrupt(_, let message, _), .sqlite(_, let message, _): message
+        case .missing, .notAFile, .foreign, .superJournalElsewhere: description
+        }
+    }
+
     /// SQLite's message without the path, or the whole description if SQLite gave none.
     package var reason: String {
         switch self {

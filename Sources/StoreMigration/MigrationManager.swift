@@ -193,7 +193,7 @@ public struct MigrationManager: Sendable {
             return MigrationOutcome(losses: losses, remarks: notes, orphanedFilesNote: orphanedFilesNote)
         } catch let error as StoreError {
             // The store has changed in the meantime: the caller makes a new copy.
-            if case .busy(let changed) = error, changed == store { throw error }
+            if case .busy(let changed, _, _) = error, changed == store { throw error }
             throw MigrationError(error)
         } catch let error as SystemError {
             throw MigrationError(error, at: path)
@@ -217,11 +217,13 @@ public struct MigrationManager: Sendable {
             try run(step.stage?.willMigrate, on: store, of: step.source)
             let audit = try StepAudit(of: path, madeFrom: step.stage == nil ? original : nil)
             store.record(audit.writes)
-            try store.execute("BEGIN")
-            var migration = try LightweightMigration(
-                store, from: step.source, to: step.destination, mapping: mapping, options: options, progress: progress)
-            try migration.run()
-            try store.execute("COMMIT")
+            let migration = try store.transaction(.deferred) {
+                var migration = try LightweightMigration(
+                    store, from: step.source, to: step.destination, mapping: mapping, options: options,
+                    progress: progress)
+                try migration.run()
+                return migration
+            }
             try audit.check(step, isCancelled: isCancelled)
             try run(step.stage?.didMigrate, on: store, of: step.destination)
             progress.finish()
@@ -241,13 +243,14 @@ public struct MigrationManager: Sendable {
         _ handler: MigrationStage.Handler?, on store: StoreWriter, of model: ManagedObjectModel
     ) throws {
         guard let handler else { return }
-        try store.execute("BEGIN")
-        do { try handler(StageStore(store, model)) } catch let error as MigrationError { throw error } catch {
-            if let error = error as? StoreError { throw error }
-            throw MigrationError(
-                CoreDataError.migration, "a stage of the migration failed: \(error)", remedy: "see the stage's handler")
+        try store.transaction(.deferred) {
+            do { try handler(StageStore(store, model)) } catch let error as MigrationError { throw error } catch {
+                if let error = error as? StoreError { throw error }
+                throw MigrationError(
+                    CoreDataError.migration, "a stage of the migration failed: \(error)",
+                    remedy: "see the stage's handler")
+            }
         }
-        try store.execute("COMMIT")
     }
 
     /// The suffix of the copy's name for the new store that a mapping model fills beside it.

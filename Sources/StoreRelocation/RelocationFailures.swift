@@ -1,5 +1,5 @@
+import CSQLite
 import FileCoordination
-import GRDB
 import GroupContainers
 import LinuxSystem
 import SQLiteStore
@@ -69,7 +69,7 @@ extension RelocationFailure {
                 remedy: "try again; if no relocation is in progress: groupstore recover, with the destination directory"
             )
         case let error as SystemError: self = Self.system(error)
-        case let error as DatabaseError: self = Self.database(error, store)
+        case let error as StoreWriteError: self = Self.writing(error, store)
         case let error as StoreError: self = Self.store(error)
         case let error as StoreContents.Unreadable:
             self.init(
@@ -194,16 +194,16 @@ extension RelocationFailure {
             remedy: kind == .busy ? "close the programs that use it, then try again" : "see groupstore inspect STORE")
     }
 
-    private static func database(_ error: DatabaseError, _ store: PrintablePath) -> RelocationFailure {
-        let text = "\(store): SQLite error \(error.extendedResultCode.rawValue): \(error.message ?? "unknown")"
-        switch error.resultCode {
-        case .SQLITE_BUSY, .SQLITE_LOCKED:
+    private static func writing(_ error: StoreWriteError, _ store: PrintablePath) -> RelocationFailure {
+        let text = "\(store): SQLite error \(error.code): \(error.message)"
+        switch error.primaryCode {
+        case SQLITE_BUSY, SQLITE_LOCKED:
             return RelocationFailure(
                 .busy, code: "in_use", text, remedy: "close the programs that use it, then try again")
-        case .SQLITE_NOTADB, .SQLITE_CORRUPT:
+        case SQLITE_NOTADB, SQLITE_CORRUPT:
             return RelocationFailure(
                 .badData, code: "corrupt", text, remedy: "repair it first: sqlite3 STORE .recover")
-        case .SQLITE_PERM, .SQLITE_READONLY, .SQLITE_AUTH:
+        case SQLITE_PERM, SQLITE_READONLY, SQLITE_AUTH:
             return RelocationFailure(
                 .notPermitted, code: "not_permitted", text, remedy: "run this as the owner of these files")
         default:

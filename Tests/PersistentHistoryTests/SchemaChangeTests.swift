@@ -25,6 +25,22 @@ struct SchemaChangeTests {
         #expect(try store.changes().map(\.operation) == [.insert, .insert, .delete, .insert, .update, .delete])
     }
 
+    /// GRDB defines these collations and functions in each of its connections.
+    @Test func recordsTablesWithGRDBsCollations() throws {
+        let store = try Fixture(
+            """
+            CREATE TABLE w (t COLLATE swiftLocalizedCompare PRIMARY KEY, u) WITHOUT ROWID;
+            CREATE TABLE t (id INTEGER PRIMARY KEY, a COLLATE swiftCaseInsensitiveCompare UNIQUE);
+            CREATE INDEX i ON t (swiftUppercaseString(a));
+            INSERT INTO w VALUES ('a', 1); INSERT INTO t VALUES (1, 'a')
+            """)
+        let outcome = try store.enable()
+        #expect(outcome.tables == ["t", "w"] && outcome.gaps.isEmpty)
+        try store.write("INSERT INTO w VALUES ('b', 2); REPLACE INTO t VALUES (2, 'A')")
+        #expect(try store.changes().map(\.operation) == [.insert, .delete, .insert])
+        #expect(try HistoryInstallation(store.location).disable().kind == .disabled)
+    }
+
     /// SQLite runs the newest trigger first.
     @Test func recordsALaterTriggerInOrderAfterEnable() throws {
         let store = try Fixture(

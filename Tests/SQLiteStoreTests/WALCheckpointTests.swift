@@ -47,10 +47,10 @@ import Testing
         let fixture = try Fixture()
         try fixture.makeCrashed(Self.log, parts: ["", "-wal", "-shm"])
         let exclusive = try StoreConnection(fixture.location, busyTimeout: .zero, locking: .exclusive)
-        #expect(try exclusive.execute("SELECT count(*) FROM note") == "1")
+        #expect(try exclusive.text("SELECT count(*) FROM note") == "1")
         let output = try Self.shell(fixture.path, "INSERT INTO note VALUES (2)")
         #expect(output.contains("locked"))
-        #expect(try exclusive.execute("SELECT count(*) FROM note") == "1")
+        #expect(try exclusive.text("SELECT count(*) FROM note") == "1")
     }
 
     private static func shell(_ path: String, _ sql: String) throws -> String {

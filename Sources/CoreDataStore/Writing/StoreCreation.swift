@@ -10,9 +10,7 @@ extension StoreLayout {
         try validate()
         let writer = try StoreWriter(path)
         try writer.prepareEmptyStore()
-        try writer.execute("BEGIN")
-        try writer.createStore(self)
-        try writer.execute("COMMIT")
+        try writer.transaction(.deferred) { try writer.createStore(self) }
     }
 }
 

@@ -1,5 +1,4 @@
 import FoundationEssentials
-import GRDB
 import LinuxSystem
 import SQLiteFormat
 import SQLiteStore
@@ -46,11 +45,11 @@ package struct HistoryInstallation {
             }
             let isNew = try !HistoryTables.exist(database)
             if isNew {
-                try database.execute(sql: HistorySchema.creation)
+                try database.execute(script: HistorySchema.creation)
                 try database.execute(
-                    sql: "INSERT INTO GS_HISTORY (id, identifier, version, schema_version, trimmed) "
+                    "INSERT INTO GS_HISTORY (id, identifier, version, schema_version, trimmed) "
                         + "VALUES (1, lower(hex(randomblob(10))), ?, -1, 0)",
-                    arguments: [HistorySchema.version])
+                    [.integer(HistorySchema.version)])
             } else {
                 try HistoryTables.checkVersion(database, location.path)
             }
@@ -70,9 +69,9 @@ package struct HistoryInstallation {
                 return Outcome(kind: isCoreData ? .coreData : .unchanged, tables: [], unrecorded: [:], gaps: [])
             }
             for trigger in try HistoryTables.triggers(database) {
-                try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))")
+                try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
             }
-            for table in HistorySchema.tables { try database.execute(sql: "DROP TABLE IF EXISTS \(table)") }
+            for table in HistorySchema.tables { try database.execute("DROP TABLE IF EXISTS \(table)") }
             return Outcome(kind: .disabled, tables: [], unrecorded: [:], gaps: [])
         }
     }
@@ -95,7 +94,8 @@ package struct HistoryInstallation {
         }
     }
 
-    func write<Result>(_ body: (Database) throws -> Result) throws -> Result {
+    /// Runs `body` in one write transaction. Throws as `enable` does; the store is unchanged then.
+    func write<Success>(_ body: (StoreConnection) throws -> Success) throws -> Success {
         guard try location.directory.status(location.name.database) != nil else {
             throw StoreError.missing(location.path)
         }
@@ -106,17 +106,13 @@ package struct HistoryInstallation {
         }
         let unopened = TemporarySideFiles(location)
         defer { unopened?.checkpointAndRemove() }
-        do {
-            let queue = try HistoryConnection.open(location, busyTimeout: busyTimeout)
-            defer { try? queue.close() }
-            return try queue.write(body)
-        } catch is RowDecodingError {
-            throw HistoryError.foreign("a value in one of the tables GS_…", location.path)
-        } catch {
-            guard let error = error as? DatabaseError else { throw error }
-            throw StoreError(
-                code: error.extendedResultCode.rawValue, message: error.message ?? "SQLite error", path: location.path)
-        }
+        return try transaction(body)
+    }
+
+    /// The connection is closed on return.
+    private func transaction<Success>(_ body: (StoreConnection) throws -> Success) throws -> Success {
+        let connection = try HistoryConnection.open(location, busyTimeout: busyTimeout)
+        return try connection.transaction(.immediate) { try body(connection) }
     }
 }
 
@@ -171,42 +167,36 @@ enum HistoryTables {
         let sql: String
     }
 
-    static func exist(_ database: Database) throws -> Bool {
-        try Int.fetchOne(
-            database, sql: "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
+    static func exist(_ database: SQLiteConnection) throws -> Bool {
+        try database.firstInteger(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
     }
 
-    static func coreDataTablesExist(_ database: Database) throws -> Bool {
-        try Int.fetchOne(
-            database,
-            sql: "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('ACHANGE', 'ATRANSACTION')") == 2
+    static func coreDataTablesExist(_ database: SQLiteConnection) throws -> Bool {
+        try database.firstInteger(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('ACHANGE', 'ATRANSACTION')") == 2
     }
 
-    static func checkVersion(_ database: Database, _ path: FilePath) throws {
-        let version = try Int64.fetchOne(database, sql: "SELECT version FROM GS_HISTORY WHERE id = 1")
+    static func checkVersion(_ database: SQLiteConnection, _ path: FilePath) throws {
+        let version = try database.firstInteger("SELECT version FROM GS_HISTORY WHERE id = 1")
         guard let version else { throw HistoryError.foreign("GS_HISTORY", path) }
         guard version <= HistorySchema.version else { throw HistoryError.newer(version: version, path) }
     }
 
     /// Returns groupstore's own triggers.
-    static func triggers(_ database: Database) throws -> [Trigger] {
-        try Row.fetchAll(
-            database, sql: "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid"
-        ).compactMap { row in
-            guard let name = row.decoded("name", as: String.self), HistorySchema.tableNumber(ofTrigger: name) != nil
-            else {
-                return nil
-            }
-            return Trigger(name: name, table: row.decoded("tbl_name") ?? "", sql: row.decoded("sql") ?? "")
-        }
+    static func triggers(_ database: SQLiteConnection) throws -> [Trigger] {
+        try database.rows("SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid") {
+            row -> Trigger? in
+            guard let name = row.decodedText(0), HistorySchema.tableNumber(ofTrigger: name) != nil else { return nil }
+            return Trigger(name: name, table: row.decodedText(1) ?? "", sql: row.decodedText(2) ?? "")
+        }.compactMap(\.self)
     }
 
     /// Returns all triggers that aren't groupstore's.
-    static func thirdPartyTriggers(_ database: Database) throws -> [ThirdPartyTrigger] {
-        try Row.fetchAll(database, sql: "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").compactMap {
-            row in
-            HistorySchema.tableNumber(ofTrigger: row.decoded("name") ?? "") == nil
-                ? ThirdPartyTrigger(sql: row.decoded("sql") ?? "") : nil
-        }
+    static func thirdPartyTriggers(_ database: SQLiteConnection) throws -> [ThirdPartyTrigger] {
+        try database.rows("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'") { row in
+            HistorySchema.tableNumber(ofTrigger: row.decodedText(0) ?? "") == nil
+                ? ThirdPartyTrigger(sql: row.decodedText(1) ?? "") : nil
+        }.compactMap(\.self)
     }
 }

@@ -1,4 +1,3 @@
-import GRDB
 import SQLiteStore
 
 /// Suspends a history while something that ignores triggers, such as a migration, changes the store's schema. No other
@@ -14,7 +13,7 @@ extension HistoryInstallation {
             var update = try HistoryUpdate(database, location.path, isNew: false)
             try update.run()
             for trigger in try HistoryTables.triggers(database) {
-                try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))")
+                try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
             }
             return true
         }

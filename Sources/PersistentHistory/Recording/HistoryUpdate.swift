@@ -1,11 +1,10 @@
 import FoundationEssentials
-import GRDB
 import SQLiteStore
 import SystemPackage
 
 /// Updates the triggers to the store's schema, and records a gap where changes may have gone unrecorded.
 struct HistoryUpdate {
-    private let database: Database
+    private let database: SQLiteConnection
     private let path: FilePath
     private let isNew: Bool
     /// Returns whether groupstore itself removed a table's triggers and nothing was written since.
@@ -23,7 +22,8 @@ struct HistoryUpdate {
     private(set) var hasChanged = false
 
     init(
-        _ database: Database, _ path: FilePath, isNew: Bool, isUnwritten: @escaping (String) -> Bool = { _ in false }
+        _ database: SQLiteConnection, _ path: FilePath, isNew: Bool,
+        isUnwritten: @escaping (String) -> Bool = { _ in false }
     ) throws {
         self.database = database
         self.path = path
@@ -36,10 +36,10 @@ struct HistoryUpdate {
             HistorySchema.tableNumber(ofTrigger: $0.name) ?? 0
         }
         known = Dictionary(
-            try Row.fetchAll(database, sql: "SELECT id, name FROM GS_TABLE WHERE installed = 1").map {
-                ($0.decoded("id") ?? 0, $0.decoded("name") ?? "")
+            try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1") {
+                ($0.decodedInteger(0) ?? 0, $0.decodedText(1) ?? "")
             }, uniquingKeysWith: { first, _ in first })
-        hasSchemaChanged = try Int64.fetchOne(database, sql: "SELECT schema_version FROM GS_HISTORY") != schemaVersion()
+        hasSchemaChanged = try database.firstInteger("SELECT schema_version FROM GS_HISTORY") != schemaVersion()
         try upgrade()
         // Other writers may have functions and collations that this process lacks.
         let before = try usability()
@@ -57,53 +57,64 @@ struct HistoryUpdate {
         for (name, problem) in try usability() where before[name] == .some(nil) {
             if let problem { throw HistoryError.unusable(table: name, message: problem, path) }
         }
-        try database.execute(sql: "UPDATE GS_HISTORY SET schema_version = ?", arguments: [schemaVersion()])
+        try database.execute(
+            "UPDATE GS_HISTORY SET schema_version = ?", [schemaVersion().map(SQLiteValue.integer) ?? .null])
     }
 
     /// Upgrades the tables of an older version. Its recorded changes are readable as they are; its triggers are
     /// compared with those it would have created.
     private mutating func upgrade() throws {
-        let version = try Int64.fetchOne(database, sql: "SELECT version FROM GS_HISTORY") ?? 0
+        let version = try database.firstInteger("SELECT version FROM GS_HISTORY") ?? 0
         guard version < HistorySchema.version else { return }
         isOlder = true
         hasChanged = true
-        try database.execute(sql: "DROP TABLE IF EXISTS GS_REPLACED; \(HistorySchema.replaced)")
-        try database.execute(sql: "UPDATE GS_HISTORY SET version = ?", arguments: [HistorySchema.version])
+        try database.execute(script: "DROP TABLE IF EXISTS GS_REPLACED; \(HistorySchema.replaced)")
+        try database.execute("UPDATE GS_HISTORY SET version = ?", [.integer(HistorySchema.version)])
     }
 
-    private func schemaVersion() throws -> Int64? { try Int64.fetchOne(database, sql: "PRAGMA main.schema_version") }
+    private func schemaVersion() throws -> Int64? { try database.firstInteger("PRAGMA main.schema_version") }
 
     /// Returns SQLite's error for statements that write each table; nil if it accepts them.
     private func usability() throws -> [String: String?] {
         var found: [String: String?] = [:]
         for (name, _) in try tables() {
             let quoted = StoreTable.quote(name)
-            let column = try String.fetchOne(
-                database, sql: "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", arguments: [name])
+            let column = try database.firstText(
+                "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(name)])
             let update = column.map { "UPDATE \(quoted) SET \(StoreTable.quote($0)) = NULL" }
             var problem: String?
             for sql in ["INSERT INTO \(quoted) DEFAULT VALUES", "DELETE FROM \(quoted)"] + (update.map { [$0] } ?? []) {
-                do { _ = try database.makeStatement(sql: "EXPLAIN \(sql)") } catch { problem = "\(error)" }
+                problem = compileError(of: "EXPLAIN \(sql)") ?? problem
             }
             found[name] = .some(problem)
         }
         return found
     }
 
+    private func compileError(of sql: String) -> String? {
+        do {
+            _ = try database.prepare(sql)
+            return nil
+        } catch let error as StoreError {
+            return "SQLite error \((error.code ?? 0) & 0xFF): \(error.message) - while executing `\(sql)`"
+        } catch {
+            return "\(error)"
+        }
+    }
+
     /// Returns the apps' tables: the name, and whether rows have a rowid. Shadow tables of virtual tables are left out.
     private func tables() throws -> [(String, Bool)] {
-        try Row.fetchAll(
-            database,
-            sql: """
-                SELECT s.name, l.type, l.wr FROM sqlite_schema AS s JOIN pragma_table_list AS l
-                ON l.schema = 'main' AND l.name = s.name
-                WHERE s.type = 'table' AND s.rootpage > 0 AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY s.name
-                """
-        ).compactMap { row in
-            let name = row.decoded("name", as: String.self) ?? ""
-            guard row.decoded("type", as: String.self) == "table", !HistorySchema.isOwn(name) else { return nil }
-            return (name, row.decoded("wr", as: Int.self) == 0)
-        }
+        try database.rows(
+            """
+            SELECT s.name, l.type, l.wr FROM sqlite_schema AS s JOIN pragma_table_list AS l
+            ON l.schema = 'main' AND l.name = s.name
+            WHERE s.type = 'table' AND s.rootpage > 0 AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY s.name
+            """
+        ) { row -> (String, Bool)? in
+            let name = row.decodedText(0) ?? ""
+            guard row.decodedText(1) == "table", !HistorySchema.isOwn(name) else { return nil }
+            return (name, row.decodedInteger(2) == 0)
+        }.compactMap(\.self)
     }
 
     // MARK: One table
@@ -112,7 +123,7 @@ struct HistoryUpdate {
         let ownTriggers = installed.first { $0.value.contains { $0.table.lowercased() == table.name.lowercased() } }
         guard let (number, triggers) = ownTriggers else {
             let former = known.first { $0.value == table.name }?.key
-            let hasRows = try Int.fetchOne(database, sql: "SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil
+            let hasRows = try database.firstInteger("SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil
             let new = try install(table)
             let wasKept = former != nil && isUnwritten(table.name)
             // The table was recreated under its old name, or filled before history saw it.
@@ -131,13 +142,11 @@ struct HistoryUpdate {
             known[number] = nil
             // A renamed column took its trigger along.
             try database.execute(
-                sql: "UPDATE GS_TABLE SET columns = ?1, key_columns = ?2 WHERE id = ?3 AND columns <> ?1",
-                arguments: [
-                    Self.json(table.columns), table.keyColumns.isEmpty ? nil : Self.json(table.keyColumns), number,
-                ])
+                "UPDATE GS_TABLE SET columns = ?1, key_columns = ?2 WHERE id = ?3 AND columns <> ?1",
+                [Self.json(table.columns), Self.keyColumns(of: table), .integer(number)])
             return
         }
-        for trigger in triggers { try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))") }
+        for trigger in triggers { try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))") }
         let new = try install(table)
         // A table that was only renamed, or gained or lost columns, was recorded all the time.
         if !isComplete || mayBeRenumbered { try recordGap(new, table.name) }
@@ -147,39 +156,36 @@ struct HistoryUpdate {
     /// Returns whether the app has created a trigger on the table after groupstore's. SQLite runs the newest first, so
     /// whatever that trigger writes would be recorded before the change that fired it.
     private func isOvertaken(_ number: Int64, _ table: String) throws -> Bool {
-        try Bool.fetchOne(
-            database,
-            sql: """
-                SELECT EXISTS (
-                    SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
-                    AND name NOT GLOB ?2
-                    AND rowid > (SELECT min(rowid) FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?2))
-                """, arguments: [table, "GS_\(number)_*"]) ?? false
+        try database.firstInteger(
+            """
+            SELECT EXISTS (
+                SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
+                AND name NOT GLOB ?2
+                AND rowid > (SELECT min(rowid) FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?2))
+            """, [.text(table), .text("GS_\(number)_*")]) == 1
     }
 
     private mutating func install(_ table: RecordedTable) throws -> Int64 {
         hasChanged = true
         try database.execute(
-            sql: "INSERT INTO GS_TABLE (name, key_columns, columns, installed) VALUES (?, ?, ?, 1)",
-            arguments: [
-                table.name, table.keyColumns.isEmpty ? nil : Self.json(table.keyColumns), Self.json(table.columns),
-            ])
-        let number = database.lastInsertedRowID
-        for trigger in HistoryTriggers(table, number: number).all { try database.execute(sql: trigger.sql) }
+            "INSERT INTO GS_TABLE (name, key_columns, columns, installed) VALUES (?, ?, ?, 1)",
+            [.text(table.name), Self.keyColumns(of: table), Self.json(table.columns)])
+        let number = database.lastInsertedRow
+        for trigger in HistoryTriggers(table, number: number).all { try database.execute(trigger.sql) }
         return number
     }
 
     /// Marks the table's entry as not installed. Its name stays for the changes that were recorded.
     private mutating func retire(_ number: Int64) throws {
         known[number] = nil
-        try database.execute(sql: "UPDATE GS_TABLE SET installed = 0 WHERE id = ?", arguments: [number])
+        try database.execute("UPDATE GS_TABLE SET installed = 0 WHERE id = ?", [.integer(number)])
     }
 
     /// Records that a table is gone: its rows were deleted without firing a trigger.
     private mutating func forget(_ number: Int64, _ name: String) throws {
         hasChanged = true
         for trigger in installed[number] ?? [] {
-            try database.execute(sql: "DROP TRIGGER \(StoreTable.quote(trigger.name))")
+            try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
         }
         try recordGap(number, name)
         try retire(number)
@@ -188,11 +194,15 @@ struct HistoryUpdate {
     private mutating func recordGap(_ number: Int64, _ name: String) throws {
         gaps.append(name)
         try database.execute(
-            sql: "INSERT INTO GS_CHANGE (table_id, operation, nonce, time) VALUES (?, ?, random(), julianday('now'))",
-            arguments: [number, HistoryChange.Operation.gap.rawValue])
+            "INSERT INTO GS_CHANGE (table_id, operation, nonce, time) VALUES (?, ?, random(), julianday('now'))",
+            [.integer(number), .integer(HistoryChange.Operation.gap.rawValue)])
     }
 
-    private static func json(_ names: [String]) -> String? {
-        (try? JSONEncoder().encode(names)).map { String(decoding: $0, as: UTF8.self) }
+    private static func keyColumns(of table: RecordedTable) -> SQLiteValue {
+        table.keyColumns.isEmpty ? .null : json(table.keyColumns)
+    }
+
+    private static func json(_ names: [String]) -> SQLiteValue {
+        (try? JSONEncoder().encode(names)).map { .text(String(decoding: $0, as: UTF8.self)) } ?? .null
     }
 }

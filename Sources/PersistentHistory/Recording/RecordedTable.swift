@@ -1,4 +1,3 @@
-import GRDB
 import SQLiteStore
 
 /// A table whose changes are recorded: how its rows are identified, and which rules make one row replace another.
@@ -65,71 +64,80 @@ extension RecordedTable {
         let reason: String
     }
 
-    /// Reads a table's description. Throws `Unrecordable`, `DatabaseError`.
-    init(_ name: String, isRowid: Bool, in database: Database, triggers: [ThirdPartyTrigger]) throws {
+    /// Reads a table's description. Throws `Unrecordable`, `StoreError`.
+    init(_ name: String, isRowid: Bool, in database: SQLiteConnection, triggers: [ThirdPartyTrigger]) throws {
         self.name = name
-        let information = try Row.fetchAll(
-            database, sql: "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)",
-            arguments: [name])
-        let all = information.map { $0.decoded("name", as: String.self) ?? "" }
-        columns = information.filter { $0.decoded("hidden", as: Int.self) == 0 }.map {
-            $0.decoded("name", as: String.self) ?? ""
-        }
+        let information = try TableColumn.all(of: name, in: database)
+        columns = information.filter { $0.hidden == 0 }.map(\.name)
         let indexes = try UniqueIndex.all(of: name, in: database)
         if isRowid {
-            let primary = information.filter { ($0.decoded("pk", as: Int.self) ?? 0) > 0 }
-            let isAlias =
-                primary.count == 1 && (primary[0].decoded("type", as: String.self) ?? "").uppercased() == "INTEGER"
-                && !indexes.contains { $0.isPrimaryKey }
-            let lowercase = Set(all.map { $0.lowercased() })
+            let primary = information.filter { $0.keyPosition > 0 }
+            let isAlias = primary.count == 1 && primary[0].isInteger && !indexes.contains { $0.isPrimaryKey }
+            let lowercase = Set(information.map { $0.name.lowercased() })
             if let free = ["rowid", "_rowid_", "oid"].first(where: { !lowercase.contains($0) }) {
                 key = .rowid(name: free, isStable: isAlias)
             } else if isAlias {
-                key = .rowid(name: StoreTable.quote(primary[0].decoded("name") ?? ""), isStable: true)
+                key = .rowid(name: StoreTable.quote(primary[0].name), isStable: true)
             } else {
                 throw Unrecordable(reason: "its columns take all names of its row numbers")
             }
         } else {
-            let primary = information.filter { ($0.decoded("pk", as: Int.self) ?? 0) > 0 }
-                .sorted { ($0.decoded("pk", as: Int.self) ?? 0) < ($1.decoded("pk", as: Int.self) ?? 0) }
-            key = .columns(primary.map { $0.decoded("name", as: String.self) ?? "" })
+            let primary = information.filter { $0.keyPosition > 0 }.sorted { $0.keyPosition < $1.keyPosition }
+            key = .columns(primary.map(\.name))
         }
-        let alias = information.first {
-            ($0.decoded("pk", as: Int.self) ?? 0) == 1
-                && ($0.decoded("type", as: String.self) ?? "").uppercased() == "INTEGER"
-        }.map { $0.decoded("name", as: String.self) ?? "" }
+        let alias = information.first { $0.keyPosition == 1 && $0.isInteger }?.name
         let row = try IncomingRow(name, information, alias: isRowid ? alias : nil, in: database)
         rules = UniqueRule.all(key: key, indexes: indexes, row: row)
-        let hasActions = try Row.fetchAll(
-            database, sql: "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", arguments: [name]
-        ).contains {
-            $0.decoded("on_update", as: String.self) != "NO ACTION"
-                || $0.decoded("on_delete", as: String.self) != "NO ACTION"
-        }
-        mayNest = hasActions || triggers.contains { $0.mayWrite(name) }
+        let actions = try database.rows(
+            "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", [.text(name)]
+        ) { [$0.decodedText(0), $0.decodedText(1)] }
+        mayNest = actions.joined().contains { $0 != "NO ACTION" } || triggers.contains { $0.mayWrite(name) }
     }
 }
 
 extension IncomingRow {
-    /// Reads the columns' description. Throws `DatabaseError`.
-    fileprivate init(_ table: String, _ information: [Row], alias: String?, in database: Database) throws {
+    /// Adds what the table's SQL says to the columns' description. Throws `StoreError`.
+    fileprivate init(
+        _ table: String, _ information: [TableColumn], alias: String?, in database: SQLiteConnection
+    ) throws {
         self.alias = alias
         quotedTable = StoreTable.quote(table)
-        columns = information.map { $0.decoded("name", as: String.self) ?? "" }
+        columns = information.map(\.name)
         defaults = Dictionary(
-            information.compactMap { row -> (String, String)? in
-                guard row.decoded("notnull", as: Int.self) == 1, let value = row.decoded("dflt_value", as: String.self)
-                else { return nil }
-                return ((row.decoded("name", as: String.self) ?? "").lowercased(), "(\(value))")
+            information.compactMap { column -> (String, String)? in
+                guard column.isNotNull, let value = column.defaultValue else { return nil }
+                return (column.name.lowercased(), "(\(value))")
             }, uniquingKeysWith: { first, _ in first })
         // 2: computed on reading (VIRTUAL), 3: stored.
-        let isComputed = information.contains { [2, 3].contains($0.decoded("hidden", as: Int.self) ?? 0) }
+        let isComputed = information.contains { $0.hidden == 2 || $0.hidden == 3 }
         let sql =
             try isComputed
-            ? String.fetchOne(
-                database, sql: "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", arguments: [table])
+            ? database.firstText(
+                "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", [.text(table)])
             : nil
         generated = SQLText.generatedColumns(sql ?? "")
+    }
+}
+
+/// A table's column as SQLite describes it (https://sqlite.org/pragma.html#pragma_table_xinfo).
+private struct TableColumn {
+    let name: String
+    let isInteger: Bool
+    let isNotNull: Bool
+    let defaultValue: String?
+    /// The position in the primary key, counted from 1; 0 if the column isn't part of it.
+    let keyPosition: Int64
+    let hidden: Int64?
+
+    static func all(of table: String, in database: SQLiteConnection) throws -> [TableColumn] {
+        try database.rows(
+            "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", [.text(table)]
+        ) { row in
+            TableColumn(
+                name: row.decodedText(0) ?? "", isInteger: (row.decodedText(1) ?? "").uppercased() == "INTEGER",
+                isNotNull: row.decodedInteger(2) == 1, defaultValue: row.decodedText(3),
+                keyPosition: row.decodedInteger(4) ?? 0, hidden: row.decodedInteger(5))
+        }
     }
 }
 

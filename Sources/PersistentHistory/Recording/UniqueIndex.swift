@@ -1,4 +1,4 @@
-import GRDB
+import SQLiteStore
 
 /// A unique index as SQLite describes it.
 struct UniqueIndex {
@@ -16,28 +16,28 @@ struct UniqueIndex {
     /// The text after WHERE.
     let condition: String?
 
-    /// Returns a table's unique indexes. Throws `DatabaseError`.
-    static func all(of table: String, in database: Database) throws -> [UniqueIndex] {
-        try Row.fetchAll(
-            database, sql: "SELECT name, origin, \"unique\" FROM pragma_index_list(?) ORDER BY seq", arguments: [table]
-        ).filter { $0.decoded("unique", as: Int.self) == 1 }.map { row in
-            let name = row.decoded("name", as: String.self) ?? ""
-            let sql = try String.fetchOne(
-                database, sql: "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?", arguments: [name])
+    /// Returns a table's unique indexes. Throws `StoreError`.
+    static func all(of table: String, in database: SQLiteConnection) throws -> [UniqueIndex] {
+        let indexes = try database.rows(
+            "SELECT name, origin, \"unique\" FROM pragma_index_list(?) ORDER BY seq", [.text(table)]
+        ) { (name: $0.decodedText(0) ?? "", origin: $0.decodedText(1), isUnique: $0.decodedInteger(2) == 1) }
+        return try indexes.filter(\.isUnique).map { index in
+            let sql = try database.firstText(
+                "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?", [.text(index.name)])
             let text = sql.map(SQLText.indexParts)
-            let terms = try Row.fetchAll(
-                database, sql: "SELECT name, coll, cid FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno",
-                arguments: [name])
+            var terms: [Term] = []
+            let row = try database.prepare(
+                "SELECT name, coll, cid FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno", [.text(index.name)])
+            while try row.step() {
+                let isExpression = row.decodedInteger(2) == -2
+                let written = text.flatMap { terms.count < $0.terms.count ? $0.terms[terms.count] : nil }
+                terms.append(
+                    Term(
+                        column: isExpression ? nil : row.decodedText(0) ?? "rowid",
+                        expression: isExpression ? written : nil, collation: row.decodedText(1)))
+            }
             return UniqueIndex(
-                isPrimaryKey: row.decoded("origin", as: String.self) == "pk",
-                isDroppable: row.decoded("origin", as: String.self) == "c",
-                terms: terms.enumerated().map { index, term in
-                    let isExpression = term.decoded("cid", as: Int.self) == -2
-                    let written = text.flatMap { index < $0.terms.count ? $0.terms[index] : nil }
-                    return Term(
-                        column: isExpression ? nil : term.decoded("name", as: String.self) ?? "rowid",
-                        expression: isExpression ? written : nil, collation: term.decoded("coll"))
-                },
+                isPrimaryKey: index.origin == "pk", isDroppable: index.origin == "c", terms: terms,
                 condition: text?.condition)
         }
     }

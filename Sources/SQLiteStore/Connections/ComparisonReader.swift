@@ -1,4 +1,4 @@
-import GRDBSQLite
+import CSQLite
 import SystemPackage
 
 /// A connection that reads a database, and an earlier one attached as `was`. Confined to one thread.

@@ -1,4 +1,4 @@
-import GRDBSQLite
+import CSQLite
 import Glibc
 
 /// SQLite's own Unix file systems (https://sqlite.org/vfs.html), restricted so that they can't create, write or delete

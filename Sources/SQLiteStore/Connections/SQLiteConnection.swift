@@ -1,17 +1,26 @@
-import GRDBSQLite
+import CSQLite
 import Glibc
 import SystemPackage
 
 /// A SQLite connection that reads or writes through prepared statements. Confined to one thread.
+///
+/// There are four ways to open a database. `StoreReader` and `ComparisonReader` read; `StoreConnection` writes to a
+/// store that other programs may use; `StoreWriter` writes to a file that nobody else uses.
 package class SQLiteConnection {
     package let path: FilePath
     let connection: OpaquePointer
     private var observer: Observer?
+    private var isInTransaction = false
+    /// Exists if collations are only known by name.
+    var namedCollations: NamedCollations?
 
-    /// - Parameter name: The path, or a URI (https://sqlite.org/uri.html).
+    /// - Parameters:
+    ///   - name: The path, or a URI (https://sqlite.org/uri.html).
+    ///   - acceptsUnknownCollations: True to compare bytes for a collation that only the store's own program defines.
+    ///     What is written so may be in the wrong order for that program.
     ///
     /// Throws `StoreError`, which names `path`.
-    init(opening name: String, of path: FilePath, flags: Int32) throws {
+    init(opening name: String, of path: FilePath, flags: Int32, acceptsUnknownCollations: Bool = true) throws {
         self.path = path
         var opened: OpaquePointer?
         let code = sqlite3_open_v2(name, &opened, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
@@ -21,7 +30,7 @@ package class SQLiteConnection {
             throw StoreError(code: code, message: message, path: path)
         }
         connection = opened
-        SQLiteLibrary.acceptUnknownCollations(opened)
+        if acceptsUnknownCollations { SQLiteLibrary.acceptUnknownCollations(opened) }
     }
 
     deinit { sqlite3_close_v2(connection) }
@@ -30,6 +39,7 @@ package class SQLiteConnection {
         StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: path)
     }
 
+    /// Prepares one statement, and ignores any that follow it.
     package func prepare(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> SQLiteStatement {
         var prepared: OpaquePointer?
         let code = sqlite3_prepare_v2(connection, sql, -1, &prepared, nil)
@@ -39,11 +49,33 @@ package class SQLiteConnection {
         return statement
     }
 
-    /// Runs one statement to its end.
+    /// Runs one statement to its end, and ignores any that follow it.
     package func execute(_ sql: String, _ parameters: [SQLiteValue] = []) throws {
         let statement = try prepare(sql, parameters)
         while try statement.step() {}
     }
+
+    /// Runs all statements of a text, up to the first that fails.
+    package func execute(script: String) throws {
+        try script.withCString { start in
+            var next: UnsafePointer<CChar>? = start
+            while let sql = next, sql.pointee != 0 {
+                var prepared: OpaquePointer?
+                let code = sqlite3_prepare_v2(connection, sql, -1, &prepared, &next)
+                guard code == SQLITE_OK else { throw error(code) }
+                // A comment or an empty statement.
+                guard let prepared else { continue }
+                let statement = SQLiteStatement(prepared, connection: self)
+                while try statement.step() {}
+            }
+        }
+    }
+
+    /// The number of rows that the last INSERT, UPDATE or DELETE changed.
+    package var changes: Int64 { sqlite3_changes64(connection) }
+
+    /// The rowid of the last inserted row.
+    package var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(connection) }
 
     /// Returns the first column of the first row, or nil if there is no row.
     package func integer(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> Int64? {
@@ -55,6 +87,40 @@ package class SQLiteConnection {
     package func text(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> String? {
         let statement = try prepare(sql, parameters)
         return try statement.step() ? statement.text(0) : nil
+    }
+
+    // MARK: Transactions
+
+    package enum TransactionKind: String {
+        case deferred = "BEGIN"
+        case immediate = "BEGIN IMMEDIATE"
+    }
+
+    /// Runs `body` in one transaction. If `body` or the COMMIT fails, the transaction is rolled back.
+    package func transaction<Success>(_ kind: TransactionKind, _ body: () throws -> Success) throws -> Success {
+        try execute(kind.rawValue)
+        do {
+            isInTransaction = true
+            defer { isInTransaction = false }
+            let success = try body()
+            try checkTransaction()
+            if let namedCollations, namedCollations.wereUsed { throw namedCollations.error(path) }
+            isInTransaction = false
+            try execute("COMMIT")
+            return success
+        } catch {
+            // SQLite rolls back by itself after some errors (https://sqlite.org/lang_transaction.html, §2.3). The
+            // first error counts. If the ROLLBACK fails too, closing the connection rolls back.
+            if sqlite3_get_autocommit(connection) == 0 { try? execute("ROLLBACK") }
+            throw error
+        }
+    }
+
+    /// Throws if SQLite has rolled the transaction back by itself. The next statement would be a transaction of its
+    /// own.
+    func checkTransaction() throws {
+        guard isInTransaction, sqlite3_get_autocommit(connection) != 0 else { return }
+        throw StoreError(code: SQLITE_ABORT, message: "Transaction was aborted", path: path)
     }
 
     // MARK: Cancellation

@@ -1,4 +1,4 @@
-import GRDBSQLite
+import CSQLite
 
 /// An SQL function written in Swift. Confined to one thread.
 private final class SQLiteFunction {

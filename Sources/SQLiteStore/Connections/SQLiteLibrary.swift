@@ -1,5 +1,4 @@
 import CSQLite
-import GRDBSQLite
 import Glibc
 import SystemPackage
 
@@ -17,12 +16,20 @@ package enum SQLiteLibrary {
     /// (https://sqlite.org/wal.html, "The WAL-Reset Bug"). Other programs write the stores opened here, so that second
     /// connection must not be this process's. The WAL also keeps its name (`SQLITE_FCNTL_PERSIST_WAL`), because SQLite
     /// would unlink a file by name that may be another one by then.
-    package static func disableCheckpoints(_ connection: OpaquePointer?, of store: FilePath) throws {
+    static func disableCheckpoints(_ connection: OpaquePointer?, of store: FilePath) throws {
         var persist: CInt = 1
         guard sqlite3_wal_autocheckpoint(connection, 0) == SQLITE_OK, gs_keep_log_on_close(connection) == SQLITE_OK,
             sqlite3_file_control(connection, "main", SQLITE_FCNTL_PERSIST_WAL, &persist) == SQLITE_OK
         else {
             throw StoreError(code: SQLITE_ERROR, message: "automatic checkpoints could not be turned off", path: store)
+        }
+    }
+
+    /// Takes a double-quoted name that no column has for an error, not for a text
+    /// (https://sqlite.org/quirks.html, §8).
+    static func rejectDoubleQuotedTexts(_ connection: OpaquePointer, of store: FilePath) throws {
+        guard gs_reject_double_quoted_texts(connection) == SQLITE_OK else {
+            throw StoreError(code: SQLITE_ERROR, message: "double-quoted texts could not be turned off", path: store)
         }
     }
 

@@ -1,4 +1,4 @@
-import GRDBSQLite
+import CSQLite
 import Glibc
 import SystemPackage
 
@@ -37,7 +37,10 @@ package final class SQLiteStatement {
                 case .integer(let number): sqlite3_bind_int64(handle, position, number)
                 case .real(let number): sqlite3_bind_double(handle, position, number)
                 case .text(let text):
-                    text.withCString { sqlite3_bind_text(handle, position, $0, Int32(text.utf8.count), transient) }
+                    text.withCString {
+                        sqlite3_bind_text64(
+                            handle, position, $0, UInt64(text.utf8.count), transient, UInt8(SQLITE_UTF8))
+                    }
                 case .blob(let bytes):
                     // A null pointer would bind NULL.
                     bytes.isEmpty
@@ -50,6 +53,7 @@ package final class SQLiteStatement {
 
     /// Advances to the next row. Returns false at the end.
     package func step() throws -> Bool {
+        try connection.checkTransaction()
         let code = sqlite3_step(handle)
         switch code {
         case SQLITE_ROW: return true

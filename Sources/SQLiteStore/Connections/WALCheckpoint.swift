@@ -9,13 +9,17 @@ import SystemPackage
 /// that, because SQLite's open would wait for it. SQLite's own exclusive lock can; see
 /// `StoreConnection.Locking.exclusive`.
 package enum WALCheckpoint {
-    /// Performs the checkpoint. Throws `DatabaseError`, with the code SQLITE_BUSY if another connection has the store
+    /// Performs the checkpoint. Throws `StoreError`, with the code SQLITE_BUSY if another connection has the store
     /// open. The WAL is unchanged then.
     package static func perform(_ store: StoreLocation) throws {
         let connection = try StoreConnection(store, busyTimeout: .zero, locking: .exclusive)
         try connection.execute("PRAGMA synchronous = FULL")
         // The first read takes the lock, recovers the WAL and builds its index.
         try connection.execute("SELECT count(*) FROM sqlite_schema")
-        guard try connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") == "0" else { throw connection.busy }
+        let checkpoint = try connection.prepare("PRAGMA wal_checkpoint(TRUNCATE)")
+        var isBusy = true
+        while try checkpoint.step() { isBusy = checkpoint.integer(0) != 0 }
+        // SQLite reports this in the row, not by a result code.
+        if isBusy { throw StoreError.busy(store.path, message: "the write-ahead log is in use") }
     }
 }

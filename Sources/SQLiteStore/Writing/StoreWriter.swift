@@ -1,4 +1,4 @@
-import GRDBSQLite
+import CSQLite
 import Glibc
 import SystemPackage
 
@@ -17,9 +17,6 @@ package final class StoreWriter: SQLiteConnection {
         try execute("PRAGMA foreign_keys = OFF")
         try execute("PRAGMA cell_size_check = ON")
     }
-
-    /// The number of rows that the last statement changed.
-    package var changes: Int64 { sqlite3_changes64(connection) }
 
     /// Returns SQLite's error for a statement without running it, or nil if it compiles.
     package func compileError(of sql: String) -> String? {

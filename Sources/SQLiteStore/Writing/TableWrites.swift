@@ -1,4 +1,4 @@
-import GRDBSQLite
+import CSQLite
 
 /// Records the tables whose rows a connection may have written. SQLite calls its authorizer for each table that a
 /// statement or its triggers write (https://sqlite.org/c3ref/set_authorizer.html).

@@ -76,9 +76,7 @@ package struct MappingMigration {
                 try store.execute("PRAGMA " + pragma)
             }
             try store.execute("ATTACH ? AS source", [.text(source.string)])
-            try store.execute("BEGIN")
-            try fill()
-            try store.execute("COMMIT")
+            try store.transaction(.deferred) { try fill() }
             try store.execute("DETACH source")
             progress.finish()
         } catch let error as StoreError {

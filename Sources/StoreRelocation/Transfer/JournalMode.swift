@@ -1,4 +1,4 @@
-import GRDB
+import CSQLite
 import Glibc
 import LinuxSystem
 import SQLiteFormat
@@ -48,13 +48,13 @@ enum JournalMode {
 
     private static func setThroughSQLite(_ store: StoreLocation) throws -> Bool {
         // SQLite reports a failing disk here in many ways, or not at all. Trust the file instead.
-        var failure: DatabaseError?
+        var failure: StoreWriteError?
         for _ in 0..<3 {
             if try isWriteAhead(store) { return true }
             do {
                 try setThroughPragma(store)
-            } catch let error as DatabaseError {
-                if [.SQLITE_BUSY, .SQLITE_LOCKED].contains(error.resultCode) { return false }
+            } catch let error as StoreWriteError {
+                if [SQLITE_BUSY, SQLITE_LOCKED].contains(error.primaryCode) { return false }
                 failure = error
             }
         }
@@ -64,8 +64,8 @@ enum JournalMode {
         return false
     }
 
-    private static func isDiskFailure(_ error: DatabaseError) -> Bool {
-        [.SQLITE_IOERR, .SQLITE_FULL, .SQLITE_CANTOPEN, .SQLITE_NOMEM].contains(error.resultCode)
+    private static func isDiskFailure(_ error: StoreWriteError) -> Bool {
+        [SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN, SQLITE_NOMEM].contains(error.primaryCode)
     }
 
     /// Returns true if the header says so and no journal is hot. Such a journal is the interrupted change itself, which
@@ -76,6 +76,8 @@ enum JournalMode {
     }
 
     private static func setThroughPragma(_ store: StoreLocation) throws {
-        try StoreConnection(store, busyTimeout: .seconds(2)).execute("PRAGMA journal_mode = WAL")
+        try StoreWriteError.translating {
+            try StoreConnection(store, busyTimeout: .seconds(2)).execute("PRAGMA journal_mode = WAL")
+        }
     }
 }

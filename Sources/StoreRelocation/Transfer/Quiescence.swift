@@ -1,4 +1,4 @@
-import GRDB
+import CSQLite
 import GroupContainers
 import LinuxSystem
 import SQLiteFormat
@@ -29,18 +29,21 @@ enum Quiescence {
 
     private static func checkpoint(_ store: StoreLocation) throws {
         do {
-            if try RollbackJournal.isHot(store.name.journal, in: store.directory) {
-                // A read makes SQLite roll the journal back. Not in exclusive mode: SQLite would then keep the journal,
-                // emptied.
-                let connection = try StoreConnection(store, busyTimeout: .zero)
-                try connection.execute("PRAGMA synchronous = FULL")
-                try connection.execute("SELECT count(*) FROM sqlite_schema")
+            let isHot = try RollbackJournal.isHot(store.name.journal, in: store.directory)
+            try StoreWriteError.translating {
+                if isHot { try rollBack(store) }
+                try WALCheckpoint.perform(store)
             }
-            try WALCheckpoint.perform(store)
-        } catch let error as DatabaseError
-            where error.resultCode == .SQLITE_BUSY || error.resultCode == .SQLITE_LOCKED
-        {
+        } catch let error as StoreWriteError where [SQLITE_BUSY, SQLITE_LOCKED].contains(error.primaryCode) {
             throw CheckpointBusy()
         }
+    }
+
+    /// Makes SQLite roll the journal back by a read. Not in exclusive mode: SQLite would then keep the journal,
+    /// emptied.
+    private static func rollBack(_ store: StoreLocation) throws {
+        let connection = try StoreConnection(store, busyTimeout: .zero)
+        try connection.execute("PRAGMA synchronous = FULL")
+        try connection.execute("SELECT count(*) FROM sqlite_schema")
     }
 }
