@@ -235,15 +235,23 @@ class Disk:
         return content
 
     def write_out(self, state, roots):
-        """Writes the disk's content in that state to empty directories. Returns the new (device, inode) of each old one."""
+        """Writes the disk's content in that state to empty directories.
+
+        Returns the new inode number of each old (device, inode), by the file's kind: a file system gives a removed
+        directory's number to the next file, and without a sync the state may have both.
+        """
         present, versions = state
         names = self._names(present)
         made = {}
         for index, path in zip(self.roots, roots):
             made[index] = path
             self._write_directory(names, names[index], os.fsencode(path), versions, made)
-        # A reused number belongs to the later file.
-        return {self.files[index].number: os.lstat(made[index]).st_ino for index in sorted(made)}
+        numbers = {}
+        # Among files of one kind, a reused number belongs to the later one.
+        for index in sorted(made):
+            file = self.files[index]
+            numbers.setdefault(file.number, {})[file.kind] = os.lstat(made[index]).st_ino
+        return numbers
 
     def _write_directory(self, names, entries, path, versions, made):
         for name, index in entries.items():

@@ -79,13 +79,15 @@ def renumber(world, made, device=0):
     except (FileNotFoundError, ValueError, UnicodeDecodeError):
         return
 
-    def change(value):
+    def change(value, name=""):
         if isinstance(value, dict):
             if set(value) == {"device", "inode"}:
-                value["inode"] = made.get((value["device"], value["inode"]), 0)
+                kinds = made.get((value["device"], value["inode"]), {})
+                is_directory = "support" in name.lower() or "directory" in name.lower()
+                value["inode"] = kinds.get("directory" if is_directory else "file", 0)
                 value["device"] += device
-            for child in value.values():
-                change(child)
+            for key, child in value.items():
+                change(child, key)
 
     change(journal)
     journal["transfer"].pop("databaseBirth", None)
