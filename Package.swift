@@ -27,6 +27,13 @@ let package = Package(
         .library(name: "ManagedObjectModels", targets: ["ManagedObjectModels"]),
         .library(name: "StoreMigration", targets: ["ManagedObjectModels", "MappingModels", "StoreMigration"]),
     ],
+    traits: [
+        .default(enabledTraits: ["InotifyTools"]),
+        .trait(
+            name: "InotifyTools",
+            description: "Watch directories through libinotifytools (GPL-2). Without it, inotify(7) is called directly."
+        ),
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -57,7 +64,11 @@ let package = Package(
             name: "GroupStoreGRDB", dependencies: ["GroupStore", grdb],
             swiftSettings: strict),
         .target(
-            name: "DirectoryWatching", dependencies: ["CInotifyTools", "CLinux", "LinuxSystem", systemPackage],
+            name: "DirectoryWatching",
+            dependencies: [
+                .target(name: "CInotifyTools", condition: .when(traits: ["InotifyTools"])), "CLinux", "LinuxSystem",
+                systemPackage,
+            ],
             swiftSettings: strict),
         .target(name: "PropertyLists", swiftSettings: strict),
         .target(name: "SQLiteFormat", dependencies: ["CLinux", "LinuxSystem", systemPackage], swiftSettings: strict),

@@ -6,7 +6,7 @@ import SystemPackage
 /// Checks the system that this program runs on.
 package enum SystemDiagnosis {
     package static func findings() -> [Finding] {
-        [proc, descriptors, leases, sqlite, library("inotify_library", "libinotifytools"), swift, kernel]
+        [proc, descriptors, leases, sqlite, inotifyLibrary, swift, kernel]
     }
 
     private static var proc: Finding {
@@ -65,6 +65,14 @@ package enum SystemDiagnosis {
             return Finding(check, .warning, "\(name) isn't loaded by this program", remedy: "build it with \(name)")
         }
         return Finding(check, .fine, "\(name) (\(path))")
+    }
+
+    private static var inotifyLibrary: Finding {
+        #if InotifyTools
+            library("inotify_library", "libinotifytools")
+        #else
+            Finding("inotify_library", .fine, "inotify(7) is called directly, without libinotifytools")
+        #endif
     }
 
     private static var swift: Finding {

@@ -374,6 +374,13 @@ int gs_epoll_wait(int epoll, struct gs_epoll_event *events, int capacity, int ti
     return count;
 }
 
+int gs_wait_readable(int first, int second, int64_t nanoseconds) {
+    struct pollfd both[2] = {{.fd = first, .events = POLLIN}, {.fd = second, .events = POLLIN}};
+    struct timespec limit = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
+    if (ppoll(both, 2, nanoseconds < 0 ? NULL : &limit, NULL) < 0) return -1;
+    return (both[0].revents != 0) | (both[1].revents != 0) << 1;
+}
+
 int gs_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
 
 int gs_signalfd(const int *signals, int count) {

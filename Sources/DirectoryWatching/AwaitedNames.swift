@@ -51,7 +51,7 @@ struct AwaitedNames {
 
 extension WatchedPaths {
     /// Handles a name that came or went in a requested directory, or in one where a name is awaited.
-    func namesChanged(_ event: InotifyTools.Event, name: FilePath.Component, watch: KernelWatch) -> [Notice] {
+    func namesChanged(_ event: InotifyEvent, name: FilePath.Component, watch: KernelWatch) -> [Notice] {
         let awaiting = watch.awaiting.filter { $0.value == name }.keys
         var affectedPaths = Set(awaiting)
         let hasArrived = event.mask & UInt32(IN_CREATE | IN_MOVED_TO) != 0

@@ -56,7 +56,7 @@ package enum Notice: Sendable, Equatable {
     case woken
 }
 
-/// A source of notices: libinotifytools in the agent, memory in tests. All methods but `wake()` belong to one thread.
+/// A source of notices: inotify(7) in the agent, memory in tests. All methods but `wake()` belong to one thread.
 package protocol EventSource: AnyObject {
     /// Watches a directory, or waits for it to appear if it doesn't exist. Watching it again adds the new kinds. If it
     /// exists, `directoryAppeared` is among the next notices.

@@ -27,7 +27,7 @@ struct FastPathIndex {
     mutating func invalidateCache() { cache = [CachedEvent?](repeating: nil, count: Self.count) }
 
     /// Records an event that belongs to this registered file alone.
-    mutating func record(_ event: InotifyTools.Event, index: Int) {
+    mutating func record(_ event: InotifyEvent, index: Int) {
         event.name.withUnsafeBytes { name in
             cache[Self.slot(name)] = CachedEvent(watch: event.watch, name: event.name, index: index)
         }

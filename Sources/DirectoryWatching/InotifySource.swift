@@ -1,22 +1,42 @@
-import CInotifyTools
-import CLinux
 import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// An event source that reads the kernel's directory events through libinotifytools.
+/// An event source that reads the kernel's directory events.
 package final class InotifySource: EventSource {
-    private let tools: InotifyTools
+    /// The way from the source to the kernel.
+    package enum Access: CaseIterable, Sendable {
+        /// The system calls of inotify(7). Any number of such sources may exist.
+        case systemCalls
+        #if InotifyTools
+            /// libinotifytools, which allows one source in a process and no descriptor above 1023.
+            case libinotifytools
+        #endif
+
+        /// The package trait `InotifyTools`, which is enabled by default, selects libinotifytools.
+        package static var standard: Access {
+            #if InotifyTools
+                .libinotifytools
+            #else
+                .systemCalls
+            #endif
+        }
+    }
+
+    private let instance: any InotifyInstance
     private let paths: WatchedPaths
-    private let wakeFile: WakeFile
     private var pending: [Notice] = []
 
-    /// Creates a source. It creates a file in `privateDirectory`, through which `wake()` works, and removes it at the
-    /// end. Throws `SystemError`, with EBUSY while another source exists in this process.
-    package init(privateDirectory: FilePath) throws {
-        tools = try InotifyTools()
-        wakeFile = try WakeFile(in: privateDirectory, tools)
-        paths = WatchedPaths(tools)
+    /// Creates a source. With libinotifytools, it creates a file in `privateDirectory`, through which `wake()` works,
+    /// removes it at the end, and throws EBUSY while another such source exists in this process. Throws `SystemError`.
+    package init(privateDirectory: FilePath, through access: Access = .standard) throws {
+        switch access {
+        case .systemCalls: instance = try SystemInotify()
+        #if InotifyTools
+            case .libinotifytools: instance = try InotifyTools(privateDirectory: privateDirectory)
+        #endif
+        }
+        paths = WatchedPaths(instance)
     }
 
     package func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws {
@@ -31,7 +51,7 @@ package final class InotifySource: EventSource {
 
     package func unwatch(_ directory: FilePath) { paths.remove(directory) }
 
-    package func wake() { wakeFile.wake() }
+    package func wake() { instance.wake() }
 
     package func setFastPath(_ name: FilePath.Component, in directory: FilePath, index: Int?) {
         paths.fastPath[name, directory] = index
@@ -58,20 +78,25 @@ package final class InotifySource: EventSource {
         if notices.isEmpty {
             let untilRecheck = paths.timeUntilRecheck
             switch try first([timeout, untilRecheck].compactMap { $0 }.min(), usesFastPath: onFastPath != nil) {
-            case .event(let event)?: notices += handle(event)
+            case .event(let event)?: notices += paths.notices(of: event)
             case .fastPath(let index)?: onFastPath?(index)
+            case .woken?: notices.append(.woken)
             case nil: break
             }
             if untilRecheck != nil { notices += paths.recheckDuePaths() }
         }
-        var previous: InotifyTools.Event?
+        var previous: QueuedEvent?
         for _ in 0..<Self.batch {
-            guard let event = try tools.next(waits: false) else { break }
+            guard let next = try instance.next(timeout: .zero, fastPath: nil) else { break }
+            guard case .event(let event) = next else {
+                notices.append(.woken)
+                continue
+            }
             // The kernel repeats an event only after the first was read: somebody writes continuously, and the writes
             // so far are to be handled. Any other event that comes twice has happened twice.
-            if event == previous, event.mask == UInt32(IN_MODIFY) { break }
-            notices += handle(event)
-            previous = event
+            if next == previous, event.mask == UInt32(IN_MODIFY) { break }
+            notices += paths.notices(of: event)
+            previous = next
         }
         return notices
     }
@@ -79,46 +104,10 @@ package final class InotifySource: EventSource {
     /// The most events to handle at once.
     package static let batch = 256
 
-    private func handle(_ event: InotifyTools.Event) -> [Notice] {
-        event.watch == wakeFile.watch ? [.woken] : paths.notices(of: event)
-    }
-
-    /// Reads the first event. The library's timeouts are whole seconds, and most timeouts here are shorter.
-    private func first(_ timeout: Duration?, usesFastPath: Bool) throws(SystemError) -> InotifyTools.NextEvent? {
-        let fastPath: (CInt, UInt32, UnsafeRawBufferPointer) -> Int? = { [paths] watch, mask, name in
-            usesFastPath && mask == UInt32(IN_MODIFY) ? paths.fastPath.index(watch: watch, name: name) : nil
+    private func first(_ timeout: Duration?, usesFastPath: Bool) throws(SystemError) -> QueuedEvent? {
+        let fastPath: InotifyFastPath = { [paths] watch, mask, name in
+            mask == UInt32(IN_MODIFY) ? paths.fastPath.index(watch: watch, name: name) : nil
         }
-        guard let timeout else {
-            while true { if let event = try tools.next(waits: true, fastPath: fastPath) { return event } }
-        }
-        let deadline = Deadline(after: timeout)
-        while true {
-            if let event = try tools.next(waits: false, fastPath: fastPath) { return event }
-            guard let left = deadline.remaining, left > .zero else { return nil }
-            tools.wait(left)
-        }
-    }
-}
-
-/// A private file. Writing to it wakes the thread that waits for events.
-private final class WakeFile: Sendable {
-    let watch: CInt
-    private let file: Descriptor
-    private let directory: Directory
-    private let name: FilePath.Component
-
-    init(in path: FilePath, _ tools: InotifyTools) throws {
-        directory = try Directory(path)
-        let unique = "wake-\(getpid())-\(String(UInt64.random(in: 0...UInt64.max), radix: 36))"
-        name = FilePath.Component(unique) ?? "wake"
-        file = try directory.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
-        watch = try tools.watch(file: FilePath("/proc/self/fd/\(directory.raw)/\(unique)"), mask: UInt32(IN_MODIFY))
-    }
-
-    deinit { try? directory.removeFile(name) }
-
-    func wake() {
-        var byte: UInt8 = 0
-        _ = pwrite(file.raw, &byte, 1, 0)
+        return try instance.next(timeout: timeout, fastPath: usesFastPath ? fastPath : nil)
     }
 }

@@ -1,4 +1,3 @@
-import CInotifyTools
 import CLinux
 import Glibc
 import LinuxSystem
@@ -35,7 +34,7 @@ extension WatchedPaths {
     func suspendModifyEvents(in suspended: SuspendedDirectory, except names: [FilePath.Component]) throws(SystemError) {
         // The files come first, so that no write is missed in between.
         for name in names { try watchFile(name, whileSuspended: suspended) }
-        try tools.change(
+        try instance.change(
             suspended.watch, of: suspended.directory, mask: suspended.mask & ~UInt32(IN_MODIFY), path: suspended.path)
     }
 
@@ -44,7 +43,7 @@ extension WatchedPaths {
         guard let file = try? Descriptor(opening: suspended.path.appending(name), flags: gs_o_path | O_NOFOLLOW) else {
             return
         }
-        let watch = try tools.watchDirectly(file, mask: UInt32(IN_MODIFY), path: suspended.path.appending(name))
+        let watch = try instance.watch(file, mask: UInt32(IN_MODIFY), path: suspended.path.appending(name))
         // A file with other hard links is watched already.
         guard !files.contains(watch), suspendedFiles[watch] == nil else { return }
         suspendedFiles[watch] = (suspended.watch, name.bytes)
@@ -54,9 +53,9 @@ extension WatchedPaths {
     /// Resumes all write events. If that fails because this user may no longer read the directory, its paths are no
     /// longer watched.
     func resumeModifyEvents(in suspended: SuspendedDirectory) -> [Notice] {
-        defer { for watch in suspended.files { tools.removeDirectly(watch) } }
+        defer { for watch in suspended.files { instance.remove(watch) } }
         do throws(SystemError) {
-            try tools.change(suspended.watch, of: suspended.directory, mask: suspended.mask, path: suspended.path)
+            try instance.change(suspended.watch, of: suspended.directory, mask: suspended.mask, path: suspended.path)
             return []
         } catch {
             let paths = Set(watches[suspended.watch]?.targets.keys.map { $0 } ?? []).union([suspended.path])

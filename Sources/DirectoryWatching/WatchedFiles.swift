@@ -15,31 +15,31 @@ struct WatchedFiles {
 
     /// Watches the file that has the name now, and stops watching the one that had it before.
     mutating func watch(
-        _ name: FilePath.Component, in directory: FilePath, enabled: Bool, _ tools: InotifyTools
+        _ name: FilePath.Component, in directory: FilePath, enabled: Bool, _ instance: any InotifyInstance
     ) throws(SystemError) {
         let file = File(directory: directory, name: name)
         for (watch, names) in files where names.contains(file) {
             let others = names.filter { $0 != file }
             files[watch] = others.isEmpty ? nil : others
-            if others.isEmpty { tools.remove(watch) }
+            if others.isEmpty { instance.remove(watch) }
         }
         guard enabled else { return }
         let path = directory.appending(name)
         let descriptor = try Descriptor(opening: path, flags: gs_o_path | O_NOFOLLOW)
-        files[try tools.watch(opened: descriptor, mask: UInt32(IN_MODIFY), path: path), default: []].append(file)
+        files[try instance.watch(descriptor, mask: UInt32(IN_MODIFY), path: path), default: []].append(file)
     }
 
     /// Stops watching all files. The kernel may have ended some watches without a notice, so this must not go through
     /// the library.
-    mutating func endAll(_ tools: InotifyTools) {
-        for watch in files.keys { tools.removeDirectly(watch) }
+    mutating func endAll(_ instance: any InotifyInstance) {
+        for watch in files.keys { instance.remove(watch) }
         files = [:]
     }
 
     func contains(_ watch: CInt) -> Bool { files[watch] != nil }
 
     /// Returns the event as their directories would have reported it, or nil if it belongs to none of these files.
-    mutating func notices(of event: InotifyTools.Event) -> [Notice]? {
+    mutating func notices(of event: InotifyEvent) -> [Notice]? {
         guard let names = files[event.watch] else { return nil }
         guard event.mask & UInt32(IN_IGNORED) == 0 else {
             files[event.watch] = nil

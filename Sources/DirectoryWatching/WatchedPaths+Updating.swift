@@ -22,7 +22,7 @@ extension WatchedPaths {
     /// directory created since may have its id. So each watch is requested again.
     func restoreWatches() -> [Notice] {
         for number in watches.keys { watches[number]?.mask = 0 }
-        files.endAll(tools)
+        files.endAll(instance)
         // Modify events are never suspended while events are handled.
         suspendedFiles = [:]
         return updateAll()
@@ -138,13 +138,13 @@ extension WatchedPaths {
         var number = known?.0 ?? 0
         if known == nil || watch.mask != watch.neededMask {
             watch.mask = watch.neededMask
-            number = try tools.watchDirectly(step.file, mask: watch.mask, path: step.path)
+            number = try instance.watch(step.file, mask: watch.mask, path: step.path)
             if known.map({ $0.0 != number }) == true {
                 // The kernel has ended the former watch and is about to report that to its owners.
                 watch = KernelWatch(identity: identity, isDirectory: step.isDirectory)
                 change(&watch)
                 watch.mask = watch.neededMask
-                number = try tools.watchDirectly(step.file, mask: watch.mask, path: step.path)
+                number = try instance.watch(step.file, mask: watch.mask, path: step.path)
             }
         }
         watches[number] = watch
@@ -173,6 +173,6 @@ extension WatchedPaths {
     func end(_ number: CInt) {
         guard let watch = watches.removeValue(forKey: number) else { return }
         if watchIDs[watch.identity] == number { watchIDs[watch.identity] = nil }
-        tools.removeDirectly(number)
+        instance.remove(number)
     }
 }

@@ -1,4 +1,3 @@
-import CInotifyTools
 import CLinux
 import Glibc
 import LinuxSystem
@@ -48,7 +47,7 @@ final class WatchedPaths {
         var isUnreadable = false
     }
 
-    let tools: InotifyTools
+    let instance: any InotifyInstance
     var requested: [FilePath: RequestedDirectory] = [:]
     var watches: [CInt: KernelWatch] = [:]
     /// The watch ids by file.
@@ -65,7 +64,7 @@ final class WatchedPaths {
     var suspendedFiles: [CInt: (directory: CInt, name: [UInt8])] = [:]
     var fastPath = FastPathIndex()
 
-    init(_ tools: InotifyTools) { self.tools = tools }
+    init(_ instance: any InotifyInstance) { self.instance = instance }
 
     static let ownEvents = UInt32(IN_DELETE_SELF) | UInt32(IN_MOVE_SELF)
     static let nameEvents =
@@ -94,7 +93,7 @@ final class WatchedPaths {
     }
 
     func watchFile(_ name: FilePath.Component, in directory: FilePath, enabled: Bool) throws {
-        try files.watch(name, in: directory, enabled: enabled, tools)
+        try files.watch(name, in: directory, enabled: enabled, instance)
     }
 
     /// Returns the watch that follows an existing directory.
@@ -105,13 +104,13 @@ final class WatchedPaths {
 
     // MARK: Events
 
-    func notices(of event: InotifyTools.Event) -> [Notice] {
+    func notices(of event: InotifyEvent) -> [Notice] {
         if event.mask & UInt32(IN_Q_OVERFLOW) != 0 { return restoreWatches() + [.overflow] }
         if let notices = files.notices(of: event) { return notices }
         if let file = suspendedFiles[event.watch] {
             if event.mask & UInt32(IN_IGNORED) != 0 { suspendedFiles[event.watch] = nil }
             guard event.mask == UInt32(IN_MODIFY) else { return [] }
-            return notices(of: InotifyTools.Event(watch: file.directory, mask: event.mask, name: file.name))
+            return notices(of: InotifyEvent(watch: file.directory, mask: event.mask, name: file.name))
         }
         guard let watch = watches[event.watch] else { return [] }
         if event.mask & UInt32(IN_IGNORED) != 0 { return handleEnded(event.watch) }
@@ -133,7 +132,7 @@ final class WatchedPaths {
         return found
     }
 
-    private func recordFastPath(_ event: InotifyTools.Event, _ notices: [Notice]) {
+    private func recordFastPath(_ event: InotifyEvent, _ notices: [Notice]) {
         guard event.mask == UInt32(IN_MODIFY), notices.count == 1, case .event(let found)? = notices.first,
             let index = fastPath[found.name, found.directory]
         else { return }

@@ -7,206 +7,188 @@ import Testing
 
 /// Scripts of file operations, and the notices that must follow.
 @Suite(.serialized) struct InotifySourceTests {
-    private let tree: WatchedTree
-    private var source: InotifySource { tree.source }
-
-    init() throws { tree = try WatchedTree() }
-
-    private func path(_ relative: String) -> FilePath { tree.path(relative) }
-    private func script(_ commands: String) throws { try tree.script(commands) }
-    private func notices() throws -> [Notice] { try tree.notices() }
-
     private static let kinds: DirectoryEvent.Kinds = [.created, .deleted, .movedIn, .movedOut, .modified]
 
-    private func events(_ directory: String) throws -> [String] {
-        try notices().compactMap { notice in
-            guard case .event(let event) = notice, event.directory == path(directory) else { return nil }
-            return "\(Self.word(event.kinds)) \(PrintablePath(event.name))"
-        }
-    }
-
-    private static func word(_ kinds: DirectoryEvent.Kinds) -> String {
-        let words: [(DirectoryEvent.Kinds, String)] = [
-            (.created, "create"), (.deleted, "delete"), (.movedIn, "in"), (.movedOut, "out"), (.modified, "modify"),
-        ]
-        return words.filter { kinds.contains($0.0) }.map(\.1).joined(separator: "+")
-    }
-
-    /// Returns the indexes passed to `onFastPath`, and the notices.
-    private func fastPathWrites() throws -> ([Int], [Notice]) {
-        var numbers: [Int] = []
-        let notices = try source.next(timeout: .zero) { numbers.append($0) }
-        return (numbers, notices)
-    }
-
-    @Test func reportsTheFirstFastPathWriteBeforeAllElse() throws {
-        try script("mkdir a; touch a/log a/other")
-        try source.watch(path("a"), for: Self.kinds)
-        source.setFastPath("log", in: path("a"), index: 7)
-        _ = try notices()
+    @Test(arguments: Access.allCases) func reportsTheFirstFastPathWriteBeforeAllElse(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a; touch a/log a/other")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        tree.source.setFastPath("log", in: tree.path("a"), index: 7)
+        _ = try tree.notices()
         // The first write identifies the event.
-        try script("echo x >> a/log")
-        #expect(try events("a") == ["modify log"])
-        try script("echo x >> a/log; echo x >> a/other")
-        let (numbers, rest) = try fastPathWrites()
+        try tree.script("echo x >> a/log")
+        #expect(try tree.events("a") == ["modify log"])
+        try tree.script("echo x >> a/log; echo x >> a/other")
+        let (numbers, rest) = try tree.fastPathWrites()
         #expect(numbers == [7])
-        #expect(rest == [.event(DirectoryEvent(directory: path("a"), name: "other", kinds: .modified))])
+        #expect(rest == [.event(DirectoryEvent(directory: tree.path("a"), name: "other", kinds: .modified))])
         // After any other event it is reported as an event, and so it is without `onFastPath`.
-        try script("echo x >> a/other; echo x >> a/log")
-        #expect(try fastPathWrites().0.isEmpty)
-        try script("echo x >> a/log")
-        #expect(try events("a") == ["modify log"])
-        source.setFastPath("log", in: path("a"), index: nil)
-        try script("echo x >> a/log")
-        #expect(try fastPathWrites().0.isEmpty)
+        try tree.script("echo x >> a/other; echo x >> a/log")
+        #expect(try tree.fastPathWrites().0.isEmpty)
+        try tree.script("echo x >> a/log")
+        #expect(try tree.events("a") == ["modify log"])
+        tree.source.setFastPath("log", in: tree.path("a"), index: nil)
+        try tree.script("echo x >> a/log")
+        #expect(try tree.fastPathWrites().0.isEmpty)
     }
 
-    @Test func forgetsFastPathsOfAReplacedDirectory() throws {
-        try script("mkdir a b; touch a/log b/log")
-        try source.watch(path("a"), for: Self.kinds)
-        source.setFastPath("log", in: path("a"), index: 1)
-        _ = try notices()
-        try script("echo x >> a/log")
-        _ = try notices()
-        try script("mv a c; mv b a; echo x >> c/log")
-        let (numbers, _) = try fastPathWrites()
+    @Test(arguments: Access.allCases) func forgetsFastPathsOfAReplacedDirectory(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a b; touch a/log b/log")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        tree.source.setFastPath("log", in: tree.path("a"), index: 1)
+        _ = try tree.notices()
+        try tree.script("echo x >> a/log")
+        _ = try tree.notices()
+        try tree.script("mv a c; mv b a; echo x >> c/log")
+        let (numbers, _) = try tree.fastPathWrites()
         #expect(numbers.isEmpty)
-        _ = try notices()
-        try script("echo x >> a/log; echo x >> c/log")
-        #expect(try events("a") == ["modify log"])
-        try script("echo x >> a/log")
-        #expect(try fastPathWrites().0 == [1])
+        _ = try tree.notices()
+        try tree.script("echo x >> a/log; echo x >> c/log")
+        #expect(try tree.events("a") == ["modify log"])
+        try tree.script("echo x >> a/log")
+        #expect(try tree.fastPathWrites().0 == [1])
     }
 
-    @Test func reportsEventsInOrder() throws {
-        try script("mkdir a b; touch b/two")
-        try source.watch(path("a"), for: Self.kinds)
-        #expect(try notices() == [.directoryAppeared(path("a"))])
-        try script("touch a/one; echo x > a/one; mv b/two a/two; mv a/two a/three; rm a/one; touch b/unseen")
+    @Test(arguments: Access.allCases) func reportsEventsInOrder(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a b; touch b/two")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        #expect(try tree.notices() == [.directoryAppeared(tree.path("a"))])
+        try tree.script("touch a/one; echo x > a/one; mv b/two a/two; mv a/two a/three; rm a/one; touch b/unseen")
         #expect(
-            try events("a") == [
+            try tree.events("a") == [
                 "create one", "modify one", "in two", "out two", "in three", "delete one",
             ])
     }
 
-    @Test func acceptsNamesOfAnyBytes() throws {
-        try script("mkdir 'odd \" name'")
-        let directory = try Directory(path("odd \" name"))
-        try source.watch(directory.path, for: Self.kinds)
-        _ = try notices()
+    @Test(arguments: Access.allCases) func acceptsNamesOfAnyBytes(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir 'odd \" name'")
+        let directory = try Directory(tree.path("odd \" name"))
+        try tree.source.watch(directory.path, for: Self.kinds)
+        _ = try tree.notices()
         let name = try #require(FilePath.Component(bytes: [0x62, 0xFF, 0x0A, 0x22]))
         _ = try directory.open(name, flags: 0o102, mode: 0o600)
         #expect(
-            try notices() == [
+            try tree.notices() == [
                 .event(DirectoryEvent(directory: directory.path, name: name, kinds: .created))
             ])
     }
 
-    @Test func findsADirectoryThatAppearsLater() throws {
-        try source.watch(path("x/y/z"), for: Self.kinds)
-        #expect(try notices() == [])
-        try script("mkdir x")
-        #expect(try notices() == [])
-        try script("mkdir -p x/y/z")
-        #expect(try notices() == [.directoryAppeared(path("x/y/z"))])
-        try script("touch x/y/z/one")
-        #expect(try events("x/y/z") == ["create one"])
+    @Test(arguments: Access.allCases) func findsADirectoryThatAppearsLater(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.source.watch(tree.path("x/y/z"), for: Self.kinds)
+        #expect(try tree.notices() == [])
+        try tree.script("mkdir x")
+        #expect(try tree.notices() == [])
+        try tree.script("mkdir -p x/y/z")
+        #expect(try tree.notices() == [.directoryAppeared(tree.path("x/y/z"))])
+        try tree.script("touch x/y/z/one")
+        #expect(try tree.events("x/y/z") == ["create one"])
     }
 
-    @Test func followsADirectoryThatIsRecreated() throws {
-        try script("mkdir a")
-        try source.watch(path("a"), for: Self.kinds)
-        _ = try notices()
+    @Test(arguments: Access.allCases) func followsADirectoryThatIsRecreated(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        _ = try tree.notices()
         for _ in 1...3 {
-            try script("rmdir a")
-            #expect(try notices() == [.directoryVanished(path("a"))])
-            try script("mkdir a")
-            #expect(try notices() == [.directoryAppeared(path("a"))])
-            try script("touch a/one; rm a/one")
-            #expect(try events("a") == ["create one", "delete one"])
+            try tree.script("rmdir a")
+            #expect(try tree.notices() == [.directoryVanished(tree.path("a"))])
+            try tree.script("mkdir a")
+            #expect(try tree.notices() == [.directoryAppeared(tree.path("a"))])
+            try tree.script("touch a/one; rm a/one")
+            #expect(try tree.events("a") == ["create one", "delete one"])
         }
     }
 
-    @Test func reportsAReplacedDirectory() throws {
-        try script("mkdir a b; touch b/there")
-        try source.watch(path("a"), for: Self.kinds)
-        _ = try notices()
-        try script("mv a old; mv b a")
-        let reported = try notices()
-        #expect(reported.first == .directoryVanished(path("a")))
-        #expect(reported.last == .directoryAppeared(path("a")))
-        try script("touch a/one old/two")
-        #expect(try events("a") == ["create one"])
+    @Test(arguments: Access.allCases) func reportsAReplacedDirectory(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a b; touch b/there")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        _ = try tree.notices()
+        try tree.script("mv a old; mv b a")
+        let reported = try tree.notices()
+        #expect(reported.first == .directoryVanished(tree.path("a")))
+        #expect(reported.last == .directoryAppeared(tree.path("a")))
+        try tree.script("touch a/one old/two")
+        #expect(try tree.events("a") == ["create one"])
     }
 
-    @Test func followsAMovedParent() throws {
-        try script("mkdir -p p/a")
-        try source.watch(path("p/a"), for: Self.kinds)
-        _ = try notices()
-        try script("mv p/a p/b; mkdir p/a; touch p/a/one")
-        #expect(try notices().contains(.directoryAppeared(path("p/a"))))
-        try script("touch p/a/two p/b/three")
-        #expect(try events("p/a") == ["create two"])
+    @Test(arguments: Access.allCases) func followsAMovedParent(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir -p p/a")
+        try tree.source.watch(tree.path("p/a"), for: Self.kinds)
+        _ = try tree.notices()
+        try tree.script("mv p/a p/b; mkdir p/a; touch p/a/one")
+        #expect(try tree.notices().contains(.directoryAppeared(tree.path("p/a"))))
+        try tree.script("touch p/a/two p/b/three")
+        #expect(try tree.events("p/a") == ["create two"])
     }
 
-    @Test func reportsEventsUnderBothNamesOfADirectory() throws {
-        try script("mkdir a; ln -s a b")
-        try source.watch(path("a"), for: [.created])
-        try source.watch(path("b"), for: [.created, .deleted])
-        _ = try notices()
-        try script("touch a/one; rm a/one")
-        let reported = try notices()
+    @Test(arguments: Access.allCases) func reportsEventsUnderBothNamesOfADirectory(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a; ln -s a b")
+        try tree.source.watch(tree.path("a"), for: [.created])
+        try tree.source.watch(tree.path("b"), for: [.created, .deleted])
+        _ = try tree.notices()
+        try tree.script("touch a/one; rm a/one")
+        let reported = try tree.notices()
         let received = reported.map { notice -> String in
             guard case .event(let event) = notice else { return "\(notice)" }
-            return "\(event.directory.lastComponent?.string ?? "") \(Self.word(event.kinds))"
+            return "\(event.directory.lastComponent?.string ?? "") \(WatchedTree.word(event.kinds))"
         }
         #expect(received.sorted() == ["a create", "b create", "b delete"])
     }
 
-    @Test func reportsNothingAfterUnwatch() throws {
-        try script("mkdir a")
-        try source.watch(path("a"), for: Self.kinds)
-        _ = try notices()
-        source.unwatch(path("a"))
-        try script("touch a/one")
-        #expect(try events("a") == [])
-        try source.watch(path("a"), for: Self.kinds)
-        _ = try notices()
-        try script("touch a/two")
-        #expect(try events("a") == ["create two"])
+    @Test(arguments: Access.allCases) func reportsNothingAfterUnwatch(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        _ = try tree.notices()
+        tree.source.unwatch(tree.path("a"))
+        try tree.script("touch a/one")
+        #expect(try tree.events("a") == [])
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        _ = try tree.notices()
+        try tree.script("touch a/two")
+        #expect(try tree.events("a") == ["create two"])
     }
 
-    @Test func suspendsModifyEventsExceptForNamedFiles() throws {
-        try script("mkdir a; touch a/log a/store a/linked; ln a/linked elsewhere; ln -s a b")
-        try source.watch(path("a"), for: Self.kinds)
-        try source.watchFile("linked", in: path("a"), enabled: true)
-        _ = try notices()
+    @Test(arguments: Access.allCases) func suspendsModifyEventsExceptForNamedFiles(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a; touch a/log a/store a/linked; ln a/linked elsewhere; ln -s a b")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        try tree.source.watchFile("linked", in: tree.path("a"), enabled: true)
+        _ = try tree.notices()
         for _ in 1...3 {
-            try source.withModifyEventsSuspended(except: [
-                path("a"): ["store", "linked", "absent"], path("none"): ["x"],
+            try tree.source.withModifyEventsSuspended(except: [
+                tree.path("a"): ["store", "linked", "absent"], tree.path("none"): ["x"],
             ]) {
-                try script(
+                try tree.script(
                     "echo x >> a/log; echo x >> a/store; echo x >> elsewhere; mv a/store a/other; mv a/other a/store")
             }
-            let reported = try events("a")
+            let reported = try tree.events("a")
             #expect(
                 reported == ["modify store", "modify linked", "out store", "in other", "out other", "in store"])
-            try script("echo x >> a/log; echo x >> elsewhere; echo x >> a/store")
-            #expect(try events("a") == ["modify log", "modify linked", "modify store"])
+            try tree.script("echo x >> a/log; echo x >> elsewhere; echo x >> a/store")
+            #expect(try tree.events("a") == ["modify log", "modify linked", "modify store"])
         }
         // A directory that disappeared meanwhile is reported.
-        try source.withModifyEventsSuspended(except: [path("a"): ["store"]]) { try script("mv a c") }
-        #expect(try notices().contains(.directoryVanished(path("a"))))
-        try script("echo x >> c/store; mkdir a")
-        #expect(try notices() == [.directoryAppeared(path("a"))])
-        try script("touch a/log; echo x >> a/log")
-        #expect(try events("a") == ["create log", "modify log"])
+        try tree.source.withModifyEventsSuspended(except: [tree.path("a"): ["store"]]) { try tree.script("mv a c") }
+        #expect(try tree.notices().contains(.directoryVanished(tree.path("a"))))
+        try tree.script("echo x >> c/store; mkdir a")
+        #expect(try tree.notices() == [.directoryAppeared(tree.path("a"))])
+        try tree.script("touch a/log; echo x >> a/log")
+        #expect(try tree.events("a") == ["create log", "modify log"])
     }
 
-    @Test func anotherThreadCanWakeTheSource() throws {
+    @Test(arguments: Access.allCases) func anotherThreadCanWakeTheSource(_ access: Access) throws {
+        let tree = try WatchedTree(access)
         // `wake()` before the wait ends the wait, without a timeout.
-        source.wake()
-        #expect(try source.next(timeout: nil) == [.woken])
+        tree.source.wake()
+        #expect(try tree.source.next(timeout: nil) == [.woken])
     }
 
     /// Creates more files than the kernel's event queue holds.
@@ -218,69 +200,78 @@ import Testing
         return "seq \(limit + 100) | sed 's/.*/\(directory)\\/&/' | xargs touch"
     }
 
-    @Test func reportsAnOverflowAndContinues() throws {
-        try script("mkdir a")
-        try source.watch(path("a"), for: Self.kinds)
-        _ = try notices()
-        try script(overflow(of: "a"))
-        #expect(try notices().contains(.overflow))
-        try script("touch a/after")
-        #expect(try events("a") == ["create after"])
+    @Test(arguments: Access.allCases) func reportsAnOverflowAndContinues(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        _ = try tree.notices()
+        try tree.script(overflow(of: "a"))
+        #expect(try tree.notices().contains(.overflow))
+        try tree.script("touch a/after")
+        #expect(try tree.events("a") == ["create after"])
     }
 
     /// The lost events may include a watch's end, and the new directory may have its number.
-    @Test func watchesADirectoryRecreatedDuringAnOverflow() throws {
-        try script("mkdir a b; touch a/log; ln a/log other")
-        try source.watch(path("b"), for: Self.kinds)
-        try source.watch(path("a"), for: Self.kinds)
-        try source.watchFile("log", in: path("a"), enabled: true)
-        _ = try notices()
-        try script(overflow(of: "b") + "; rm a/log; rmdir a; mkdir a")
-        #expect(try notices().contains(.overflow))
-        try script("touch a/after")
-        #expect(try events("a") == ["create after"])
+    @Test(arguments: Access.allCases) func watchesADirectoryRecreatedDuringAnOverflow(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a b; touch a/log; ln a/log other")
+        try tree.source.watch(tree.path("b"), for: Self.kinds)
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        try tree.source.watchFile("log", in: tree.path("a"), enabled: true)
+        _ = try tree.notices()
+        try tree.script(overflow(of: "b") + "; rm a/log; rmdir a; mkdir a")
+        #expect(try tree.notices().contains(.overflow))
+        try tree.script("touch a/after")
+        #expect(try tree.events("a") == ["create after"])
         // Watches the file again, as the source requires.
-        try script("ln other a/log")
-        try source.watchFile("log", in: path("a"), enabled: true)
-        _ = try notices()
-        try script("echo x >> other")
-        #expect(try events("a") == ["modify log"])
+        try tree.script("ln other a/log")
+        try tree.source.watchFile("log", in: tree.path("a"), enabled: true)
+        _ = try tree.notices()
+        try tree.script("echo x >> other")
+        #expect(try tree.events("a") == ["modify log"])
     }
 
-    @Test func reportsChangedDirectoryPermissions() throws {
-        try script("mkdir a b")
-        try source.watch(path("a"), for: [.modified, .attributes])
-        try source.watch(path("b"), for: [.modified])
-        _ = try notices()
-        try script("chmod 000 a b")
-        #expect(try notices() == [.directoryChanged(path("a"))])
-        try script("chmod 755 a b; touch a/one; chmod 600 a/one")
-        let reported = try notices()
-        #expect(reported.first == .directoryChanged(path("a")))
-        #expect(reported.last == .event(DirectoryEvent(directory: path("a"), name: "one", kinds: .attributes)))
+    @Test(arguments: Access.allCases) func reportsChangedDirectoryPermissions(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a b")
+        try tree.source.watch(tree.path("a"), for: [.modified, .attributes])
+        try tree.source.watch(tree.path("b"), for: [.modified])
+        _ = try tree.notices()
+        try tree.script("chmod 000 a b")
+        #expect(try tree.notices() == [.directoryChanged(tree.path("a"))])
+        try tree.script("chmod 755 a b; touch a/one; chmod 600 a/one")
+        let reported = try tree.notices()
+        #expect(reported.first == .directoryChanged(tree.path("a")))
+        #expect(reported.last == .event(DirectoryEvent(directory: tree.path("a"), name: "one", kinds: .attributes)))
     }
 
-    /// The directory can't be watched as before, which must not end the source.
-    @Test(.enabled(if: geteuid() != 0, "root may read any directory"))
-    func reportsADirectoryClosedWhileSuspendedAsUnwatchable() throws {
-        try script("mkdir a b; touch a/store")
-        try source.watch(path("a"), for: Self.kinds)
-        try source.watch(path("b"), for: Self.kinds)
-        _ = try notices()
-        try source.withModifyEventsSuspended(except: [path("a"): ["store"], path("b"): ["x"]]) {
-            try script("chmod 000 a")
+    /// The directory can't be watched as before, which must not end the tree.source.
+    @Test(.enabled(if: geteuid() != 0, "root may read any directory"), arguments: Access.allCases)
+    func reportsADirectoryClosedWhileSuspendedAsUnwatchable(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a b; touch a/store")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        try tree.source.watch(tree.path("b"), for: Self.kinds)
+        _ = try tree.notices()
+        try tree.source.withModifyEventsSuspended(except: [tree.path("a"): ["store"], tree.path("b"): ["x"]]) {
+            try tree.script("chmod 000 a")
         }
-        let reported = try notices()
-        guard case .unwatchable(path("a"), let error)? = reported.first else {
+        let reported = try tree.notices()
+        guard case .unwatchable(tree.path("a"), let error)? = reported.first else {
             Issue.record("\(reported)")
             return
         }
         #expect(error.errno == .permissionDenied)
-        try script("touch b/log; echo x >> b/log; chmod 755 a")
-        #expect(try events("b") == ["create log", "modify log"])
+        try tree.script("touch b/log; echo x >> b/log; chmod 755 a")
+        #expect(try tree.events("b") == ["create log", "modify log"])
     }
 
-    @Test func allowsOneSourceAtATime() throws {
-        #expect(throws: SystemError.self) { try InotifySource(privateDirectory: tree.privateDirectory.path) }
-    }
+    #if InotifyTools
+        @Test func allowsOneSourceAtATime() throws {
+            let tree = try WatchedTree(.libinotifytools)
+            #expect(throws: SystemError.self) {
+                try InotifySource(privateDirectory: tree.privateDirectory.path, through: .libinotifytools)
+            }
+        }
+    #endif
 }

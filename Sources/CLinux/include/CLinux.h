@@ -118,6 +118,10 @@ struct gs_epoll_event {
     uint64_t token;
 };
 int gs_epoll_wait(int epoll, struct gs_epoll_event *events, int capacity, int timeout_ms);
+// Waits until one of two descriptors can be read, for at most that many nanoseconds, or without a limit if that is
+// negative. Returns bit 0 for the first one and bit 1 for the second, or -1 with errno. Unlike epoll_wait(2), it can wait
+// for less than a millisecond.
+int gs_wait_readable(int first, int second, int64_t nanoseconds);
 int gs_eventfd(void);
 // Blocks the signals in the calling thread and those it creates later. Returns a descriptor that reads them.
 int gs_signalfd(const int *signals, int count);

@@ -1,0 +1,88 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// An inotify instance used through the system calls of inotify(7). A process may have any number of them, on any
+/// descriptors.
+final class SystemInotify: InotifyInstance {
+    private let instance: Descriptor
+    private let waker: Descriptor
+    private let buffer: UnsafeMutableRawBufferPointer
+    /// The part of the buffer with events that `next` has not returned yet.
+    private var unread = 0..<0
+
+    /// Holds at least 240 events, because a name has at most 255 bytes.
+    private static let capacity = 1 << 16
+
+    /// Throws EMFILE if the user has no inotify instance left, or this process no descriptor.
+    init() throws(SystemError) {
+        instance = Descriptor(owning: try retrying("inotify_init") { inotify_init1(O_NONBLOCK | O_CLOEXEC) })
+        waker = Descriptor(owning: try retrying("eventfd") { gs_eventfd() })
+        buffer = .allocate(byteCount: Self.capacity, alignment: MemoryLayout<inotify_event>.alignment)
+    }
+
+    deinit { buffer.deallocate() }
+
+    func watch(_ file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+        try addWatch(file, mask: mask, path: path, to: instance.raw)
+    }
+
+    func remove(_ watch: CInt) { inotify_rm_watch(instance.raw, watch) }
+
+    func wake() {
+        var one: UInt64 = 1
+        _ = write(waker.raw, &one, 8)
+    }
+
+    func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
+        if unread.isEmpty {
+            let ready = try readable(timeout)
+            if ready.contains(.waker) {
+                var counter: UInt64 = 0
+                _ = read(waker.raw, &counter, 8)
+                return .woken
+            }
+            guard ready.contains(.instance) else { return nil }
+            try fill()
+        }
+        return try unread.isEmpty ? nil : takeEvent(fastPath)
+    }
+
+    private struct Readable: OptionSet {
+        let rawValue: CInt
+        static let instance = Readable(rawValue: 1)
+        static let waker = Readable(rawValue: 2)
+    }
+
+    /// Waits until the instance or the waker can be read. Returns neither after the timeout.
+    private func readable(_ timeout: Duration?) throws(SystemError) -> Readable {
+        let deadline = timeout.map(Deadline.init(after:)) ?? .none
+        let ready = try retrying("poll") {
+            gs_wait_readable(instance.raw, waker.raw, deadline.remaining?.nanoseconds ?? -1)
+        }
+        return Readable(rawValue: ready)
+    }
+
+    /// Reads as many events as are queued and fit. The kernel returns whole events only.
+    private func fill() throws(SystemError) {
+        let count = read(instance.raw, buffer.baseAddress, buffer.count)
+        guard count >= 0 else {
+            if errno == EINTR || errno == EAGAIN { return }
+            throw .last("inotify read")
+        }
+        unread = 0..<count
+    }
+
+    private func takeEvent(_ fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent {
+        let nameOffset = unread.lowerBound + MemoryLayout<inotify_event>.size
+        guard nameOffset <= unread.upperBound else { throw SystemError("inotify read", .ioError) }
+        let event = buffer.loadUnaligned(fromByteOffset: unread.lowerBound, as: inotify_event.self)
+        let end = nameOffset + Int(event.len)
+        guard end <= unread.upperBound else { throw SystemError("inotify read", .ioError) }
+        unread = end..<unread.upperBound
+        return QueuedEvent(
+            watch: event.wd, mask: event.mask, paddedName: UnsafeRawBufferPointer(rebasing: buffer[nameOffset..<end]),
+            fastPath: fastPath)
+    }
+}
