@@ -3,6 +3,9 @@ import LinuxSystem
 import SystemPackage
 
 /// Runs a program for its output.
+///
+/// Hand-written because Foundation's `Process` needs all of Foundation, and takes arguments as text, where a path may
+/// have any bytes.
 enum ChildProcess {
     /// Returns all that the program printed until it ended. A program that exceeds the deadline is killed, and its
     /// output until then is returned. `arguments`: the program's name first. Its standard error is discarded.

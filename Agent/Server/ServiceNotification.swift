@@ -5,6 +5,8 @@ import SystemPackage
 
 /// Notifies the service manager of the agent's state, as sd_notify(3) describes: a datagram of assignments to
 /// `$NOTIFY_SOCKET`. Without that variable nothing is sent.
+///
+/// Hand-written because the protocol is one datagram, and libsystemd would have to be installed where systemd isn't.
 package struct ServiceNotification: Sendable {
     private let socket: FilePath?
 

@@ -57,6 +57,9 @@ extension JSONValue {
 }
 
 /// Splits a stream of bytes into lines.
+///
+/// Hand-written because Foundation's `AsyncLineSequence` has no limit: a peer that sends no newline would fill the
+/// memory.
 package struct LineBuffer {
     /// A line exceeds the limit; where the next line begins is unknown.
     package struct LineTooLong: Error, Equatable {}

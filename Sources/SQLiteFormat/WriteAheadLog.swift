@@ -3,6 +3,9 @@ import SystemPackage
 
 /// The content of a write-ahead log, read without its index, as SQLite does to recover one
 /// (https://sqlite.org/fileformat2.html, §4.1 to §4.3).
+///
+/// SQLite's own formats are parsed here because its library only opens databases: an open takes locks, and may recover
+/// or checkpoint a log that must stay as it is.
 package struct WriteAheadLog: Equatable, Sendable {
     /// The checksum of the last commit, or `none` without one.
     package let checksum: FrameChecksum

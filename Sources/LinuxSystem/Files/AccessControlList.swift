@@ -4,6 +4,8 @@ import SystemPackage
 
 /// A file's permissions for its owner, groups and others, as defined by acl(5) and path_resolution(7): the mode, and
 /// the POSIX ACL if the file has one.
+///
+/// Hand-written because libacl reads and edits lists, but doesn't evaluate one for another user.
 struct AccessControlList {
     /// The entries' tags, as the kernel encodes them in `system.posix_acl_access`.
     private enum Tag: UInt16 {

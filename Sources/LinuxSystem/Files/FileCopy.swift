@@ -8,6 +8,8 @@ import SystemPackage
 /// can't, this process reads and writes. Holes stay holes. The copy ends where the source ends when it gets there, so
 /// a file that grows meanwhile is copied with what it has gained, and one that shrinks up to its new end.
 ///
+/// Hand-written because Foundation's `FileManager` copies by path and can't be stopped midway.
+///
 /// Nothing is synced, and only content is copied: the caller syncs the copy, and its directory, and sets its mode.
 package struct FileCopy {
     package enum Method {

@@ -4,6 +4,8 @@ import Glibc
 import SystemPackage
 
 /// A thread with a name that debuggers and `ps -L` show.
+///
+/// Hand-written because Foundation's `Thread` needs all of Foundation; the package links only FoundationEssentials.
 package final class SystemThread: Sendable {
     private final class Start {
         let name: String

@@ -20,6 +20,9 @@ package struct PeerCredentials: Sendable, Hashable {
 }
 
 /// Stream sockets in the Unix domain.
+///
+/// Hand-written because swift-system has no sockets, and SwiftNIO neither passes descriptors nor reads the peer's
+/// credentials.
 package enum UnixSocket {
     /// The longest path of a Unix socket in bytes (unix(7)).
     package static let maxPathLength = 107

@@ -2,7 +2,7 @@ import FoundationEssentials
 import ManagedObjectModels
 
 /// Archives expressions like `NSKeyedArchiver` in its XML form, which `NSKeyedUnarchiver` reads as well as the binary
-/// form.
+/// form. Hand-written because Foundation on Linux has no expressions that could be archived.
 struct ArchivedExpressionWriter {
     /// The archived objects as property list XML. The first one stands for nil.
     private var objects = ["<string>$null</string>"]

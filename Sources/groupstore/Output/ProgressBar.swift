@@ -2,6 +2,8 @@ import Glibc
 import LinuxSystem
 
 /// A number of bytes for people, in the unit that leaves at most four digits.
+///
+/// Hand-written because Foundation's byte counts need ICU and depend on the locale.
 struct ByteCount: CustomStringConvertible {
     private let bytes: Int64
 
@@ -17,7 +19,8 @@ struct ByteCount: CustomStringConvertible {
     }
 }
 
-/// A progress bar on one line of a terminal, on standard error.
+/// A progress bar on one line of a terminal, on standard error. Hand-written because two escape sequences aren't worth
+/// a dependency.
 struct ProgressBar {
     private static let width = 30
     private var isDrawn = false

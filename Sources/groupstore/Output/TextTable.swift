@@ -1,6 +1,8 @@
 import LinuxSystem
 
 /// Rows with aligned columns. Numbers are right-aligned.
+///
+/// Hand-written because thirty lines aren't worth a dependency, and a cell's width is that of its escaped text.
 struct TextTable {
     private var rows: [[Cell]] = []
 
