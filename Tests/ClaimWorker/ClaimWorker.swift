@@ -40,14 +40,14 @@ struct ClaimWorker {
             usleep(UInt32.random(in: 0...2000))
         }
         let waited = Double(longest.components.seconds) + Double(longest.components.attoseconds) / 1e18
-        say("reads \(reads) writes \(writes) longest \(waited)")
+        printLine("reads \(reads) writes \(writes) longest \(waited)")
     }
 
     private static func work(_ witness: CInt, _ kind: CInt) {
-        if flock(witness, kind | LOCK_NB) != 0 { say("VIOLATION \(kind == LOCK_EX ? "writer" : "reader")") }
+        if flock(witness, kind | LOCK_NB) != 0 { printLine("VIOLATION \(kind == LOCK_EX ? "writer" : "reader")") }
         usleep(UInt32.random(in: 0...1000))
         flock(witness, LOCK_UN)
     }
 }
 
-private func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
+private func printLine(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }

@@ -23,13 +23,13 @@ struct Fuzz {
 
     static func main() throws {
         guard let fuzz = Fuzz(CommandLine.arguments.dropFirst()) else {
-            say("usage: Fuzz [TARGET]... [--seed N] [--first N] [--rounds N] [--seconds S] [--print]; targets: ")
-            say(Target.allCases.map(\.rawValue).joined(separator: ", ") + "\n")
+            printText("usage: Fuzz [TARGET]... [--seed N] [--first N] [--rounds N] [--seconds S] [--print]; targets: ")
+            printText(Target.allCases.map(\.rawValue).joined(separator: ", ") + "\n")
             exit(64)
         }
         LastRound.report()
         let scratch = try TemporaryDirectory(in: "/dev/shm")
-        say("fuzz: seed \(fuzz.seed)\n")
+        printText("fuzz: seed \(fuzz.seed)\n")
         var findings = 0
         for target in fuzz.targets { findings += try fuzz.run(target, in: scratch.path) }
         // Exiting immediately would leave the directory behind.
@@ -78,15 +78,15 @@ struct Fuzz {
             if case .accepted = verdict { accepted += 1 }
             if case .wrong(let reason) = verdict {
                 findings += 1
-                Self.say("FOUND \(target.rawValue), seed \(seed), round \(number): \(reason)\n")
+                Self.printText("FOUND \(target.rawValue), seed \(seed), round \(number): \(reason)\n")
             }
             if took > Self.longest {
                 findings += 1
-                Self.say("SLOW \(target.rawValue), seed \(seed), round \(number): \(took)\n")
+                Self.printText("SLOW \(target.rawValue), seed \(seed), round \(number): \(took)\n")
             }
             done += 1
         }
-        Self.say("fuzz: \(target.rawValue): \(done) inputs, \(accepted) accepted, \(findings) findings\n")
+        Self.printText("fuzz: \(target.rawValue): \(done) inputs, \(accepted) accepted, \(findings) findings\n")
         return findings
     }
 
@@ -96,7 +96,7 @@ struct Fuzz {
         return .seconds(now.tv_sec) + .nanoseconds(now.tv_nsec)
     }
 
-    private static func say(_ text: String) { _ = text.withCString { write(1, $0, strlen($0)) } }
+    private static func printText(_ text: String) { _ = text.withCString { write(1, $0, strlen($0)) } }
 }
 
 /// The input being read, for the handler of the signal that a crash raises.

@@ -67,8 +67,8 @@ struct Mutator {
             guard let end = bytes[(start + 1)...].firstIndex(where: ends) else { return nil }
             return start + 1..<end
         }
-        guard let one = value(place), let other = value(position(in: bytes)) else { return }
+        guard let replaced = value(place), let other = value(position(in: bytes)) else { return }
         let word = Bool.random(using: &random) ? words.randomElement(using: &random) : nil
-        bytes.replaceSubrange(one, with: word ?? Array(bytes[other]))
+        bytes.replaceSubrange(replaced, with: word ?? Array(bytes[other]))
     }
 }

@@ -98,8 +98,8 @@ enum WireReaders {
 
     /// The lines are the same however the stream is cut into pieces.
     static let lines = Reader(examples: request.examples.map { $0 + [0x0A] + $0 + [0x0A] }) { stream in
-        let whole = cut(stream, pieces: stream.count + 1)
-        for pieces in [1, 7, 4096] where cut(stream, pieces: pieces) != whole {
+        let expected = cut(stream, pieces: stream.count + 1)
+        for pieces in [1, 7, 4096] where cut(stream, pieces: pieces) != expected {
             return .wrong("other lines in pieces of \(pieces)")
         }
         return .accepted

@@ -89,14 +89,14 @@ import Testing
     }
 
     @Test func mergesModels() throws {
-        let one = try Self.model("<entity name='A'/><configuration name='C'><memberEntity name='A'/></configuration>")
+        let first = try Self.model("<entity name='A'/><configuration name='C'><memberEntity name='A'/></configuration>")
         let other = try Self.model(
             "<entity name='A'/><entity name='B'/><configuration name='C'><memberEntity name='B'/></configuration>")
-        let merged = try ManagedObjectModel(merging: [one, other])
+        let merged = try ManagedObjectModel(merging: [first, other])
         #expect(merged.entities.map(\.name) == ["A", "B"])
         #expect(merged.configurations == ["C": ["A", "B"]])
         let different = try Self.model("<entity name='A' isAbstract='YES'/>")
-        let fault = #expect(throws: ModelFault.self) { try ManagedObjectModel(merging: [one, different]) }
+        let fault = #expect(throws: ModelFault.self) { try ManagedObjectModel(merging: [first, different]) }
         #expect(fault?.entity == "A")
     }
 

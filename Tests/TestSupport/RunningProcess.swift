@@ -137,8 +137,8 @@ package final class RunningProcess {
     }
 
     private var capturedOutput: String {
-        let said = String(decoding: (output.bytes + errors.bytes).suffix(2000), as: UTF8.self)
-        return "; it wrote: \(said)"
+        let text = String(decoding: (output.bytes + errors.bytes).suffix(2000), as: UTF8.self)
+        return "; it wrote: \(text)"
     }
 
     private func fill(_ deadline: Deadline) {

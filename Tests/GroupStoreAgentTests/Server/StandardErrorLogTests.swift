@@ -13,8 +13,8 @@ import Testing
                 let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
                 if isEnough(lines) { return lines }
             }
-            var one = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            guard poll(&one, 1, 10_000) > 0 else { throw Unexpected("no more lines") }
+            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&entry, 1, 10_000) > 0 else { throw Unexpected("no more lines") }
             let count = Glibc.read(descriptor, &buffer, buffer.count)
             guard count > 0 else { throw Unexpected("the pipe has ended") }
             bytes += buffer[..<count]

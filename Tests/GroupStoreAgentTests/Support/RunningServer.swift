@@ -64,7 +64,8 @@ final class RunningServer {
                     presenters: presenters,
                     status: status,
                     history: HistoryService(
-                        publisher: publisher, configuration: current, states: states, feed: nil, program: nil, log: log),
+                        publisher: publisher, configuration: current, states: states, feed: nil, program: nil,
+                        log: log),
                     version: "test", log: log)
                 let admission = Server.Admission(users: users, connectionsPerUser: connectionsPerUser)
                 let server = try Server(
@@ -203,8 +204,8 @@ final class TestClient {
             let count = try UnixSocket.send(remaining, on: socket.raw)
             remaining = remaining.dropFirst(count)
             if count == 0 {
-                var one = pollfd(fd: socket.raw, events: Int16(POLLOUT), revents: 0)
-                guard poll(&one, 1, Self.ample) > 0 else { throw Unexpected("the server reads nothing") }
+                var entry = pollfd(fd: socket.raw, events: Int16(POLLOUT), revents: 0)
+                guard poll(&entry, 1, Self.ample) > 0 else { throw Unexpected("the server reads nothing") }
             }
         }
     }
@@ -218,8 +219,8 @@ final class TestClient {
                 guard case .object(let object) = try JSONValue(parsing: line) else { throw Unexpected("no object") }
                 return object
             }
-            var one = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
-            guard poll(&one, 1, Self.ample) > 0 else { throw Unexpected("no line in time") }
+            var entry = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
+            guard poll(&entry, 1, Self.ample) > 0 else { throw Unexpected("no line in time") }
             var buffer = [UInt8](repeating: 0, count: 65_536)
             let count = recv(socket.raw, &buffer, buffer.count, 0)
             if count <= 0 { return nil }

@@ -178,6 +178,7 @@ struct MappingMigrationTests {
     @Test(arguments: [
         "$source.nothing", "$source.team", "$source.team.members.age", "nonsense(1)", "$destination.name",
         "FUNCTION($source.name, \"explode\")", "$source.name.length", "FUNCTION($entityPolicy, \"x\")",
+        "TERNARY(name MATCHES \"(?i)ann\", 1, 0)", "TERNARY(name MATCHES[c] \"(ann\", 1, 0)",
     ])
     func refusesExpressionsThatCannotBeCompiled(expression: String) throws {
         do {
@@ -384,9 +385,9 @@ struct MappingMigrationTests {
     /// An inferred step across both versions doesn't bypass the mapping model between them, and the staged file keeps
     /// its identity.
     @Test func aChainGoesThroughTheMappingModel() throws {
-        let one = try model("<entity name='A'>\(Self.attribute("x", "String"))</entity>")
-        let two = try model("<entity name='A'>\(Self.attribute("y", "String"))</entity>")
-        let three = try model(
+        let first = try model("<entity name='A'>\(Self.attribute("x", "String"))</entity>")
+        let second = try model("<entity name='A'>\(Self.attribute("y", "String"))</entity>")
+        let third = try model(
             "<entity name='A'>\(Self.attribute("y", "String"))\(Self.attribute("z", "String"))</entity>")
         let file = directory.path.appending("OneToTwo.mapping.yaml")
         try TextFile.write(
@@ -394,14 +395,14 @@ struct MappingMigrationTests {
             to: file)
         let mappings = [try MappingModelFile(reading: file)]
         let check = MigrationCheck(
-            from: one, sourceName: "1", hashes: one.entityVersionHashesByName, to: three, named: "3",
-            intermediates: [("2", two)], mappings: mappings)
+            from: first, sourceName: "1", hashes: first.entityVersionHashesByName, to: third, named: "3",
+            intermediates: [("2", second)], mappings: mappings)
         #expect(check.verdict == .stepwise(["2", "3"]))
         #expect(check.mappingNames == ["OneToTwo.mapping", nil])
         let manager = try MigrationManager(
-            from: one, sourceName: "1", to: three, named: "3", through: [("2", two)], mappings: mappings)
+            from: first, sourceName: "1", to: third, named: "3", through: [("2", second)], mappings: mappings)
         let path = try MigratedStore.make(
-            one, in: directory, ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZX) VALUES (1,1,1,'kept')"])
+            first, in: directory, ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZX) VALUES (1,1,1,'kept')"])
         let before = try #require(FileStatus(following: path)).identity
         var fractions: [Double] = []
         _ = try manager.migrate(staged: path, progress: { fraction, _ in fractions.append(fraction) })

@@ -77,18 +77,19 @@ struct RealMappingTests {
         let app = try App("wibosco__CoreDataMigration-Example", model: Self.bundle)
         let first = try MigratedStore.copy(
             app.root.appending(FilePath(Self.tests + "1.sqlite").components), to: directory)
-        let (one, two, three) = (
+        let (model1, model2, model3) = (
             try app.model("CoreDataMigration_Example"), try app.model("CoreDataMigration_Example 2"),
             try app.model("CoreDataMigration_Example 3")
         )
         let second = try MigratedStore(
-            app.mapping(Self.mappings + "Migration1to2.xcmappingmodel"), first, from: one, to: two, in: directory)
+            app.mapping(Self.mappings + "Migration1to2.xcmappingmodel"), first, from: model1, to: model2, in: directory)
         let before = try StoreRows(first).rows("SELECT Z_PK, ZPOSTID, ZDATE, ZCOLOR FROM ZPOST ORDER BY Z_PK")
         #expect(before.count == 1001)
         #expect(try second.rows("SELECT Z_PK, ZPOSTID, ZDATE, ZHEXCOLOR FROM ZPOST ORDER BY Z_PK") == before)
         let next = try TemporaryDirectory()
         let third = try MigratedStore(
-            app.mapping(Self.mappings + "Migration2to3.xcmappingmodel"), second.path, from: two, to: three, in: next,
+            app.mapping(Self.mappings + "Migration2to3.xcmappingmodel"), second.path, from: model2, to: model3,
+            in: next,
             policies: ["CoreDataMigration_Example.Post2ToPost3MigrationPolicy": ColorPolicy.self])
         // A policy creates the objects one by one, so they have new keys.
         #expect(

@@ -56,11 +56,11 @@ struct LightweightAttributeTests {
 
     /// An app may have written anything; values that aren't numbers are kept.
     @Test func keepsValuesThatAreNotNumbers() throws {
-        let whole = "<attribute name='n' optional='YES' attributeType='Integer 16'/>"
+        let integer = "<attribute name='n' optional='YES' attributeType='Integer 16'/>"
         let rows = [
             "INSERT INTO ZA VALUES (1, 1, 1, 7), (2, 1, 1, '0x10'), (3, 1, 1, x'02'), (4, 1, 1, 9e999), (5, 1, 1, 2.5)"
         ]
-        let store = try migrated(entity(whole), rows, to: entity(whole.replacing("Integer 16", with: "Double")))
+        let store = try migrated(entity(integer), rows, to: entity(integer.replacing("Integer 16", with: "Double")))
         #expect(
             try store.rows("SELECT typeof(ZN) || hex(ZN) FROM ZA") == [
                 "'real372E30'", "'text30783130'", "'blob02'", "'real496E66'", "'real322E35'",

@@ -114,10 +114,10 @@ import Testing
 
     /// Core Data has no model for such a store either. The error names what is missing.
     @Test func refusesMetadataOfOnlySomeEntities() throws {
-        let whole = try model(configured.replacing("NAME", with: attribute("name")))
+        let first = try model(configured.replacing("NAME", with: attribute("name")))
         let part = try model("<entity name='Local'>\(attribute("name"))</entity>")
         let next = try model(configured.replacing("NAME", with: attribute("url")))
-        let versions = [("1", whole), ("2", next)].map { ModelVersion(name: $0, model: $1, path: "/M.xcdatamodeld") }
+        let versions = [("1", first), ("2", next)].map { ModelVersion(name: $0, model: $1, path: "/M.xcdatamodeld") }
         let bundle = try bundle(versions, current: "2")
         let store = try StagedStore(part)
         let refused = #expect(throws: MigrationError.self) {
