@@ -16,7 +16,6 @@ let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let systemPackage = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
-let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
 let package = Package(
     name: "groupstore",
@@ -39,13 +38,13 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
-        .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
     ] + documentation,
     targets: [
         .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
         .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CXXHash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "CSQLite", providers: [.apt(["libsqlite3-dev"])]),
+        .systemLibrary(name: "CYAML", providers: [.apt(["libyaml-dev"])]),
         .target(name: "CLinux"),
         .target(
             name: "LinuxSystem",
@@ -71,6 +70,7 @@ let package = Package(
             ],
             swiftSettings: strict),
         .target(name: "PropertyLists", swiftSettings: strict),
+        .target(name: "StrictYAML", dependencies: ["CYAML"], swiftSettings: strict),
         .target(name: "SQLiteFormat", dependencies: ["CLinux", "LinuxSystem", systemPackage], swiftSettings: strict),
         .target(
             name: "ChangeFeed", dependencies: ["CLinux", "LinuxSystem", "SQLiteFormat", systemPackage],
@@ -102,7 +102,7 @@ let package = Package(
         .target(
             name: "MappingModels",
             dependencies: [
-                "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", systemPackage, yams,
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "StrictYAML", systemPackage,
             ],
             swiftSettings: strict),
         .target(
@@ -124,7 +124,7 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "ChangeFeed", "DirectoryWatching", "FileCoordination", "GroupContainers",
                 "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
-                "StoreMigration", "StoreRelocation", logging, systemPackage, yams,
+                "StoreMigration", "StoreRelocation", "StrictYAML", logging, systemPackage,
             ],
             path: "Agent",
             exclude: ["systemd", "config.example.yaml"],
@@ -205,6 +205,7 @@ let package = Package(
             swiftSettings: strict),
         .testTarget(
             name: "PropertyListsTests", dependencies: ["PropertyLists", "TestSupport"], swiftSettings: strict),
+        .testTarget(name: "StrictYAMLTests", dependencies: ["StrictYAML"], swiftSettings: strict),
         .testTarget(
             name: "SQLiteFormatTests", dependencies: ["SQLiteFormat"], swiftSettings: strict),
         .testTarget(
@@ -269,8 +270,8 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers", "GroupStore",
                 "GroupStoreCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor", "LinuxSystem", "NotesApp",
-                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "TestSupport",
-                systemPackage, yams,
+                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "StrictYAML",
+                "TestSupport", systemPackage,
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),
     ],

@@ -1,10 +1,9 @@
-import FoundationEssentials
 import Glibc
 import GroupContainers
 import LinuxSystem
 import StoreRelocation
+import StrictYAML
 import SystemPackage
-import Yams
 
 /// The configuration file: strict YAML. An unknown key, a value of the wrong type or a store that two entries claim is
 /// an error with its line. Nothing is guessed.
@@ -27,25 +26,30 @@ package struct ConfigurationFile {
             .first { path in path.withPlatformString { access($0, F_OK) } == 0 }
     }
 
-    package func load() throws(ConfigurationError) -> Configuration { try parse(try text()) }
+    private static let maximumSize = 1 << 20
 
-    private func text() throws(ConfigurationError) -> String {
-        do {
+    package func load() throws(ConfigurationError) -> Configuration { try parse(try bytes()) }
+
+    private func bytes() throws(ConfigurationError) -> [UInt8] {
+        do throws(SystemError) {
             // Opened without waiting for the other end of a FIFO.
             let file = try Descriptor(opening: path, flags: O_RDONLY | O_NONBLOCK)
-            let bytes = try file.read(count: 1 << 20, at: 0, path: path)
-            if let text = String(validating: bytes, as: UTF8.self) { return text }
+            // One byte more than is allowed shows that the file is too large.
+            return try file.read(count: Self.maximumSize + 1, at: 0, path: path)
         } catch {
             let denied = error.errno == .permissionDenied
             throw ConfigurationError(
                 denied ? .notPermitted : .invalid, source: source, line: nil, "can't be read: \(error)",
                 remedy: denied ? "make it readable for this user" : "name an existing file with --config")
         }
-        throw ConfigurationError(source: source, line: nil, "not UTF-8", remedy: "save it as UTF-8")
     }
 
-    package func parse(_ text: String) throws(ConfigurationError) -> Configuration {
-        guard let root = try compose(text) else {
+    package func parse(_ text: String) throws(ConfigurationError) -> Configuration { try parse(Array(text.utf8)) }
+
+    private func parse(_ bytes: [UInt8]) throws(ConfigurationError) -> Configuration {
+        // The entries of a store are lists and mappings six deep.
+        let reader = YAMLReader(aliases: .refused, maximumBytes: Self.maximumSize, maximumDepth: 8)
+        guard let root = try valid({ () throws(YAMLError) in try reader.root(of: bytes) }) else {
             throw ConfigurationError(
                 source: source, line: nil, "empty", remedy: "begin with groups:, as config.example.yaml does")
         }
@@ -53,29 +57,8 @@ package struct ConfigurationFile {
         var builder = ConfigurationBuilder(source: source)
         if let socket = section["socket"] { try read(socket: socket, &builder) }
         if let deadline = section["claim-deadline"] { builder.configuration.claimDeadline = try duration(deadline) }
-        for group in try list(section.required("groups"), "groups") { try read(group: group, &builder) }
+        for group in try list(required("groups", in: section), "groups") { try read(group: group, &builder) }
         return try builder.finished()
-    }
-
-    private func compose(_ text: String) throws(ConfigurationError) -> Node? {
-        if let finding = ConfigurationScan.finding(in: text) {
-            throw ConfigurationError(
-                source: source, line: finding.line, finding.message, remedy: "write it out, as config.example.yaml does"
-            )
-        }
-        do {
-            return try Yams.compose(yaml: text)
-        } catch YamlError.scanner(_, let problem, let mark, _), YamlError.parser(_, let problem, let mark, _),
-            YamlError.composer(_, let problem, let mark, _)
-        {
-            throw invalid(mark.line, "not YAML: \(problem)", "fix the line; tabs can't indent")
-        } catch YamlError.duplicatedKeysInMapping(let keys, let context) {
-            throw invalid(
-                context.mark.line,
-                "duplicate key \(keys.sorted().joined(separator: ", ")) in the entry that begins here", "keep one")
-        } catch {
-            throw invalid(nil, "not YAML: \(error)", "see config.example.yaml")
-        }
     }
 
     func invalid(_ line: Int?, _ message: String, _ remedy: String) -> ConfigurationError {
@@ -86,7 +69,7 @@ package struct ConfigurationFile {
 // MARK: - Sections
 
 extension ConfigurationFile {
-    private func read(socket: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
+    private func read(socket: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
         let section = try section(
             socket, "socket",
             keys: [
@@ -113,10 +96,10 @@ extension ConfigurationFile {
         }
     }
 
-    private func read(users: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
+    private func read(users: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
         for entry in try list(users, "allow") {
             let section = try section(entry, "an entry of allow", keys: ["uid", "may"])
-            let uid = try user(section.required("uid"), "uid")
+            let uid = try user(required("uid", in: section), "uid")
             guard builder.configuration.allowed[uid] == nil else {
                 throw invalid(entry.line, "user \(uid) is listed twice", "put all roles of the user into one entry")
             }
@@ -129,23 +112,23 @@ extension ConfigurationFile {
         }
     }
 
-    private func user(_ node: Node, _ key: String) throws(ConfigurationError) -> uid_t {
+    private func user(_ node: YAMLNode, _ key: String) throws(ConfigurationError) -> uid_t {
         guard let uid = uid_t(try string(node, key)), uid != .max else {
             throw invalid(node.line, "\(key) contains a value that is not a user ID", "write numbers: id -u")
         }
         return uid
     }
 
-    private func count(_ node: Node, _ key: String) throws(ConfigurationError) -> Int {
+    private func count(_ node: YAMLNode, _ key: String) throws(ConfigurationError) -> Int {
         guard let count = Int(try string(node, key)), (1...1_000_000).contains(count) else {
             throw invalid(node.line, "\(key) is not a valid number of subscriptions", "write 1 to 1000000")
         }
         return count
     }
 
-    private func read(group: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
+    private func read(group: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
         let section = try section(group, "a group", keys: ["id", "directory", "stores"])
-        let idNode = try section.required("id")
+        let idNode = try required("id", in: section)
         let id = try string(idNode, "id")
         guard let identifier = GroupIdentifier(id) else {
             throw invalid(

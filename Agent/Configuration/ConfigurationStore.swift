@@ -1,8 +1,9 @@
+import Glibc
 import SQLiteFormat
 import StoreMigration
 import StoreRelocation
+import StrictYAML
 import SystemPackage
-import Yams
 
 /// Parses the entry of one store.
 extension ConfigurationFile {
@@ -11,11 +12,14 @@ extension ConfigurationFile {
         "on-incompatible", "default-store",
     ]
 
-    func read(store node: Node, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
+    func read(store node: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
         let section = try section(node, "a store", keys: Self.storeKeys)
-        let nameNode = try section.required("name")
+        let nameNode = try required("name", in: section)
         let text = try string(nameNode, "name")
-        guard let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.validated) else {
+        // The length first: swift-system's debug build checks a component anew for each of its bytes.
+        guard text.utf8.count <= NAME_MAX,
+            let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.validated)
+        else {
             throw invalid(
                 nameNode.line, "\(text) can't be a store's name",
                 "the name only, without a directory, and not -wal, -shm or -journal at its end")
@@ -33,7 +37,7 @@ extension ConfigurationFile {
     }
 
     /// Parses the keys about migration. Without `model` they are errors.
-    private func migration(_ section: Section) throws(ConfigurationError) -> MigrationRequest? {
+    private func migration(_ section: YAMLSection) throws(ConfigurationError) -> MigrationRequest? {
         guard let model = section["model"] else {
             for key in ["mappings", "on-incompatible", "default-store"] {
                 guard let node = section[key] else { continue }
@@ -55,7 +59,7 @@ extension ConfigurationFile {
         return migration
     }
 
-    private func journalMode(_ node: Node) throws(ConfigurationError) -> DatabaseHeader.JournalMode {
+    private func journalMode(_ node: YAMLNode) throws(ConfigurationError) -> DatabaseHeader.JournalMode {
         let text = try string(node, "journal-mode")
         guard let mode = DatabaseHeader.JournalMode(word: text) else {
             throw invalid(node.line, "journal-mode can't be \(text)", "one of: wal, delete")
@@ -64,7 +68,7 @@ extension ConfigurationFile {
     }
 
     /// Parses `true`, `false`, or a mapping with `keep`.
-    private func history(_ node: Node) throws(ConfigurationError) -> Configuration.History? {
+    private func history(_ node: YAMLNode) throws(ConfigurationError) -> Configuration.History? {
         if node.scalar != nil {
             switch try string(node, "history") {
             case "true": return Configuration.History()

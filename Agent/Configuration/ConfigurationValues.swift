@@ -1,59 +1,61 @@
 import Glibc
+import StrictYAML
 import SystemPackage
-import Yams
 
 /// Parses the values of a configuration, and reports invalid ones.
 extension ConfigurationFile {
-    /// A mapping whose keys are all known.
-    struct Section {
-        let name: String
-        let values: [String: Node]
-        let missing: (String) -> ConfigurationError
+    /// Returns what `body` reads. Its error becomes one that names the file and says how to fix it.
+    func valid<Result>(_ body: () throws(YAMLError) -> Result) throws(ConfigurationError) -> Result {
+        do throws(YAMLError) { return try body() } catch { throw configurationError(error) }
+    }
 
-        subscript(key: String) -> Node? { values[key] }
-
-        func required(_ key: String) throws(ConfigurationError) -> Node {
-            guard let value = values[key] else { throw missing(key) }
-            return value
-        }
+    private func configurationError(_ error: YAMLError) -> ConfigurationError {
+        let (message, remedy) =
+            switch error.reason {
+            case .notUTF8: ("not UTF-8", "save it as UTF-8")
+            case .tooLarge(let maximum): ("larger than \(maximum >> 20) MiB", "name a configuration")
+            case .alias:
+                ("a YAML alias, which a configuration can't contain", "write it out, as config.example.yaml does")
+            case .keyIsNotAWord, .tooDeep, .tooManyNodes:
+                (error.reason.description, "write it out, as config.example.yaml does")
+            case .syntax(let problem): ("not YAML: \(problem)", "fix the line; tabs can't indent")
+            case .duplicateKeys(let keys):
+                ("duplicate key \(keys.joined(separator: ", ")) in the entry that begins here", "keep one")
+            case .wrongType(let key, .sequence): ("\(key) is not a list", "write [A, B], or one '- A' a line")
+            case .wrongType(let key, .mapping): ("\(key) is not a mapping", "write KEY: VALUE lines")
+            case .wrongType(let key, let expected):
+                ("\(key) is not \(expected.rawValue)", "write one value after \(key):")
+            case .unknownKey(let key, let subject, let known):
+                ("unknown key \(key) in \(subject)", "one of: \(known.joined(separator: ", "))")
+            case .missingKey(let key, let subject): ("\(subject) has no \(key)", "add \(key):")
+            }
+        return invalid(error.line, message, remedy)
     }
 
     func section(
-        _ node: Node, _ name: String, keys: Set<String>
-    ) throws(ConfigurationError) -> Section {
-        guard let mapping = node.mapping else {
-            throw invalid(node.line, "\(name) is not a mapping", "write KEY: VALUE lines")
-        }
-        var values: [String: Node] = [:]
-        for (keyNode, value) in mapping {
-            let key = keyNode.scalar?.string ?? "?"
-            guard keys.contains(key) else {
-                throw invalid(
-                    keyNode.line, "unknown key \(key) in \(name)", "one of: \(keys.sorted().joined(separator: ", "))")
-            }
-            values[key] = value
-        }
-        return Section(name: name, values: values) { key in
-            self.invalid(node.line, "\(name) has no \(key)", "add \(key):")
-        }
+        _ node: YAMLNode, _ name: String, keys: Set<String>
+    ) throws(ConfigurationError) -> YAMLSection {
+        try valid { () throws(YAMLError) in try YAMLSection(node, name, keys: keys) }
     }
 
-    func list(_ node: Node, _ key: String) throws(ConfigurationError) -> [Node] {
-        guard let sequence = node.sequence else {
-            throw invalid(node.line, "\(key) is not a list", "write [A, B], or one '- A' a line")
-        }
-        return Array(sequence)
+    func required(_ key: String, in section: YAMLSection) throws(ConfigurationError) -> YAMLNode {
+        try valid { () throws(YAMLError) in try section.required(key) }
     }
 
-    func string(_ node: Node, _ key: String) throws(ConfigurationError) -> String {
-        guard let scalar = node.scalar, node.null == nil, !scalar.string.isEmpty else {
-            throw invalid(node.line, "\(key) is not a string", "write one value after \(key):")
+    func list(_ node: YAMLNode, _ key: String) throws(ConfigurationError) -> [YAMLNode] {
+        try valid { () throws(YAMLError) in try node.elements(key) }
+    }
+
+    func string(_ node: YAMLNode, _ key: String) throws(ConfigurationError) -> String {
+        try valid { () throws(YAMLError) in
+            let text = try node.string(key)
+            guard !text.isEmpty else { throw YAMLError(.wrongType(key: key, expected: .string), at: node) }
+            return text
         }
-        return scalar.string
     }
 
     func choice<Choice: RawRepresentable & CaseIterable>(
-        _ node: Node, _ key: String
+        _ node: YAMLNode, _ key: String
     ) throws(ConfigurationError) -> Choice where Choice.RawValue == String {
         let text = try string(node, key)
         guard let choice = Choice(rawValue: text) else {
@@ -63,7 +65,7 @@ extension ConfigurationFile {
         return choice
     }
 
-    func duration(_ node: Node) throws(ConfigurationError) -> Duration {
+    func duration(_ node: YAMLNode) throws(ConfigurationError) -> Duration {
         let text = try string(node, "the duration")
         guard let duration = Duration(configuration: text) else {
             throw invalid(node.line, "\(text) is not a duration", "a number followed by ms, s, m, h or d, such as 30s")
@@ -72,7 +74,7 @@ extension ConfigurationFile {
     }
 
     /// Returns an absolute path. `~` is the user's home directory; every other path must begin at the root.
-    func absolute(_ node: Node) throws(ConfigurationError) -> FilePath {
+    func absolute(_ node: YAMLNode) throws(ConfigurationError) -> FilePath {
         let text = try string(node, "the path")
         guard text.utf8.count < PATH_MAX else {
             throw invalid(
@@ -89,10 +91,6 @@ extension ConfigurationFile {
         }
         return FilePath(text).lexicallyNormalized()
     }
-}
-
-extension Node {
-    var line: Int? { mark?.line }
 }
 
 extension Duration {

@@ -71,6 +71,47 @@ struct MappingModelFileTests {
         #expect(try read(model.yaml) == model)
     }
 
+    /// The writer writes YAML by hand; the reader must get back each text, at each place where a text may be.
+    @Test(arguments: [
+        "", " ", "~", "null", "Null", "no", "yes", "true", "1", "0x1", "1.0", "automatic", "<<", "=", "-", "- a", "---",
+        "...", "--- a", "?", "? a", "a?", "?a", ":", "a:", ":a", "a: b", "a:b", "a :b", "a::b", "#", "#a", "a #b",
+        "a#b",
+        "&a", "*a", "!a", "%a", "@a", "`a", "|", ">", "a|b", "'", "''", "it's", "\"", "\"a\"", "\\", "a\\nb", "[", "]",
+        "{", "}", ",", "a,b", "a, b", "a]b", "a}b", "a[b", "a{b", "(a, b)", "f(a], b", "f(a}", "f(a: b)", " a", "a ",
+        "a  b", "\t", "a\tb", "a\n", "a\nb", "\na", "a\n\n b", "a\r\nb", "\u{0}", "a\u{1}b", "\u{1B}", "\u{7F}",
+        "\u{85}", "a\u{85}b", "\u{9F}", "\u{A0}", "\u{2028}", "a\u{2029}b", "\u{FEFF}", "a\u{FEFF}b", "\u{FFFE}",
+        "\u{FFFF}", "\u{200B}", "é", "e\u{301}", "日本", "😀", "\u{10FFFF}", "a\u{85}\t'\"\\",
+    ])
+    func roundTripsAnyText(_ text: String) throws {
+        var mapping = EntityMapping(
+            name: text, kind: .transform, sourceEntityName: text, destinationEntityName: text)
+        mapping.userInfo = [text: text, text + "x": "x" + text]
+        mapping.entityMigrationPolicyClassName = text
+        mapping.kind = .custom
+        var attribute = PropertyMapping(
+            name: text, valueExpression: .constant(.string(text)))
+        attribute.userInfo = [text: text]
+        mapping.attributeMappings = [attribute, PropertyMapping(name: text + "x", valueExpression: nil)]
+        mapping.relationshipMappings = [
+            PropertyMapping(name: text, valueExpression: .destinationInstances(of: text, text))
+        ]
+        // Other key paths are written as expressions, which have their own syntax.
+        if text.split(separator: ".").last.map(String.init) == text {
+            mapping.relationshipMappings.append(
+                PropertyMapping(
+                    name: text + "x", valueExpression: .destinationInstances(ofRelationship: text, text)))
+        }
+        mapping.attributeMappings.sort { $0.name.precedes($1.name) }
+        mapping.relationshipMappings.sort { $0.name.precedes($1.name) }
+        var model = MappingModel(entityMappings: [mapping])
+        model.sourceVersionName = text
+        model.destinationVersionName = "x" + text
+        model.preparations = [.sql(text), .drop(entity: text, where: nil)]
+        let reread = try read(model.yaml)
+        #expect(reread == model, "\(model.yaml)")
+        #expect(reread.yaml.unicodeScalars.elementsEqual(model.yaml.unicodeScalars))
+    }
+
     @Test(arguments: [
         ("mapping: 2\nentities: []", 1), ("mapping: 1\nentities: []\nfoo: 1", 3), ("entities: []", nil),
         ("mapping: 1\nentities:\n  - from: A\n    form: B", 4), ("mapping: 1\nentities:\n  - name: A", 3),
@@ -84,6 +125,42 @@ struct MappingModelFileTests {
             _ = try read(text)
             Issue.record("the mapping model was accepted")
         } catch { if let line { #expect(error.line == line, "\(error)") } }
+    }
+
+    @Test(arguments: [
+        "\u{FEFF}mapping: 1\nentities:\n  - from: A\n    to: B\n",
+        "mapping: 1\r\nentities:\r\n  - from: A\r\n    to: B\r\n",
+        "---\nmapping: '1'\nentities: [{from: A, to: B}]\n...\n",
+        "%YAML 1.1\n---\nmapping: !!int 01\nentities:\n- &a {from: A, to: B}\n",
+        "{mapping: +1, entities: [{? from : A, to: !!str B}]}",
+    ])
+    func readsOtherSpellingsOfAMappingModel(text: String) throws {
+        #expect(try read(text) == read("mapping: 1\nentities: [{from: A, to: B}]"))
+    }
+
+    @Test func anAliasStandsForACopy() throws {
+        let model = try read(
+            "mapping: 1\nentities:\n- {from: A, to: B, attributes: &x {a: b}}\n- {from: C, to: D, attributes: *x}\n")
+        #expect(model.entityMappings[0].attributeMappings == model.entityMappings[1].attributeMappings)
+        #expect(model.entityMappings[1].attributeMappings.map(\.name) == ["a"])
+    }
+
+    @Test(arguments: [
+        ("mapping: 0x1\nentities: []", "“mapping” is not a number", 1),
+        ("mapping: 1\nsource: ~\nentities: []", "“source” is not text", 2),
+        ("mapping: 1\nentities:\n  a: b", "“entities” is not a list", 2),
+        ("mapping: 1\nentities:\n- from: A\n  only-listed:\n    maybe", "“only-listed” is not yes or no", 4),
+        ("- a", "“the file” is not a mapping of names to values", 1),
+        ("mapping: 1\nentities: []\n<<: {source: A}", "the file has no key “<<”", 3),
+        ("mapping: 1\nentities:\n- {from: A, attributes: {a: b, 'a': c}}", "a appears twice", 3),
+        ("mapping: 1\n---\nmapping: 1", "this is not YAML: but found another document", 2),
+        ("mapping: 1\nsource: a\u{1}", "this is not YAML: control characters are not allowed", 2),
+        ("mapping: 1\nentities:\n- {[from]: A}", "the file contains a key that is not a plain word", 3),
+    ])
+    func explainsAnError(text: String, message: String, line: Int) {
+        let error = #expect(throws: MappingFault.self) { try read(text) }
+        #expect(error?.message == message || error?.message.hasPrefix(message) == true)
+        #expect(error?.line == line)
     }
 
     @Test func roundTripsThroughXcodesForm() throws {

@@ -1,42 +1,23 @@
-import Yams
+import StrictYAML
 
-/// Reads a mapping model in groupstore's own YAML form, strictly: an unknown key, a value of the wrong type or an invalid
-/// expression is an error with its line. Unlisted properties are automatic.
+/// Reads a mapping model in groupstore's own YAML form, strictly: an unknown key, a value of the wrong type or an
+/// invalid expression is an error with its line. Unlisted properties are automatic.
 enum YAMLMappingReader {
-    private static let maximumSize = 4 << 20
+    /// An alias stands for a copy, which the reader's limits count: aliases can expand a small file exponentially.
+    private static let reader = YAMLReader(aliases: .copied, maximumBytes: 4 << 20, maximumDepth: 64)
 
     /// Throws `MappingFault`.
     static func read(_ bytes: [UInt8]) throws(MappingFault) -> MappingModel {
-        guard bytes.count <= maximumSize else {
-            throw MappingFault("the file is larger than \(maximumSize >> 20) MiB", remedy: "split it")
-        }
-        guard let text = String(validating: bytes, as: UTF8.self) else {
-            throw MappingFault("the file is not UTF-8", remedy: "name a mapping model")
-        }
-        // Aliases can expand a small file exponentially.
-        guard let root = try compose(text), root.alias == nil, root.anchor == nil else {
-            throw MappingFault("the file is empty, or uses anchors", remedy: "begin with mapping: 1")
+        guard let root = try MappingFault.valid({ () throws(YAMLError) in try reader.root(of: bytes) }) else {
+            throw MappingFault("the file is empty", remedy: "begin with mapping: 1")
         }
         return try mappingModel(
-            YAMLSection(root, "the file", keys: ["mapping", "source", "destination", "before", "entities", "after"]))
+            YAMLMappingSection(
+                YAMLMappingValue(node: root), "the file",
+                keys: ["mapping", "source", "destination", "before", "entities", "after"]))
     }
 
-    private static func compose(_ text: String) throws(MappingFault) -> Node? {
-        do { return try Yams.compose(yaml: text) } catch {
-            switch error as? YamlError {
-            case .scanner(_, let problem, let mark, _)?, .parser(_, let problem, let mark, _)?,
-                .composer(_, let problem, let mark, _)?:
-                throw MappingFault("this is not YAML: \(problem)", remedy: "fix the line", line: mark.line)
-            case .duplicatedKeysInMapping(let keys, let context)?:
-                throw MappingFault(
-                    "\(keys.sorted().joined(separator: ", ")) appears twice", remedy: "keep one",
-                    line: context.mark.line)
-            default: throw MappingFault("this is not YAML: \(error)", remedy: "fix the file")
-            }
-        }
-    }
-
-    private static func mappingModel(_ root: YAMLSection) throws(MappingFault) -> MappingModel {
+    private static func mappingModel(_ root: YAMLMappingSection) throws(MappingFault) -> MappingModel {
         guard try root.required("mapping").integer("mapping") == 1 else {
             throw MappingFault("this version of the mapping form is unknown", remedy: "use mapping: 1", line: root.line)
         }
@@ -52,11 +33,11 @@ enum YAMLMappingReader {
 
     // MARK: Steps
 
-    private static func steps(_ node: YAMLValue?, _ key: String) throws(MappingFault) -> [MappingStep] {
+    private static func steps(_ node: YAMLMappingValue?, _ key: String) throws(MappingFault) -> [MappingStep] {
         guard let node else { return [] }
         var steps: [MappingStep] = []
         for element in try node.list(key) {
-            let section = try YAMLSection(element.node, key, keys: ["drop", "where", "sql"])
+            let section = try YAMLMappingSection(element, key, keys: ["drop", "where", "sql"])
             let condition = try section["where"].map { (value) throws(MappingFault) in try value.predicate("where") }
             switch (section["drop"], section["sql"]) {
             case (let entity?, nil): steps.append(.drop(entity: try entity.text("drop"), where: condition ?? nil))
@@ -72,9 +53,9 @@ enum YAMLMappingReader {
 
     // MARK: Entity mappings
 
-    private static func entityMapping(_ value: YAMLValue) throws(MappingFault) -> EntityMapping {
-        let section = try YAMLSection(
-            value.node, "an entity mapping",
+    private static func entityMapping(_ value: YAMLMappingValue) throws(MappingFault) -> EntityMapping {
+        let section = try YAMLMappingSection(
+            value, "an entity mapping",
             keys: [
                 "name", "from", "to", "where", "policy", "attributes", "relationships", "user-info", "hashes",
                 "only-listed",
@@ -101,8 +82,8 @@ enum YAMLMappingReader {
         return mapping
     }
 
-    private static func read(_ value: YAMLValue, into mapping: inout EntityMapping) throws(MappingFault) {
-        let section = try YAMLSection(value.node, "hashes", keys: ["from", "to"])
+    private static func read(_ value: YAMLMappingValue, into mapping: inout EntityMapping) throws(MappingFault) {
+        let section = try YAMLMappingSection(value, "hashes", keys: ["from", "to"])
         mapping.sourceEntityVersionHash = try section["from"]?.hash("from")
         mapping.destinationEntityVersionHash = try section["to"]?.hash("to")
     }
@@ -110,7 +91,7 @@ enum YAMLMappingReader {
     // MARK: Properties
 
     private static func properties(
-        _ value: YAMLValue?, _ key: String, isAttribute: Bool
+        _ value: YAMLMappingValue?, _ key: String, isAttribute: Bool
     ) throws(MappingFault) -> [PropertyMapping] {
         guard let value else { return [] }
         var properties: [PropertyMapping] = []
@@ -120,15 +101,15 @@ enum YAMLMappingReader {
         return properties.sorted { $0.name.precedes($1.name) }
     }
 
-    /// Reads one property: `~` for a new value, `automatic`, an expression, or, for a relationship, an entity mapping and the
-    /// key path to its older objects.
+    /// Reads one property: `~` for a new value, `automatic`, an expression, or, for a relationship, an entity mapping and
+    /// the key path to its older objects.
     private static func property(
-        _ name: String, _ value: YAMLValue, isAttribute: Bool
+        _ name: String, _ value: YAMLMappingValue, isAttribute: Bool
     ) throws(MappingFault) -> PropertyMapping {
-        if value.isNull { return PropertyMapping(name: name, valueExpression: nil) }
-        if value.node.mapping != nil {
+        if value.node.isNull { return PropertyMapping(name: name, valueExpression: nil) }
+        if value.node.isMapping {
             let keys: Set<String> = isAttribute ? ["value", "user-info"] : ["value", "mapping", "from", "user-info"]
-            let section = try YAMLSection(value.node, name, keys: keys)
+            let section = try YAMLMappingSection(value, name, keys: keys)
             var mapping = try section["value"].map { (value) throws(MappingFault) in
                 try property(name, value, isAttribute: true)
             }
@@ -148,7 +129,9 @@ enum YAMLMappingReader {
         return PropertyMapping(name: name, valueExpression: try value.expression(name))
     }
 
-    private static func instances(_ mapping: YAMLValue?, _ path: YAMLValue) throws(MappingFault) -> MappingExpression {
+    private static func instances(_ mapping: YAMLMappingValue?, _ path: YAMLMappingValue) throws(MappingFault)
+        -> MappingExpression
+    {
         let keyPath = try path.text("from")
         if let mapping { return .destinationInstances(of: try mapping.text("mapping"), keyPath) }
         let last = keyPath.split(separator: ".").last.map(String.init) ?? keyPath

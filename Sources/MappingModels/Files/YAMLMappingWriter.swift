@@ -105,13 +105,13 @@ struct YAMLMappingWriter {
             case .keyPath(of: .variable("source"), let path) = arguments[1]
         else { return plainValue(mapping) }
         if mapping.valueExpression == .destinationInstances(of: name, path) {
-            return "{ mapping: \(scalar(name)), from: \(scalar(path)) }"
+            return "{ mapping: \(scalar(name, inBraces: true)), from: \(scalar(path, inBraces: true)) }"
         }
         let last = path.split(separator: ".").last.map(String.init)
         guard selector == "destinationInstancesForSourceRelationshipNamed:sourceInstances:", name == last else {
             return plainValue(mapping)
         }
-        return "{ from: \(scalar(path)) }"
+        return "{ from: \(scalar(path, inBraces: true)) }"
     }
 
     private static func plainValue(_ mapping: PropertyMapping) -> String {
@@ -126,16 +126,38 @@ struct YAMLMappingWriter {
     private static let reserved: Set<String> = ["", "~", "null", "Null", "NULL"]
 
     /// Returns the text as a plain scalar if YAML reads it as text in any context, else in quotation marks.
-    private static func scalar(_ text: String) -> String {
+    private static func scalar(_ text: String, inBraces: Bool = false) -> String {
         let isPlain =
             !reserved.contains(text) && !text.contains(": ") && !text.contains(" #") && !text.hasSuffix(":")
             && !text.hasSuffix(" ") && text.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value < 0x7F }
             && text.first.map { $0.isLetter || $0.isNumber || $0 == "$" || $0 == "(" || $0 == "_" } ?? false
-            && !text.contains(where: { "[]{},".contains($0) && !text.contains("(") })
+            && !text.contains(where: { "[]{},".contains($0) && (inBraces || !text.contains("(")) })
         if isPlain, !text.contains("{") { return text }
-        guard text.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F }) else {
-            return ExpressionFormat.quoted(text)
-        }
+        guard text.unicodeScalars.allSatisfy(isPrintable) else { return escaped(text) }
         return "'" + text.replacing("'", with: "''") + "'"
+    }
+
+    /// Returns true if YAML permits the character as itself, and doesn't take it for the end of a line.
+    private static func isPrintable(_ character: Unicode.Scalar) -> Bool {
+        switch character.value {
+        case 0x20...0x7E, 0xA0...0x2027, 0x202A...0xFEFE, 0xFF00...0xFFFD, 0x1_0000...0x10_FFFF: true
+        default: false
+        }
+    }
+
+    private static func escaped(_ text: String) -> String {
+        let escapes = text.unicodeScalars.map { character in
+            switch character {
+            case "\\", "\"": "\\" + String(character)
+            case "\n": "\\n"
+            case "\r": "\\r"
+            case "\t": "\\t"
+            case _ where isPrintable(character): String(character)
+            default:
+                "\\u" + String(repeating: "0", count: 4 - String(character.value, radix: 16).count)
+                    + String(character.value, radix: 16)
+            }
+        }
+        return "\"" + escapes.joined() + "\""
     }
 }

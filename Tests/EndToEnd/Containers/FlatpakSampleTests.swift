@@ -1,10 +1,10 @@
 import AgentProtocol
 import Glibc
 import LinuxSystem
+import StrictYAML
 import SystemPackage
 import TestSupport
 import Testing
-import Yams
 
 /// Tests of `Samples/Containers/flatpak`. The agent runs on the host, the programs in a sandbox with the manifest's
 /// grants.
@@ -26,11 +26,13 @@ struct FlatpakSampleTests {
             home = place.path.appending("home")
             runtime = place.path.appending("run")
             data = home.appending(setsDataHome ? "data" : ".local/share")
-            guard
-                let manifest = try Yams.load(yaml: ContainerSampleTests.text(samples + "com.example.Notes.yaml"))
-                    as? [String: Any],
-                let application = manifest["id"] as? String, let grants = manifest["finish-args"] as? [String]
+            let text = try ContainerSampleTests.text(samples + "com.example.Notes.yaml")
+            let reader = YAMLReader(aliases: .refused, maximumBytes: 1 << 20, maximumDepth: 32)
+            guard let manifest = try reader.root(of: Array(text.utf8))?.dictionary("the manifest"),
+                let id = manifest["id"], let arguments = manifest["finish-args"]
             else { throw Unexpected("no manifest") }
+            let application = try id.string("id")
+            let grants = try arguments.strings("finish-args")
             self.application = application
 
             let own = home.appending(".var/app").appending(application)

@@ -71,7 +71,7 @@ import Testing
         let modules: [String] = [
             build.string + "/Modules", Self.root + "/Sources/CSQLite", Self.root + "/Sources/CZlib",
             Self.root + "/Sources/CXXHash", checkouts + "/GRDB.swift/Sources/GRDBSQLite",
-            checkouts + "/swift-system/Sources/CSystem/include", checkouts + "/Yams/Sources/CYaml/include",
+            checkouts + "/swift-system/Sources/CSystem/include", Self.root + "/Sources/CYAML",
         ]
         var options: [Word] = ["-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks"]
         options += ["-Xcc", Word("-fmodule-map-file=\(build.string)/CLinux.build/module.modulemap")]

@@ -1,6 +1,6 @@
+import StrictYAML
 import SystemPackage
 import TestSupport
-import Yams
 
 /// The parts of a compose file that the tests need (compose-spec.io).
 struct ComposeFile {
@@ -29,26 +29,31 @@ struct ComposeFile {
 
     /// Parses a compose file. Throws if it isn't YAML, or if a service lacks a section that each sample service has.
     init(_ text: String) throws {
-        guard let root = try Yams.load(yaml: text) as? [String: Any],
-            let services = root["services"] as? [String: [String: Any]], let volumes = root["volumes"] as? [String: Any]
+        guard
+            let root = try YAMLReader(aliases: .copied, maximumBytes: 1 << 20, maximumDepth: 32).root(
+                of: Array(text.utf8))
         else { throw Unexpected("no compose file") }
-        self.services = try services.mapValues(Service.init)
-        self.volumes = Set(volumes.keys)
+        let sections = try root.dictionary("the file")
+        guard let services = sections["services"], let volumes = sections["volumes"] else {
+            throw Unexpected("no compose file")
+        }
+        self.services = try services.dictionary("services").mapValues(Service.init)
+        self.volumes = Set(try volumes.members("volumes").map(\.name))
     }
 }
 
 extension ComposeFile.Service {
-    fileprivate init(_ section: [String: Any]) throws {
-        guard let user = section["user"] as? String, let environment = section["environment"] as? [String: String],
-            let volumes = section["volumes"] as? [String],
-            let image = (section["build"] as? [String: Any])?["target"] as? String
+    fileprivate init(_ node: YAMLNode) throws {
+        let section = try node.dictionary("a service")
+        guard let user = section["user"], let environment = section["environment"], let volumes = section["volumes"],
+            let image = try section["build"]?.dictionary("build")["target"]
         else { throw Unexpected("a service lacks a section: \(section.keys.sorted())") }
-        self.user = user
-        self.environment = environment
-        self.image = image
-        self.volumes = try volumes.map(ComposeFile.Volume.init)
-        command = section["command"] as? [String] ?? []
-        let check = (section["healthcheck"] as? [String: Any])?["test"] as? [String] ?? []
+        self.user = try user.string("user")
+        self.environment = try environment.dictionary("environment").mapValues { try $0.string("environment") }
+        self.image = try image.string("target")
+        self.volumes = try volumes.strings("volumes").map(ComposeFile.Volume.init)
+        command = try section["command"]?.strings("command") ?? []
+        let check = try section["healthcheck"]?.dictionary("healthcheck")["test"]?.strings("test") ?? []
         healthCheck = Array(check.drop { $0 == "CMD" })
     }
 
@@ -93,4 +98,15 @@ struct DockerfileStage {
             words.split(separator: "&&").filter { $0.starts(with: command) }.flatMap { $0.dropFirst(command.count) }
         }
     }
+}
+
+extension YAMLNode {
+    /// Returns the members by name, with those of the mapping under `<<` that aren't there themselves.
+    func dictionary(_ key: String) throws -> [String: YAMLNode] {
+        let own = Dictionary(try members(key).map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
+        guard let merged = own["<<"] else { return own }
+        return own.merging(try merged.dictionary("<<")) { first, _ in first }.filter { $0.key != "<<" }
+    }
+
+    func strings(_ key: String) throws -> [String] { try elements(key).map { try $0.string(key) } }
 }

@@ -42,6 +42,16 @@ import Testing
         #expect(mistakeFound(in: text)?.description.contains("alias") == false)
     }
 
+    @Test(arguments: [
+        "\u{FEFF}groups:\n  - id: a\n    directory: HOME\n", "groups:\r\n  - id: a\r\n    directory: HOME\r\n",
+        "---\ngroups: [{ 'id': \"a\", directory: 'HOME' }] # *x ? [[[[[[[[[\n...\n",
+        "%YAML 1.1\n---\ngroups: &all\n  - id: !!str a\n    directory: >-\n      HOME\n",
+        "? groups\n: [{ id: a, directory: HOME }]",
+    ])
+    func parsesOtherSpellings(_ text: String) throws {
+        #expect(try parse(text) == parse("groups: [{ id: a, directory: HOME }]"))
+    }
+
     @Test func parsesEveryKey() throws {
         let configuration = try parse(
             """
@@ -119,6 +129,18 @@ import Testing
         Mistake(line: nil, word: "empty", text: ""),
         Mistake(line: 1, word: "not a mapping", text: "- a"),
         Mistake(line: 2, word: "not YAML", text: "groups:\n\t- id: a"),
+        Mistake(
+            line: 3, word: "a YAML alias, which a configuration can't contain", text: "groups:\n- &x {id: a}\n- *x"),
+        Mistake(line: 2, word: "a key that is not a plain word", text: "groups:\n- {[id]: a}"),
+        Mistake(line: 5, word: "nested more than 8 deep", text: store("name: [[[[a]]]]")),
+        Mistake(line: 2, word: "control characters are not allowed", text: "groups:\n  - id: a\u{7}"),
+        Mistake(line: 2, word: "but found another document", text: "groups: []\n---\n"),
+        Mistake(line: 1, word: "duplicate key id in the entry", text: "groups: [{id: a, 'id': a}]"),
+        Mistake(line: 1, word: "unknown key << in the file", text: "<<: {groups: []}"),
+        Mistake(line: 5, word: "name is not a string", text: store("name: ''")),
+        Mistake(line: 5, word: "name is not a string", text: store("name: ~")),
+        Mistake(line: 6, word: "history is neither true", text: store("name: A\n        history: yes")),
+        Mistake(line: 1, word: "not a user ID", text: "socket: { allow-uids: [0x10] }\ngroups: [{ id: a }]"),
         Mistake(line: 3, word: "unknown key storez", text: "groups:\n  - id: a\n    storez: []"),
         Mistake(line: 1, word: "unknown key group", text: "group: []"),
         Mistake(line: 1, word: "has no groups", text: "claim-deadline: 3s"),
@@ -158,6 +180,8 @@ import Testing
         Mistake(line: 2, word: "duplicate key id in the entry", text: "groups:\n  - id: a\n    id: b"),
         Mistake(line: 5, word: "can't be a store's name", text: store("name: a/b")),
         Mistake(line: 5, word: "can't be a store's name", text: store("name: A.sqlite-wal")),
+        Mistake(
+            line: 5, word: "can't be a store's name", text: store("name: " + String(repeating: "n", count: 20_000))),
         Mistake(line: 5, word: "has no name", text: store("settle: 1s")),
         Mistake(line: 5, word: "name is not a string", text: store("name:")),
         Mistake(line: 6, word: "can't be burn", text: store("name: A\n        retire: burn")),

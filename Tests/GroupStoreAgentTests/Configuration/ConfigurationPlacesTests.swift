@@ -69,4 +69,16 @@ import Testing
         let file = ConfigurationFile(scratch.path.appending("bad.yaml"), environment: [:])
         #expect { try file.load() } throws: { ($0 as? ConfigurationError)?.message.contains("UTF-8") == true }
     }
+
+    /// Its beginning may be a whole configuration.
+    @Test func refusesAFileThatIsTooLarge() throws {
+        let text = "groups: [{ id: a, directory: \(scratch.path) }]\n#"
+        let bytes = Array(text.utf8) + [UInt8](repeating: 0x20, count: (1 << 20) - text.utf8.count)
+        try DurableFile.write(bytes, as: "largest.yaml", in: directory, mode: 0o600)
+        try DurableFile.write(bytes + [0x0A], as: "larger.yaml", in: directory, mode: 0o600)
+        #expect(
+            try ConfigurationFile(scratch.path.appending("largest.yaml"), environment: [:]).load().groups.count == 1)
+        let larger = ConfigurationFile(scratch.path.appending("larger.yaml"), environment: [:])
+        #expect { try larger.load() } throws: { ($0 as? ConfigurationError)?.message.contains("1 MiB") == true }
+    }
 }
