@@ -56,7 +56,8 @@ struct ExpressionCompiler {
         case .variable(let name): return try variable(name)
         case .keyPath(.variable("entityMapping"), let path): return .value(try mappingValue(path))
         case .keyPath(let operand, let path): return try keyPath(path, of: try compile(operand))
-        case .message(let receiver, let selector, let arguments): return try message(receiver, selector, arguments)
+        case .message(let receiver, let selector, let arguments):
+            return try message(selector, sentTo: receiver, arguments)
         case .function(let selector, let arguments): return try function(selector, arguments)
         case .aggregate(let elements):
             var values: [SQLValue] = []

@@ -125,11 +125,11 @@ extension ExpressionCompiler {
         guard case .constant(.string(let name)?) = type else { throw MappingFault("CAST needs a class name") }
         let value = try value(operand)
         switch name {
-        case "NSString" where value.type == .uuid: return Self.call(.uuidText, value, .string)
+        case "NSString" where value.type == .uuid: return Self.call(.uuidText, value, as: .string)
         case "NSString": return SQLValue(text: "CAST(\(value.text) AS TEXT)", type: .string)
         case "NSNumber", "NSDecimalNumber": return SQLValue(text: "CAST(\(value.text) AS NUMERIC)", type: .decimal)
         case "NSDate": return SQLValue(text: "CAST(\(value.text) AS REAL)", type: .date)
-        case "NSUUID": return value.type == .uuid ? value : Self.call(.uuid, value, .uuid)
+        case "NSUUID": return value.type == .uuid ? value : Self.call(.uuid, value, as: .uuid)
         case "NSURL": return SQLValue(text: value.text, type: .uri)
         case "NSData": return SQLValue(text: "CAST(\(value.text) AS BLOB)", type: .binaryData)
         default:
@@ -138,14 +138,14 @@ extension ExpressionCompiler {
         }
     }
 
-    private static func call(_ function: SQLFunction, _ value: SQLValue, _ type: AttributeType) -> SQLValue {
+    private static func call(_ function: SQLFunction, _ value: SQLValue, as type: AttributeType) -> SQLValue {
         SQLValue(text: "\(function.rawValue)(\(value.text))", type: type)
     }
 
     // MARK: Messages
 
     mutating func message(
-        _ receiver: MappingExpression, _ selector: String, _ arguments: [MappingExpression]
+        _ selector: String, sentTo receiver: MappingExpression, _ arguments: [MappingExpression]
     ) throws(MappingFault) -> SQLExpression {
         if case .variable(let name) = receiver, ["manager", "entityPolicy"].contains(name) {
             throw MappingFault(
@@ -170,9 +170,9 @@ extension ExpressionCompiler {
         let text = receiver.text
         switch selector {
         case "stringByAppendingString:": return SQLValue(text: "(\(text) || \(values[0]))", type: .string)
-        case "uppercaseString": return call(.upper, receiver, .string)
-        case "lowercaseString": return call(.lower, receiver, .string)
-        case "capitalizedString": return call(.capitalized, receiver, .string)
+        case "uppercaseString": return call(.upper, receiver, as: .string)
+        case "lowercaseString": return call(.lower, receiver, as: .string)
+        case "capitalizedString": return call(.capitalized, receiver, as: .string)
         case "length": return SQLValue(text: "length(\(text))", type: .integer64)
         case "substringToIndex:": return SQLValue(text: "substr(\(text), 1, \(values[0]))", type: .string)
         case "substringFromIndex:": return SQLValue(text: "substr(\(text), \(values[0]) + 1)", type: .string)
@@ -181,10 +181,10 @@ extension ExpressionCompiler {
         case "intValue", "integerValue", "longLongValue", "shortValue", "longValue":
             return SQLValue(text: "CAST(\(text) AS INTEGER)", type: .integer64)
         case "doubleValue", "floatValue": return SQLValue(text: "CAST(\(text) AS REAL)", type: .double)
-        case "boolValue": return call(.truth, receiver, .boolean)
+        case "boolValue": return call(.truth, receiver, as: .boolean)
         case "stringValue", "description", "absoluteString":
             return SQLValue(text: "CAST(\(text) AS TEXT)", type: .string)
-        case "UUIDString": return call(.uuidText, receiver, .string)
+        case "UUIDString": return call(.uuidText, receiver, as: .string)
         case "hasPrefix:":
             return SQLValue(text: "(substr(\(text), 1, length(\(values[0]))) = \(values[0]))", type: .boolean)
         case "hasSuffix:":

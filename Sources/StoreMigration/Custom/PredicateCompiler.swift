@@ -23,6 +23,7 @@ extension ExpressionCompiler {
     }
 
     private mutating func condition(_ comparison: Comparison) throws(MappingFault) -> String {
+        try comparison.checkPattern()
         let left = try compile(comparison.left)
         let right = try compile(comparison.right)
         switch (left, right) {
@@ -164,4 +165,15 @@ extension ExpressionCompiler {
 extension MappingPredicate.Comparison {
     /// The options as an argument of `SQLFunction`s: 1 for [c], 2 for [d].
     fileprivate var optionNumber: Int { (isCaseInsensitive ? 1 : 0) + (isDiacriticInsensitive ? 2 : 0) }
+
+    /// Throws if the comparison has a regular expression that can't be used. One that depends on the objects is found
+    /// when they are migrated; the migration then fails.
+    fileprivate func checkPattern() throws(MappingFault) {
+        guard `operator` == .matches, case .constant(.string(let pattern)?) = right else { return }
+        do throws(PatternError) { _ = try SQLFunction.matches.pattern(pattern, optionNumber) } catch {
+            throw MappingFault(
+                "the regular expression “\(pattern)” can't be used: \(error)",
+                remedy: "see Documentation/MappingModels.md for the permitted values")
+        }
+    }
 }

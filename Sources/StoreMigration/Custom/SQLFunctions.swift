@@ -1,4 +1,5 @@
-import Foundation
+import FoundationEssentials
+import Glibc
 import SQLiteStore
 
 /// The SQL functions that compiled expressions need and SQLite lacks: case and accent folding, patterns, UUIDs,
@@ -35,7 +36,7 @@ enum SQLFunction: String {
 
     private static func addTexts(_ store: SQLiteConnection) throws {
         let functions: [(SQLFunction, (String) -> String)] = [
-            (upper, { $0.uppercased() }), (lower, { $0.lowercased() }), (capitalized, { $0.capitalized }),
+            (upper, { $0.uppercased() }), (lower, { $0.lowercased() }), (capitalized, TextFolding.capitalized),
             (canonical, { fold($0, 3) }),
         ]
         for (function, body) in functions {
@@ -57,11 +58,9 @@ enum SQLFunction: String {
         }
     }
 
+    /// Folds case (1), accents (2) or both (3).
     static func fold(_ text: String, _ options: Int) -> String {
-        var folding: String.CompareOptions = []
-        if options & 1 != 0 { folding.insert(.caseInsensitive) }
-        if options & 2 != 0 { folding.insert(.diacriticInsensitive) }
-        return text.folding(options: folding, locale: nil)
+        TextFolding.fold(text, ignoringCase: options & 1 != 0, ignoringAccents: options & 2 != 0)
     }
 
     private static func addNumbers(_ store: SQLiteConnection) throws {
@@ -86,52 +85,51 @@ enum SQLFunction: String {
     }
 
     private static func addPatterns(_ store: SQLiteConnection) throws {
-        let patterns = PatternCache()
-        try store.addFunction(like.rawValue, arguments: 3) { values in
-            guard let text = values[0].string, let pattern = values[1].string else { return .null }
-            let escaped = pattern.map { character in
-                switch character {
-                case "*": "(?s:.*)"
-                case "?": "(?s:.)"
-                default: NSRegularExpression.escapedPattern(for: String(character))
-                }
+        for function in [like, matches] {
+            let patterns = PatternCache(function)
+            try store.addFunction(function.rawValue, arguments: 3) { values in
+                guard let text = values[0].string, let pattern = values[1].string else { return .null }
+                return .integer(try patterns.matches(text, pattern, values[2].number) ? 1 : 0)
             }
-            return try patterns.matches(text, escaped.joined(), values[2].number)
-        }
-        try store.addFunction(matches.rawValue, arguments: 3) { values in
-            guard let text = values[0].string, let pattern = values[1].string else { return .null }
-            return try patterns.matches(text, pattern, values[2].number)
         }
     }
 
-    /// Caches the last regular expression for the next row.
-    private final class PatternCache {
-        private var pattern: String?
-        private var expression: NSRegularExpression?
-
-        func matches(_ text: String, _ pattern: String, _ options: Int) throws -> SQLiteValue {
-            if self.pattern != pattern {
-                expression = try NSRegularExpression(pattern: "\\A(?:" + pattern + ")\\z")
-                self.pattern = pattern
-            }
-            // Case and accents are folded in both the text and the pattern.
-            let subject = options == 0 ? text : SQLFunction.fold(text, options)
-            if options != 0 {
-                expression = try NSRegularExpression(
-                    pattern: "\\A(?:" + SQLFunction.foldPattern(pattern, options) + ")\\z")
-            }
-            let range = NSRange(subject.startIndex..., in: subject)
-            return .integer(expression?.firstMatch(in: subject, range: range) == nil ? 0 : 1)
-        }
-    }
-
-    /// Folds a pattern, except its escapes such as `\S`, whose case matters.
-    private static func foldPattern(_ pattern: String, _ options: Int) -> String {
+    /// Compiles a pattern of `LIKE` or `MATCHES` whose case and accents are folded as those of the texts are. Throws
+    /// `PatternError`.
+    func pattern(_ pattern: String, _ options: Int) throws(PatternError) -> RegularExpression {
+        if self == .like { return try RegularExpression(like: pattern) { Self.fold($0, options) } }
         var isEscaped = false
-        return pattern.map { character in
-            defer { isEscaped = character == "\\" && !isEscaped }
-            return isEscaped ? String(character) : fold(String(character), options)
-        }.joined()
+        return try RegularExpression(
+            pattern.map { character in
+                // The case of an escape such as `\S` matters.
+                defer { isEscaped = character == "\\" && !isEscaped }
+                return isEscaped ? String(character) : Self.fold(String(character), options)
+            }.joined())
+    }
+
+    /// Keeps the last regular expression for the next row.
+    private final class PatternCache {
+        private let function: SQLFunction
+        private var last: (pattern: String, options: Int, expression: RegularExpression)?
+
+        init(_ function: SQLFunction) { self.function = function }
+
+        func matches(_ text: String, _ pattern: String, _ options: Int) throws(PatternError) -> Bool {
+            do throws(PatternError) {
+                return try expression(pattern, options).matches(SQLFunction.fold(text, options))
+            } catch {
+                throw PatternError(description: "the pattern “\(pattern)” can't be used: \(error)")
+            }
+        }
+
+        private func expression(_ pattern: String, _ options: Int) throws(PatternError) -> RegularExpression {
+            if let last, last.pattern.utf8.elementsEqual(pattern.utf8), last.options == options {
+                return last.expression
+            }
+            let expression = try function.pattern(pattern, options)
+            last = (pattern, options, expression)
+            return expression
+        }
     }
 }
 

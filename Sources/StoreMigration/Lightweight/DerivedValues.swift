@@ -1,5 +1,5 @@
 import CoreDataStore
-import Foundation
+import FoundationEssentials
 import ManagedObjectModels
 import MappingModels
 import SQLiteStore
