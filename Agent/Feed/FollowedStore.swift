@@ -137,21 +137,32 @@ final class FollowedStore {
         return true
     }
 
-    /// Sets how the observer reads the events that the kernel has queued.
-    func setEventReader(_ unnoted: @escaping () -> SideFileEventCounts?) { observer.unrecordedEvents = unnoted }
-
     /// Tells the observer that events were lost.
     func lostEvents() { observer.recordLostEvents() }
 
-    /// Returns the event to publish first, after a write to the log and nothing else. `poll` must follow.
-    func pollWALIndex() -> StoreEvent? {
-        guard state == .following, let tables = observer.pollWALIndex() else { return nil }
-        return .change(wire(tables))
+    /// Looks for a commit right after a write to the log and nothing else. `poll` must follow.
+    func pollWALIndex() -> FastPathFinding { state == .following ? observer.pollWALIndex() : .unchanged }
+
+    /// Completes a `pollWALIndex` that needed events. `events`: the queued ones; nil if some were lost.
+    func finishWALIndexPoll(with events: SideFileEventCounts?) -> FastPathFinding {
+        observer.finishWALIndexPoll(with: events)
     }
 
     /// Returns the event to publish; nil if nothing was committed.
-    func poll() -> StoreEvent? {
-        let observation = observer.poll()
+    func event(for finding: FastPathFinding) -> StoreEvent? {
+        if case .changed(let tables) = finding { .change(wire(tables)) } else { nil }
+    }
+
+    /// Compares the store with its state at the last poll.
+    func poll() -> Observation { observer.poll() }
+
+    /// Completes a `poll` that needed events. `events`: the queued ones; nil if some were lost.
+    func finish(_ observation: Observation, with events: SideFileEventCounts?) -> Observation {
+        observer.finish(observation, with: events)
+    }
+
+    /// Records the result of a complete poll. Returns the event to publish; nil if nothing was committed.
+    func record(_ observation: Observation) -> StoreEvent? {
         isCommitUnderWay = observation.nextPollDelay != nil
         let delay = [observation.nextPollDelay, observation.recheckDelay].compactMap { $0 }.min()
         pollAt = delay.map { ContinuousClock.now.advanced(by: $0) }
@@ -201,17 +212,25 @@ final class FollowedStore {
     /// True while the page map is being made; a change that comes first can't name its tables.
     var isScanning: Bool { observer.isScanning }
 
+    /// True if a scan is wanted and may begin now: a commit in progress is published first.
+    var mayScan: Bool { !isCommitUnderWay && observer.wantsScan }
+
     /// Returns the scan that another thread must run so that changes can name their tables; nil if there is nothing to
-    /// scan, or not yet.
-    func beginScan() -> PageMapScan? {
-        // A commit in progress is published first.
-        guard !isCommitUnderWay else { return nil }
-        let scan = observer.beginScan()
-        if scan == nil, let due = observer.scanDue { pollAt = pollAt.map { min($0, due) } ?? due }
-        return scan
+    /// scan, or not yet. `events`: the queued ones; nil if some were lost.
+    func beginScan(with events: SideFileEventCounts?) -> PageMapScan? {
+        observer.beginScan(with: events)
     }
 
-    func adopt(_ scan: PageMapScan) { observer.adopt(scan) }
+    /// Schedules a poll at the time of the next scan, if that must wait.
+    func scheduleScan() {
+        if !isCommitUnderWay, let due = observer.scanDue { pollAt = pollAt.map { min($0, due) } ?? due }
+    }
+
+    /// Begins to adopt a finished scan. Returns true if `finishAdoption` must complete it.
+    func adopt(_ scan: PageMapScan) -> Bool { observer.adopt(scan) }
+
+    /// Completes an `adopt` that needed events. `events`: the queued ones; nil if some were lost.
+    func finishAdoption(with events: SideFileEventCounts?) { observer.finishAdoption(with: events) }
 
     private static func state(after reason: Observation.Reason) -> FollowingState {
         switch reason {

@@ -23,18 +23,20 @@ struct PendingAnswers {
 extension FollowedStores {
     /// Has another thread scan the store if there is something to scan, and schedules a poll if that must wait.
     func scanTables(of store: FollowedStore) {
-        if let scan = store.beginScan() {
+        if let scan = store.mayScan ? store.beginScan(with: readQueuedEvents(of: store)) : nil {
             let isUnderWay = scanner.perform(scan) { [perform, address = store.address] in
                 perform { $0.adopt(scan, of: address) }
             }
             if !isUnderWay { store.wantsTables = false }
+        } else {
+            store.scheduleScan()
         }
         if store.pollAt == nil { pollScheduled.remove(store.address) } else { pollScheduled.insert(store.address) }
     }
 
     private func adopt(_ scan: PageMapScan, of address: StoreAddress) {
         if let store = stores[address] {
-            store.adopt(scan)
+            if store.adopt(scan) { store.finishAdoption(with: readQueuedEvents(of: store)) }
             scanTables(of: store)
             if store.isScanning { return }
         }

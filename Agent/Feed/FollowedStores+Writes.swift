@@ -10,16 +10,20 @@ extension FollowedStores {
     /// mostly committed. All other work comes after the commit was published, with `handle`.
     func publishFastPath(_ index: Int) {
         guard let store = fastPathStores[index] else { return }
-        let event = unhandled.isEmpty ? store.pollWALIndex() : nil
-        if let event { publisher.publish(event, of: store.address) }
-        pendingFastPath = (store, event)
+        // An earlier event is handled first.
+        let finding = unhandled.isEmpty ? store.pollWALIndex() : .unchanged
+        let complete =
+            finding == .needsEvents ? store.finishWALIndexPoll(with: readQueuedEvents(of: store)) : finding
+        if let event = store.event(for: complete) {
+            publisher.publish(event, of: store.address)
+            onEvent(event, store.address)
+        }
+        // The full poll follows. This event came before those that were just read.
+        unhandled.insert(writeEvent(of: store), at: 0)
     }
 
-    /// Completes the work that `publishFastPath` left for later.
-    func finishFastPath(_ touched: inout Set<StoreAddress>) {
-        guard let (store, event) = pendingFastPath.take() else { return }
-        if let event { onEvent(event, store.address) }
-        if store.record(.wal, .modified) { touched.insert(store.address) }
+    private func writeEvent(of store: FollowedStore) -> Notice {
+        .event(DirectoryEvent(directory: store.directory, name: store.name.wal, kinds: .modified))
     }
 
     /// Suspends the inotify modify events of busy directories for a while. An event per write to a log costs a busy
@@ -35,7 +39,7 @@ extension FollowedStores {
         try source.withModifyEventsSuspended(except: suspended.mapValues { $0.flatMap(\.filesBesideLog) }) {
             pause(time)
         }
-        unhandled += all.map { .event(DirectoryEvent(directory: $0.directory, name: $0.name.wal, kinds: .modified)) }
+        unhandled += all.map(writeEvent)
     }
 
     /// Each of their files costs two system calls and a poll.

@@ -32,8 +32,6 @@ final class FollowedStores {
     private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
     /// The stores by fast-path index, the number that the source reports for a write to their log.
     var fastPathStores: [FollowedStore?] = []
-    /// The store whose log write was the first event to arrive, and the event that was published for it.
-    var pendingFastPath: (store: FollowedStore, published: StoreEvent?)?
     var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     private(set) var legacyDirectories: Set<FilePath> = []
     /// The time to retry the watches that failed.
@@ -93,7 +91,6 @@ extension FollowedStores {
         let notices = unhandled + newNotices
         unhandled = []
         var touched: Set<StoreAddress> = []
-        finishFastPath(&touched)
         var overflowed = false
         for notice in notices {
             switch notice {
@@ -148,7 +145,7 @@ extension FollowedStores {
     /// Polls the store. Publishes `event` unless the poll finds a reset.
     func poll(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
         guard released[store.address] == nil else { return }
-        let found = store.poll()
+        let found = observe(store)
         if case .reset? = found {
             publish(found, of: store)
             // It isn't followed, whatever is there now.
@@ -158,6 +155,12 @@ extension FollowedStores {
         }
         watchDatabase(of: store)
         scanTables(of: store)
+    }
+
+    private func observe(_ store: FollowedStore) -> StoreEvent? {
+        let observation = store.poll()
+        guard observation.needsEvents else { return store.record(observation) }
+        return store.record(store.finish(observation, with: readQueuedEvents(of: store)))
     }
 
     func publish(_ event: StoreEvent?, of store: FollowedStore) {
@@ -235,7 +238,6 @@ extension FollowedStores {
         starved.remove(address)
         let store = FollowedStore(address, directory: group.directory, name: name)
         stores[address] = store
-        store.setEventReader { [unowned self, unowned store] in readQueuedEvents(of: store) }
         for (file, part) in store.files {
             parts[group.directory, default: [:]][file, default: []].append((store, part))
         }

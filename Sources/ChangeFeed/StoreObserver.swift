@@ -7,7 +7,9 @@ import SystemPackage
 /// Detects other processes' commits to one SQLite store, without a SQLite connection, a lock or a trace on disk.
 ///
 /// Forward the kernel's file events to `recordEvent(_:created:modified:removed:closed:)`, then call `poll()`. When
-/// `poll()` returns a delay, poll again after it, even if no event arrives. Confined to one thread.
+/// `poll()` returns a delay, poll again after it, even if no event arrives. When a call says that it needs events, read
+/// those that the kernel has queued by then and pass this store's to the call that completes it, before anything else:
+/// they prove that a change is complete after a program has reopened the store. Confined to one thread.
 ///
 /// It reads through descriptors of its own, never by mapping: SQLite truncates a `-shm` that it finds, and a process
 /// that touches memory mapped from a truncated file is killed.
@@ -27,7 +29,7 @@ package final class StoreObserver {
     /// The delays between polls for a lock that has been held for longer than a commit takes.
     var unlockBackoff = StoreObserver.makeUnlockBackoff()
     var isUnreadable = false
-    var fastPath = FastPathState.notPolled
+    var fastPath = FastPath()
     /// True if a rollback journal was seen since the last settled poll. The journal makes the change counter's verdict
     /// final.
     var usesJournal = false
@@ -51,10 +53,8 @@ package final class StoreObserver {
     var tracker = TableTracker()
     var scanSchedule = PageMapScanSchedule()
     var eventCounts = SideFileEventCounts()
-
-    /// Drains the kernel's event queue and returns this store's side file events that are not recorded yet, or nil if
-    /// events were lost. They prove that a change is complete after a program has reopened the store.
-    package var unrecordedEvents: () -> SideFileEventCounts? = { nil }
+    /// A finished scan that waits for events.
+    var adoption: ScanAdoption?
 
     /// The database file's identity if hard links lead to it too, as of the last poll.
     package var sharedDatabase: FileIdentity? { files?.sharedIdentity }
@@ -125,7 +125,8 @@ package final class StoreObserver {
         sessions = WALSessionTracker()
         backoff = PollDelay()
         isUnreadable = false
-        fastPath = .notPolled
+        fastPath = FastPath()
+        adoption = nil
         stampPublishedUnderLock = nil
         settledStamp = nil
         bracket = JournalBracket()
@@ -148,18 +149,29 @@ package final class StoreObserver {
         bracket.record(part, created: created, modified: modified, removed: removed, closed: closed)
     }
 
-    /// The work that the next `poll()` need not repeat.
-    enum FastPathState { case notPolled, polled, published }
-
-    /// Spins for some microseconds for the first visible commit after a write to the WAL alone, and returns its tables.
-    /// Returns nil if no commit is visible yet or a full poll is needed. Call `poll()` once the result is published.
-    package func pollWALIndex() -> TableChanges? {
+    /// Spins for some microseconds for the first visible commit after a write to the WAL alone. Publish what it finds,
+    /// then call `poll()` in any case.
+    package func pollWALIndex() -> FastPathFinding {
         guard touchedParts.isEmpty, !isUnreadable, backoff.isFresh, let files, files.walIndex != nil,
-            let hasChanged = try? awaitCommit(files)
-        else { return nil }
+            let showsCommit = try? awaitCommit(files)
+        else { return .unchanged }
         leaveIdle()
-        fastPath = hasChanged ? .published : .polled
-        return hasChanged ? tracker.takeChanges() ?? .unknown : nil
+        return finding(after: fastPath.indexWasRead(showsCommit: showsCommit, needsEvents: tracker.needsEvents))
+    }
+
+    /// Completes a `pollWALIndex()` that needed events. `events`: this store's queued side-file events that are not
+    /// recorded yet, or nil if events were lost.
+    package func finishWALIndexPoll(with events: SideFileEventCounts?) -> FastPathFinding {
+        settleTables(with: events)
+        return finding(after: fastPath.eventsWereRead())
+    }
+
+    private func finding(after step: FastPath.Step) -> FastPathFinding {
+        switch step {
+        case .poll: .unchanged
+        case .readEvents: .needsEvents
+        case .publish: .changed(tracker.takeChanges() ?? .unknown)
+        }
     }
 
     /// Records that events were lost or that the directory was replaced: the store's names may stand for other files.
@@ -171,7 +183,8 @@ package final class StoreObserver {
 
     /// Compares the store with the baseline and returns the difference.
     package func poll() -> Observation {
-        defer { fastPath = .notPolled }
+        // The events that an earlier call needed would be too late now.
+        if tracker.needsEvents { settleTables(with: nil) }
         let parts = touchedParts
         touchedParts = []
         // The event may announce the release of a lock that polling had given up on, and a commit with it.
@@ -180,14 +193,29 @@ package final class StoreObserver {
             unlockBackoff = Self.makeUnlockBackoff(afterEvent: true)
         }
         var found = inspect(parts)
-        switch found.finding {
-        case .unchanged: break
-        case .changed: found.tables = tracker.takeChanges() ?? .unknown
-        case .discontinued:
+        if fastPath.pollEnded() { found = found.reportingChange }
+        if case .discontinued = found.finding {
             _ = tracker.takeChanges()
             discardPageMap()
         }
-        return found
+        found.needsEvents = tracker.needsEvents
+        return found.needsEvents ? found : withTables(found)
+    }
+
+    /// Completes a poll that needed events. `events`: this store's queued side-file events that are not recorded yet,
+    /// or nil if events were lost.
+    package func finish(_ observation: Observation, with events: SideFileEventCounts?) -> Observation {
+        settleTables(with: events)
+        var finished = observation
+        finished.needsEvents = false
+        return withTables(finished)
+    }
+
+    private func withTables(_ observation: Observation) -> Observation {
+        guard observation.finding == .changed else { return observation }
+        var complete = observation
+        complete.tables = tracker.takeChanges() ?? .unknown
+        return complete
     }
 
     private func inspect(_ parts: Set<StorePart>) -> Observation {
@@ -239,9 +267,7 @@ package final class StoreObserver {
             // It is not a database yet, or no longer one.
             case nil: try inspectIdle(found)
             }
-        guard hasChanged, observation.finding == .unchanged else { return observation }
-        return Observation(.changed, nextPollDelay: observation.nextPollDelay).withRecheck(
-            after: observation.recheckDelay)
+        return hasChanged ? observation.reportingChange : observation
     }
 
     /// Reads the final state of the WAL index, even if the index has since lost its name, and checks for sessions that
@@ -250,6 +276,8 @@ package final class StoreObserver {
         var hasChanged = try hasCommitted(files)
         let hasEnded = try files.refreshIndex {
             if try hasCommitted(files) { hasChanged = true }
+            // The queued events are about the index that has the name now.
+            settleTables(with: nil)
         } changed: { former in
             try sessionChanged(files, former)
         }

@@ -34,7 +34,6 @@ final class ObserverRig {
         observer = StoreObserver(directory: directory.path, name: name)
         observer.attach()
         _ = try source.next(timeout: .zero)
-        observer.unrecordedEvents = { [unowned self] in drainEvents() }
     }
 
     /// Makes all further changes report their tables.
@@ -68,9 +67,9 @@ final class ObserverRig {
     private func runScans() {
         let deadline = Deadline(after: .seconds(5))
         while true {
-            if let scan = observer.beginScan() {
+            if observer.wantsScan, let scan = observer.beginScan(with: drainEvents()) {
                 scan.run()
-                observer.adopt(scan)
+                if observer.adopt(scan) { observer.finishAdoption(with: drainEvents()) }
             } else {
                 // A scan that took long on a busy machine postpones the next one.
                 guard let due = observer.scanDue, !deadline.hasPassed else { return }
@@ -94,7 +93,7 @@ final class ObserverRig {
             for case .event(let event) in notices { record(event) }
             if wait >= .milliseconds(20) { waited += wait }
             if notices.isEmpty, wait == .zero || waited > longestWait { return found }
-            let observation = observer.poll()
+            let observation = poll()
             if observation.finding != .unchanged { found.append(observation.finding) }
             pollCount += 1
             if pollCount == polls { return found }
@@ -105,8 +104,17 @@ final class ObserverRig {
         }
     }
 
+    /// Reads the wal-index as right after a write to the log. The events stay queued.
+    func pollWALIndex() -> FastPathFinding { observer.pollWALIndex() }
+
+    /// Completes `pollWALIndex` with the events that are queued now.
+    func finishWALIndexPoll() -> FastPathFinding { observer.finishWALIndexPoll(with: drainEvents()) }
+
     /// Polls once without an event.
-    func poll() -> Observation { observer.poll() }
+    func poll() -> Observation {
+        let observation = observer.poll()
+        return observation.needsEvents ? observer.finish(observation, with: drainEvents()) : observation
+    }
 
     private func record(_ event: DirectoryEvent) {
         guard let part = name.part(named: event.name) else { return }

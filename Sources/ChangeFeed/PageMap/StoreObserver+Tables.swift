@@ -1,14 +1,24 @@
+import SQLiteFormat
+
 extension StoreObserver {
     /// Discards the page map and cancels the scan, because the events no longer prove anything.
     func discardPageMap() {
         tracker.discard()
         scanSchedule.cancel()
+        adoption = nil
     }
 
-    /// Returns all counts so far if the open index is the one they end with, else nil.
-    func sideFileEvents(_ files: StoreFiles) -> SideFileEventCounts? {
-        guard let more = unrecordedEvents(), (try? files.isIndexCurrent()) == true else { return nil }
-        return eventCounts + more
+    /// Returns all counts so far if the open index is the one they end with, else nil. `unrecorded`: those not recorded
+    /// yet, nil if events were lost.
+    private func counts(_ files: StoreFiles, adding unrecorded: SideFileEventCounts?) -> SideFileEventCounts? {
+        guard let unrecorded, (try? files.isIndexCurrent()) == true else { return nil }
+        return eventCounts + unrecorded
+    }
+
+    /// Names the tables that waited for the events, as far as they prove them.
+    func settleTables(with events: SideFileEventCounts?) {
+        guard let files else { return tracker.discard() }
+        tracker.settle(counts(files, adding: events), in: files)
     }
 
     func sessionChanged(_ files: StoreFiles, _ former: WALIndexFile?) throws {
@@ -17,18 +27,22 @@ extension StoreObserver {
         // Must happen before the program that created the WAL removes it.
         _ = try files.openWAL()
         tracker.sessionChanged(
-            last: try former?.read(), hasIndex: files.walIndex != nil, session: sideFileEvents(files),
+            last: try former?.read(), hasIndex: files.walIndex != nil,
             changeCounter: try files.header()?.changeCounter)
     }
 
+    /// True if `beginScan(with:)` should be called.
+    package var wantsScan: Bool { wantsTables && !tracker.hasMap && scanSchedule.isDue && files != nil }
+
     /// Returns a scan to run on another thread and to pass to `adopt(_:)` afterwards. Returns nil if none is wanted or
-    /// possible now.
-    package func beginScan() -> PageMapScan? {
-        guard wantsTables, !tracker.hasMap, scanSchedule.isDue, let files else { return nil }
+    /// possible now. `events`: this store's queued side-file events that are not recorded yet, or nil if events were
+    /// lost. A session that begins after they were read disturbs the scan.
+    package func beginScan(with events: SideFileEventCounts?) -> PageMapScan? {
+        guard wantsScan, let files else { return nil }
         let index = try? files.readIndex()
         // A commit that is not published yet is published first.
         guard files.walIndex == nil || index.map({ !baseline.isBefore($0) }) == true,
-            let now = sideFileEvents(files), let subject = try? files.scanSubject(at: index)
+            let now = counts(files, adding: events), let subject = try? files.scanSubject(at: index)
         else { return nil }
         let scan = PageMapScan(subject, now)
         scanSchedule.begin(scan)
@@ -41,33 +55,51 @@ extension StoreObserver {
     /// True while a scan begun by `beginScan()` is unfinished.
     package var isScanning: Bool { scanSchedule.current != nil }
 
-    /// Adopts the map of a finished scan. Does nothing if the scan was cancelled.
-    package func adopt(_ scan: PageMapScan) {
-        guard scanSchedule.current === scan, let result = scan.result else { return }
+    /// A finished scan's map, and the index that was there before the events were read.
+    struct ScanAdoption {
+        let scan: PageMapScan
+        let pageMap: PageMap
+        let index: WriteAheadIndex?
+    }
+
+    /// Begins to adopt the map of a finished scan. Does nothing if the scan was cancelled. Returns true if
+    /// `finishAdoption(with:)` must complete it.
+    package func adopt(_ scan: PageMapScan) -> Bool {
+        guard scanSchedule.current === scan, let result = scan.result else { return false }
         switch result {
-        case .failure(let error): scanSchedule.end(error)
+        case .failure(let error):
+            scanSchedule.end(error)
+            return false
         case .success(let pageMap):
-            let isKnown = begin(pageMap, scan)
-            scanSchedule.end(isKnown ? nil : Unattributable.disturbed)
+            adoption = ScanAdoption(scan: scan, pageMap: pageMap, index: try? files?.readIndex())
+            return true
         }
     }
 
-    private func begin(_ pageMap: PageMap, _ scan: PageMapScan) -> Bool {
+    /// Completes an `adopt(_:)` that needed events. `events`: this store's queued side-file events that are not
+    /// recorded yet, or nil if events were lost.
+    package func finishAdoption(with events: SideFileEventCounts?) {
+        guard let adoption = adoption.take(), scanSchedule.current === adoption.scan else { return }
+        let isKnown = begin(adoption, with: events)
+        scanSchedule.end(isKnown ? nil : Unattributable.disturbed)
+    }
+
+    private func begin(_ adoption: ScanAdoption, with events: SideFileEventCounts?) -> Bool {
         guard let files else { return false }
-        let now = sideFileEvents(files)
-        guard let commit = scan.commit else {
-            guard let now, files.walIndex == nil, now.isSameSession(as: scan.events) else { return false }
-            tracker.begin(pageMap, at: nil, session: now)
+        let now = counts(files, adding: events)
+        guard let commit = adoption.scan.commit else {
+            guard let now, files.walIndex == nil, now.isSameSession(as: adoption.scan.events) else { return false }
+            tracker.begin(adoption.pageMap, at: nil, session: now)
             return true
         }
-        tracker.begin(pageMap, at: commit, session: now)
+        tracker.begin(adoption.pageMap, at: commit, session: now)
         // Commits published meanwhile must not be published again. The map may lag behind the baseline but never be
         // ahead of it.
-        guard let index = try? files.readIndex(), WALPosition(index) == baseline.commit,
-            baseline.commit != WALPosition(commit)
+        guard let index = adoption.index, WALPosition(index) == baseline.commit, baseline.commit != WALPosition(commit)
         else { return true }
         let pending = tracker.takeChanges()
-        tracker.advance(to: index, in: files) { sideFileEvents(files) }
+        tracker.advance(to: index, in: files)
+        tracker.settle(now, in: files)
         _ = tracker.takeChanges()
         tracker.add(pending)
         return tracker.hasMap

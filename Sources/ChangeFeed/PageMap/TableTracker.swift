@@ -40,10 +40,39 @@ struct TableTracker {
         case unknown
     }
 
+    /// The side-file events, as far as they are known.
+    private enum KnownEvents {
+        /// Some may be queued that came before what was read.
+        case unread
+        /// The counts up to a time after the reading; nil if they are unknown.
+        case read(SideFileEventCounts?)
+    }
+
+    /// The events must be read before the tables can be named.
+    private struct EventsNeeded: Error {}
+
+    /// The steps that wait for the events, in their order.
+    private struct Deferred {
+        /// The beginning of the present index's session.
+        var session: SessionStart?
+        /// The commit to advance to.
+        var commit: WriteAheadIndex?
+    }
+
+    private struct SessionStart {
+        /// The change counter in the database's header after the present index was opened.
+        let changeCounter: UInt32?
+    }
+
     private var map: TrackedMap?
+    private var deferred = Deferred()
     private(set) var changes: TableChanges?
 
     var hasMap: Bool { map != nil }
+
+    /// True if only the events that are queued by now can prove that no session came in between. Without the proof the
+    /// tables are unknown.
+    var needsEvents: Bool { deferred.session != nil || deferred.commit != nil }
 
     /// Adds a change whose tables are unknown.
     mutating func addUnknown() { add(.unknown) }
@@ -61,7 +90,11 @@ struct TableTracker {
         return changes
     }
 
-    mutating func discard() { map = nil }
+    mutating func discard() {
+        map = nil
+        if deferred.commit != nil { addUnknown() }
+        deferred = Deferred()
+    }
 
     /// Starts with the map of a scan. `commit` is nil if the scan found the store without a WAL.
     mutating func begin(_ pageMap: PageMap, at commit: WriteAheadIndex?, session: SideFileEventCounts?) {
@@ -71,37 +104,63 @@ struct TableTracker {
 
     // MARK: Commits
 
-    /// Applies the commits up to `index`. `events` returns the counts so far. It is called only if nothing cheaper
-    /// proves that no commit is missing.
-    mutating func advance(to index: WriteAheadIndex, in files: StoreFiles, events: () -> SideFileEventCounts?) {
+    /// Applies the commits up to `index`. If nothing cheaper proves that none is missing, that waits for `settle`.
+    mutating func advance(to index: WriteAheadIndex, in files: StoreFiles) {
+        let isApplied = deferred.session == nil && apply(index, in: files, .unread)
+        // What was deferred before is included.
+        deferred.commit = isApplied ? nil : index
+    }
+
+    /// Completes what waits for the events. `events`: the counts up to a time after the last `advance` and
+    /// `sessionChanged`; nil if they are unknown.
+    mutating func settle(_ events: SideFileEventCounts?, in files: StoreFiles) {
+        let steps = deferred
+        deferred = Deferred()
+        if let start = steps.session { begin(start, identifiedBy: events) }
+        if let index = steps.commit { _ = apply(index, in: files, .read(events)) }
+    }
+
+    /// Returns false, and changes nothing, if the events are needed and were not read.
+    private mutating func apply(_ index: WriteAheadIndex, in files: StoreFiles, _ events: KnownEvents) -> Bool {
         // Taking the map out avoids a second reference, so it is changed in place.
-        guard var current = map.take() else { return addUnknown() }
+        guard var current = map.take() else {
+            addUnknown()
+            return true
+        }
         if let commit = current.commit, WALPosition(commit) == WALPosition(index) {
             // The map already describes that commit, but not the way to it.
             map = current
-            return addUnknown()
+            addUnknown()
+            return true
         }
         do {
+            // The program that created the index has also written it.
+            if current.continuity == .following {
+                guard case .read(let counts) = events else { throw EventsNeeded() }
+                current.session = counts
+            }
             let transactions = try Self.transactions(from: &current, to: index, in: files, events: events)
             var names: Set<String> = []
             for transaction in transactions {
                 let more = try current.pageMap.apply(transaction)
                 if names.isEmpty { names = more } else { names.formUnion(more) }
             }
-            // The program that created the index has also written it.
-            if current.continuity == .following { current.session = events() }
             current.commit = index
             current.continuity = .same
             map = current
             add(TableChanges(names, isComplete: true))
+        } catch is EventsNeeded {
+            map = current
+            return false
         } catch {
             addUnknown()
         }
+        return true
     }
 
     /// Returns the transactions between the map's commit and that of the index.
     private static func transactions(
-        from map: inout TrackedMap, to index: WriteAheadIndex, in files: StoreFiles, events: () -> SideFileEventCounts?
+        from map: inout TrackedMap, to index: WriteAheadIndex, in files: StoreFiles, events: KnownEvents
     ) throws -> [WALTransaction] {
         guard let open = files.walIndex else { throw Unattributable.gap }
         // The WAL was restarted after the commit. It keeps the former header until the next commit.
@@ -132,8 +191,7 @@ struct TableTracker {
     /// Returns the transactions of the former WAL that precede the complete content `found` of the present one. Throws
     /// if they can't be determined.
     private static func transactionsInFormerLog(
-        before found: [WALTransaction], log: WALFile, map: TrackedMap, index: WriteAheadIndex,
-        events: () -> SideFileEventCounts?
+        before found: [WALTransaction], log: WALFile, map: TrackedMap, index: WriteAheadIndex, events: KnownEvents
     ) throws -> [WALTransaction] {
         switch map.continuity {
         case .absent, .unknown: throw Unattributable.gap
@@ -149,7 +207,9 @@ struct TableTracker {
             // The WAL was restarted and had no frame yet.
             if missing == 0, commit.lastFrame == 0, commit.salt == index.salt { return [] }
             if missing == 0, try log.hasEnded(at: WALPosition(commit), before: index) { return [] }
-            guard let session = map.session, events() == session else { throw Unattributable.gap }
+            guard let session = map.session else { throw Unattributable.gap }
+            guard case .read(let counts) = events else { throw EventsNeeded() }
+            guard counts == session else { throw Unattributable.gap }
             if missing == 0 { return [] }
             guard commit.lastFrame > 0, WALFile.isNextSalt(index.salt, after: commit.salt) else {
                 throw Unattributable.gap
@@ -161,21 +221,23 @@ struct TableTracker {
     // MARK: Sessions
 
     /// Records that the index has lost its name and that another index or none has taken its place. `last` is the
-    /// former index's final state. `session` identifies the present session, or is nil if unknown. `changeCounter` is
-    /// the one in the database's header now.
-    mutating func sessionChanged(
-        last: WriteAheadIndex?, hasIndex: Bool, session: SideFileEventCounts?, changeCounter: UInt32?
-    ) {
-        guard var current = map.take() else { return }
-        guard current.hasAll(until: last), let former = current.session else { return }
+    /// former index's final state. `changeCounter` is the one in the database's header now. What the present index's
+    /// session is waits for `settle`.
+    mutating func sessionChanged(last: WriteAheadIndex?, hasIndex: Bool, changeCounter: UInt32?) {
+        guard let current = map else { return }
+        guard current.hasAll(until: last), current.session != nil else { return discard() }
         if hasIndex {
-            // A program that wrote the store in rollback mode meanwhile has incremented the counter.
-            let isNext = session?.follows(former) == true && changeCounter == current.pageMap.changeCounter
-            current.continuity = isNext ? .following : .unknown
-            current.session = session
+            deferred.session = SessionStart(changeCounter: changeCounter)
         } else {
-            current.continuity = .absent
+            map?.continuity = .absent
         }
-        map = current
+    }
+
+    private mutating func begin(_ start: SessionStart, identifiedBy session: SideFileEventCounts?) {
+        guard let current = map, let former = current.session else { return }
+        // A program that wrote the store in rollback mode meanwhile has incremented the counter.
+        let isNext = session?.follows(former) == true && start.changeCounter == current.pageMap.changeCounter
+        map?.continuity = isNext ? .following : .unknown
+        map?.session = session
     }
 }

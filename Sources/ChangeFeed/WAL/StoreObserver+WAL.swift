@@ -15,10 +15,7 @@ extension StoreObserver {
             usesJournal = false
             tracker.addUnknown()
             discardPageMap()
-            let observation = try inspectOpenWAL(files)
-            guard observation.finding == .unchanged else { return observation }
-            return Observation(.changed, nextPollDelay: observation.nextPollDelay).withRecheck(
-                after: observation.recheckDelay)
+            return try inspectOpenWAL(files).reportingChange
         }
         return try inspectOpenWAL(files)
     }
@@ -110,9 +107,9 @@ extension StoreObserver {
     func inspectWAL(_ files: StoreFiles) throws -> Observation {
         leaveIdle()
         // Spins once per transaction. A long transaction is polled at the backoff's pace.
-        let spins = fastPath == .notPolled && backoff.isFresh
+        let spins = fastPath.leavesIndexUnread && backoff.isFresh
         var hasChanged = try spins ? awaitCommit(files) : hasCommitted(files)
-        let isNew = hasChanged || fastPath == .published
+        let isNew = hasChanged || fastPath.hasPublished
         if files.isWALWriteLocked() {
             if isNew { backoff = PollDelay() }
             return Observation(hasChanged ? .changed : .unchanged, nextPollDelay: backoff.next())
@@ -170,7 +167,7 @@ extension StoreObserver {
         baseline.commit = WALPosition(index)
         baseline.commitCount = index.commitCount
         indexHasCommitted = true
-        tracker.advance(to: index, in: files) { sideFileEvents(files) }
+        tracker.advance(to: index, in: files)
         return true
     }
 }
