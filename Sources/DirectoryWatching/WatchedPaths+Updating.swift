@@ -18,10 +18,8 @@ extension WatchedPaths {
     /// Checks whether the paths lead to other directories than before, or take another way.
     func updateAll() -> [Notice] { updateEach(requested.keys) }
 
-    /// Restores all watches after events were lost. The kernel may have ended any watch without a notice, and a
-    /// directory created since may have its id. So each watch is requested again.
+    /// Restores all watches after events were lost. The kernel may have ended any watch without a notice.
     func restoreWatches() -> [Notice] {
-        for number in watches.keys { watches[number]?.mask = 0 }
         files.endAll(instance)
         // Modify events are never suspended while events are handled.
         suspendedFiles = [:]
@@ -135,17 +133,15 @@ extension WatchedPaths {
         }
         var watch = known?.1 ?? KernelWatch(identity: identity, isDirectory: step.isDirectory)
         change(&watch)
-        var number = known?.0 ?? 0
-        if known == nil || watch.mask != watch.neededMask {
+        watch.mask = watch.neededMask
+        // Requested even if the mask is the same: the inode number may be a new directory's.
+        var number = try instance.watch(step.file, mask: watch.mask, path: step.path)
+        if let known, known.0 != number {
+            // The kernel has ended the former watch and is about to report that to its owners.
+            watch = KernelWatch(identity: identity, isDirectory: step.isDirectory)
+            change(&watch)
             watch.mask = watch.neededMask
             number = try instance.watch(step.file, mask: watch.mask, path: step.path)
-            if known.map({ $0.0 != number }) == true {
-                // The kernel has ended the former watch and is about to report that to its owners.
-                watch = KernelWatch(identity: identity, isDirectory: step.isDirectory)
-                change(&watch)
-                watch.mask = watch.neededMask
-                number = try instance.watch(step.file, mask: watch.mask, path: step.path)
-            }
         }
         watches[number] = watch
         watchIDs[identity] = number
