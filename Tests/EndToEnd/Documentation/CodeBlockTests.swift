@@ -1,3 +1,4 @@
+import AgentProtocol
 import Foundation
 import LinuxSystem
 import SystemPackage
@@ -15,6 +16,9 @@ import Testing
         let line: Int
         let language: String
         let lines: [String]
+
+        /// True for a part of a Package.swift that depends on this package.
+        var isManifest: Bool { lines.contains { $0.contains(".package(") } }
     }
 
     private static let root = Programs.source("").description
@@ -51,7 +55,7 @@ import Testing
     /// Each block is a file of its own, so that it needs every import that it uses.
     @Test func everySwiftBlockCompiles() throws {
         let scratch = try TemporaryDirectory()
-        let blocks = try Self.blocks().filter { $0.language == "swift" }
+        let blocks = try Self.blocks().filter { $0.language == "swift" && !$0.isManifest }
         #expect(blocks.count > 15)
         var files: [Word] = []
         for (number, block) in blocks.enumerated() {
@@ -78,6 +82,45 @@ import Testing
         for module in modules { options += ["-I", Word(module)] }
         let done = try run("swiftc", options + files, within: .ample)
         #expect(done.status == 0, "\(done.output)\(done.errors)")
+    }
+
+    /// SwiftPM reads each part of a manifest, and this package has the products that it names.
+    @Test func everyManifestNamesProductsOfThePackage() throws {
+        let manifests = try Self.blocks().filter(\.isManifest)
+        #expect(manifests.count >= 3)
+        let package = try Self.description(ofPackageAt: FilePath(Self.root))
+        let products = Set(package.objects("products").compactMap { $0.string("name") })
+        for block in manifests {
+            let place: Comment = "\(block.page):\(block.line)"
+            let app = try TemporaryDirectory()
+            let text =
+                ["// swift-tools-version: 6.1", "import PackageDescription", "let package = Package(name: \"App\","]
+                + block.lines + [")", ""]
+            try text.joined(separator: "\n").write(
+                toFile: app.path.appending("Package.swift").string, atomically: true, encoding: .utf8)
+            let manifest = try Self.description(ofPackageAt: app.path)
+            let dependencies = manifest.objects("targets").flatMap { $0.objects("dependencies") }
+            let named = dependencies.compactMap { dependency -> [JSONValue]? in
+                if case .array(let words)? = dependency["product"] { return words }
+                return nil
+            }
+            #expect(!named.isEmpty, place)
+            for product in named {
+                guard case .string(let name) = product[0] else { throw Unexpected("\(product)") }
+                #expect(products.contains(name) && product[1] == "groupstore", place)
+            }
+        }
+    }
+
+    /// Returns what `swift package dump-package` prints. It builds elsewhere, because the tests' own build is locked.
+    private static func description(ofPackageAt path: FilePath) throws -> JSONObject {
+        let scratch = try TemporaryDirectory()
+        let done = try run(
+            "swift",
+            ["package", "--package-path", Word(path), "--scratch-path", Word(scratch.path), "dump-package"])
+        let line = done.output.replacing("\n", with: " ")
+        guard let object = JSONObject(line: line) else { throw Unexpected("\(path): \(done.output)\(done.errors)") }
+        return object
     }
 
     /// Lines that begin with `groupstore` in blocks of commands.
