@@ -97,7 +97,7 @@ let package = Package(
             ], swiftSettings: strict),
         .target(
             name: "MigrationAudit",
-            dependencies: ["ManagedObjectModels", "PropertyLists", "SQLiteStore", systemPackage],
+            dependencies: ["LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteStore", systemPackage],
             swiftSettings: strict),
         .target(
             name: "MappingModels",

@@ -189,8 +189,7 @@ package final class Agent {
             scheduler.configurationChanged(new)
             announceReady(new)
         } catch {
-            let remedy = (error as? ConfigurationError)?.remedy ?? "fix the file, then send SIGHUP again"
-            current.reject("\(error)", remedy: remedy)
+            current.reject(error)
             log.error("keeping the previous configuration: \(error)")
             announceReady(current.value)
         }

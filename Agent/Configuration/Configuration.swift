@@ -107,7 +107,7 @@ package struct Configuration: Sendable, Equatable {
 }
 
 /// An error in a configuration, and its place.
-package struct ConfigurationError: Error, Equatable, CustomStringConvertible {
+package struct ConfigurationError: ActionableError, Equatable {
     package enum Kind: Sendable {
         case invalid
         /// It is valid, but this user may not do what it requires.
@@ -115,24 +115,32 @@ package struct ConfigurationError: Error, Equatable, CustomStringConvertible {
     }
 
     package let kind: Kind
-    /// The file, or `command line`.
-    package let source: String
+    /// The file; nil for the command line.
+    package let path: FilePath?
     /// The line, counted from 1; nil for the whole file.
     package let line: Int?
     package let message: String
     package let remedy: String
+    private let cause: SystemError?
 
     package init(
-        _ kind: Kind = .invalid, source: String, line: Int?, _ message: String, remedy: String
+        _ kind: Kind = .invalid, in path: FilePath?, line: Int?, _ message: String, remedy: String,
+        cause: SystemError? = nil
     ) {
         self.kind = kind
-        self.source = source
+        self.path = path
+        self.cause = cause
         self.line = line
         self.message = message
         self.remedy = remedy
     }
 
-    package var description: String {
-        "\(source)\(line.map { ":\($0)" } ?? ""): \(message)"
+    package var errorCode: String { "bad_configuration" }
+    package var errorPath: FilePath? { path }
+    package var underlyingError: (any Error)? { cause }
+
+    /// The file and line, followed by the message.
+    package var fullMessage: String {
+        "\(path.map { "\(PrintablePath($0))" } ?? "command line")\(line.map { ":\($0)" } ?? ""): \(message)"
     }
 }

@@ -8,14 +8,14 @@ import SystemPackage
 /// path where no directory can be.
 package struct ConfigurationBuilder {
     package var configuration = Configuration()
-    private let source: String
+    private let path: FilePath?
     private var lines: [GroupIdentifier: Int?] = [:]
     private var explicit: Set<GroupIdentifier> = []
     private var directories: [FilePath: String] = [:]
     private var files: [FilePath: String] = [:]
 
-    /// `source`: the file's name, or `command line`.
-    package init(source: String) { self.source = source }
+    /// - Parameter path: The file; nil for the command line.
+    package init(_ path: FilePath?) { self.path = path }
 
     package mutating func add(
         _ identifier: GroupIdentifier, directory: FilePath, isExplicit: Bool, line: Int?
@@ -120,6 +120,6 @@ package struct ConfigurationBuilder {
     private func error(
         _ line: Int?, _ message: String, _ remedy: String, kind: ConfigurationError.Kind = .invalid
     ) -> ConfigurationError {
-        ConfigurationError(kind, source: source, line: line, message, remedy: remedy)
+        ConfigurationError(kind, in: path, line: line, message, remedy: remedy)
     }
 }

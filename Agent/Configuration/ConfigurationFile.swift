@@ -10,7 +10,6 @@ import SystemPackage
 package struct ConfigurationFile {
     package let path: FilePath
     let environment: [String: String]
-    private var source: String { PrintablePath(path).description }
 
     package init(_ path: FilePath, environment: [String: String]) {
         self.path = path
@@ -39,8 +38,8 @@ package struct ConfigurationFile {
         } catch {
             let denied = error.errno == .permissionDenied
             throw ConfigurationError(
-                denied ? .notPermitted : .invalid, source: source, line: nil, "can't be read: \(error)",
-                remedy: denied ? "make it readable for this user" : "name an existing file with --config")
+                denied ? .notPermitted : .invalid, in: path, line: nil, "can't be read: \(error)",
+                remedy: denied ? "make it readable for this user" : "name an existing file with --config", cause: error)
         }
     }
 
@@ -51,10 +50,10 @@ package struct ConfigurationFile {
         let reader = YAMLReader(aliases: .refused, maximumBytes: Self.maximumSize, maximumDepth: 8)
         guard let root = try valid({ () throws(YAMLError) in try reader.root(of: bytes) }) else {
             throw ConfigurationError(
-                source: source, line: nil, "empty", remedy: "begin with groups:, as config.example.yaml does")
+                in: path, line: nil, "empty", remedy: "begin with groups:, as config.example.yaml does")
         }
         let section = try section(root, "the file", keys: ["socket", "claim-deadline", "groups"])
-        var builder = ConfigurationBuilder(source: source)
+        var builder = ConfigurationBuilder(path)
         if let socket = section["socket"] { try read(socket: socket, &builder) }
         if let deadline = section["claim-deadline"] { builder.configuration.claimDeadline = try duration(deadline) }
         for group in try list(required("groups", in: section), "groups") { try read(group: group, &builder) }
@@ -62,7 +61,7 @@ package struct ConfigurationFile {
     }
 
     func invalid(_ line: Int?, _ message: String, _ remedy: String) -> ConfigurationError {
-        ConfigurationError(source: source, line: line, message, remedy: remedy)
+        ConfigurationError(in: path, line: line, message, remedy: remedy)
     }
 }
 

@@ -91,7 +91,8 @@ package final class CurrentConfiguration: Sendable {
     /// The rejection of the last configuration that was read; nil if it is in effect.
     package var rejection: Rejection? { current.withLock { $0.rejection } }
 
-    func reject(_ message: String, remedy: String) {
-        current.withLock { $0.rejection = Rejection(message: message, remedy: remedy, at: Date()) }
+    func reject(_ error: any Error) {
+        let remedy = (error as? any ActionableError)?.remedy ?? "fix the file, then send SIGHUP again"
+        current.withLock { $0.rejection = Rejection(message: "\(error)", remedy: remedy, at: Date()) }
     }
 }

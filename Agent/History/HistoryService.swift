@@ -89,7 +89,7 @@ package final class HistoryService: Sendable {
             do throws(SystemError) {
                 if state.thread == nil { state.thread = try SystemThread(name: "gs-history") { [self] in loop() } }
             } catch {
-                return WireError(code: "system", "\(error)", hint: "too many threads?")
+                return WireError(error)
             }
             state.waiting.append(task)
             return nil
@@ -253,7 +253,7 @@ package final class HistoryService: Sendable {
             }
             answer(query, .failure(id: query.id, .noAnswer))
         } catch {
-            answer(query, .failure(id: query.id, WireError(code: "system", "\(error)", hint: nil)))
+            answer(query, .failure(id: query.id, WireError(error)))
         }
     }
 

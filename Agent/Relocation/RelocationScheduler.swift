@@ -338,7 +338,7 @@ package final class RelocationScheduler: RelocationScheduling {
                 because: failure.holders.isEmpty ? failure.message : LegacyStore.isOpenElsewhere)
             if !presenting(store.address).isEmpty || store.isGroupStore {
                 if store.isNewFailure(newFailure) {
-                    logger.notice("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+                    logger.notice("\(failure.messageWithRemedy)", metadata: ["code": "\(failure.code)"])
                 }
                 return store.recordPresenterRefusal()
             }
@@ -346,7 +346,7 @@ package final class RelocationScheduler: RelocationScheduling {
             return store.isOpen() ? store.awaitClosing() : store.scheduleRetry()
         }
         if newFailure != last {
-            logger.error("\(failure.message) (\(failure.remedy))", metadata: ["code": "\(failure.code)"])
+            logger.error("\(failure.messageWithRemedy)", metadata: ["code": "\(failure.code)"])
         }
         store.failed(newFailure, isTransient: failure.isTransient)
     }

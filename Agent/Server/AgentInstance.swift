@@ -5,12 +5,34 @@ import SystemPackage
 /// The agent's exclusive hold on its socket: one agent per socket. A lock file beside the socket decides, so that a
 /// dead agent's socket is replaced and a live agent's is not.
 package struct AgentInstance: ~Copyable {
-    package enum Failure: Error, CustomStringConvertible {
+    package enum Failure: ActionableError {
         case alreadyServed(socket: FilePath, by: String)
         case notASocket(FilePath)
         case pathTooLong(FilePath)
 
-        package var description: String {
+        package var errorCode: String {
+            switch self {
+            case .alreadyServed: "already_running"
+            case .notASocket: "not_a_socket"
+            case .pathTooLong: "socket_path_too_long"
+            }
+        }
+
+        package var remedy: String {
+            switch self {
+            case .alreadyServed: "stop that one first, or set GROUPSTORE_SOCKET to another path"
+            case .notASocket: "move it away, or name another path"
+            case .pathTooLong: "set GROUPSTORE_SOCKET to a shorter path"
+            }
+        }
+
+        package var errorPath: FilePath? {
+            switch self {
+            case .alreadyServed(let path, _), .notASocket(let path), .pathTooLong(let path): path
+            }
+        }
+
+        package var message: String {
             switch self {
             case .alreadyServed(let socket, let holder): "another agent (\(holder)) serves \(PrintablePath(socket))"
             case .notASocket(let path): "\(PrintablePath(path)) is there and is not a socket"

@@ -1,4 +1,7 @@
 /// An error as sent on the wire: a code that programs can rely on, a message, and a hint at a remedy.
+///
+/// It is no `ActionableError`: the protocol has no dependency, and a peer may send an error without a hint. The agent
+/// makes one of an `ActionableError`, and a client an `AgentConnectionError`, which has a remedy.
 package struct WireError: Error, Equatable, Sendable {
     package let code: String
     package let message: String

@@ -9,7 +9,7 @@ import SystemPackage
 ///     } catch let error as FileCoordinationError where error.code == .busy {
 ///         print("waited for", error.holders)
 ///     }
-public struct FileCoordinationError: Error, Sendable, CustomStringConvertible {
+public struct FileCoordinationError: ActionableError {
     /// The kind of an error. The raw value is stable.
     public enum Code: String, Sendable {
         /// The deadline passed. ``FileCoordinationError/holders`` names the processes that were waited for.
@@ -51,13 +51,22 @@ public struct FileCoordinationError: Error, Sendable, CustomStringConvertible {
     /// The processes that were waited for, or the presenter that failed; empty for other codes.
     public let holders: [Holder]
 
-    /// The message, with the remedy in parentheses.
-    public var description: String { "\(message) (\(remedy))" }
+    /// The error that caused this one, such as a failed system call; nil if there is none.
+    public let underlyingError: (any Error)?
 
-    package init(_ code: Code, _ message: String, remedy: String, holders: [FileHolder] = []) {
+    /// The raw value of ``code``.
+    public var errorCode: String { code.rawValue }
+
+    /// The message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
+
+    package init(
+        _ code: Code, _ message: String, remedy: String, holders: [FileHolder] = [], underlying: (any Error)? = nil
+    ) {
         self.code = code
         self.message = message
         self.remedy = remedy
+        underlyingError = underlying
         self.holders = holders.map { Holder(pid: $0.pid, program: $0.program, isElsewhere: $0.isElsewhere) }
     }
 }
@@ -101,10 +110,13 @@ extension FileCoordinationError {
 
     /// Converts any error of an access.
     package init(_ error: any Error) {
-        switch error {
-        case let error as FileCoordinationError: self = error
-        case let error as SystemError: self.init(.system, "\(error)", remedy: error.remedy)
-        default: self.init(.system, "\(error)", remedy: "see groupstore doctor")
+        if let error = error as? FileCoordinationError {
+            self = error
+        } else {
+            let known = error as? any ActionableError
+            self.init(
+                .system, known?.fullMessage ?? "\(error)", remedy: known?.remedy ?? "see groupstore doctor",
+                underlying: error)
         }
     }
 }

@@ -5,7 +5,7 @@ import LinuxSystem
 import SystemPackage
 
 /// The reasons why a request to the agent failed.
-package enum AgentConnectionError: Error, Equatable {
+package enum AgentConnectionError: ActionableError, Equatable {
     /// No environment variable names the socket.
     case noSocketPath
     case noAgent(FilePath, SystemError)
@@ -17,6 +17,32 @@ package enum AgentConnectionError: Error, Equatable {
     case refused(WireError)
     /// The process was asked to end.
     case interrupted
+
+    package var errorCode: String {
+        switch self {
+        case .noSocketPath, .noAgent: "no_agent"
+        case .lost: "agent_lost"
+        case .timedOut: "agent_silent"
+        case .notUnderstood: "not_understood"
+        case .refused(let error): error.code
+        case .interrupted: "interrupted"
+        }
+    }
+
+    package var errorPath: FilePath? {
+        switch self {
+        case .noAgent(let socket, _), .lost(let socket), .timedOut(let socket), .notUnderstood(let socket, _): socket
+        case .noSocketPath, .refused, .interrupted: nil
+        }
+    }
+
+    package var underlyingError: (any Error)? {
+        switch self {
+        case .noAgent(_, let error): error
+        case .refused(let error): error
+        case .noSocketPath, .lost, .timedOut, .notUnderstood, .interrupted: nil
+        }
+    }
 
     package var message: String {
         switch self {

@@ -1,6 +1,8 @@
 @_exported import FileCoordination
 @_exported import GroupContainers
-// GroupStore's public types are made of claims and containers, so its clients need not import the two modules.
+@_exported import protocol LinuxSystem.ActionableError
+// GroupStore's public types are made of claims and containers, and its errors conform to the protocol, so its clients
+// need not import the three modules.
 
 import FoundationEssentials
 import Glibc
@@ -55,7 +57,8 @@ extension GroupContainer {
             try self.init(path, identifier: identifier)
         } catch {
             guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else {
-                throw GroupStoreError(.system, "\(error)", remedy: "check the directory's permissions")
+                throw GroupStoreError(
+                    .system, error.message, remedy: "check the directory's permissions", underlying: error)
             }
             throw GroupStoreError(
                 .noContainer, "there is no group container \(identifier): \(PrintablePath(path)) is not a directory",

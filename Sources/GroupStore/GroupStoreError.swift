@@ -12,7 +12,7 @@ import SystemPackage
 ///     } catch let error as GroupStoreError where error.code == .noAgent {
 ///         print(error.message, error.remedy)
 ///     }
-public struct GroupStoreError: Error, Sendable, CustomStringConvertible {
+public struct GroupStoreError: ActionableError {
     /// The kind of error. Raw values are stable.
     public enum Code: String, Sendable {
         /// The text isn't a group identifier, which has letters, digits, `.`, `-` and `_`.
@@ -42,30 +42,40 @@ public struct GroupStoreError: Error, Sendable, CustomStringConvertible {
     /// One line that says what to do about it.
     public let remedy: String
 
-    /// The message followed by the remedy in parentheses.
-    public var description: String { "\(message) (\(remedy))" }
+    /// The error that caused this one, such as a failed system call; nil if there is none.
+    public let underlyingError: (any Error)?
 
-    init(_ code: Code, _ message: String, remedy: String) {
+    /// The raw value of ``code``.
+    public var errorCode: String { code.rawValue }
+
+    /// The message followed by the remedy in parentheses.
+    public var description: String { messageWithRemedy }
+
+    package init(_ code: Code, _ message: String, remedy: String, underlying: (any Error)? = nil) {
         self.code = code
         self.message = message
         self.remedy = remedy
+        underlyingError = underlying
     }
 
-    init(_ error: AgentConnectionError) {
-        let code: Code = if case .refused = error { .refused } else { .noAgent }
-        self.init(code, error.message, remedy: error.remedy)
+    /// Wraps an error whose type isn't public.
+    package init(_ error: any ActionableError) {
+        let code: Code =
+            switch error {
+            case AgentConnectionError.refused: .refused
+            case is AgentConnectionError: .noAgent
+            case is UnreadableRecord, is UntrustedJournal: .interrupted
+            default: .system
+            }
+        let context = error is UnreadableRecord ? "the record of an interrupted relocation can't be read: " : ""
+        self.init(code, context + error.fullMessage, remedy: error.remedy, underlying: error)
     }
 
     /// Returns the error with a public type if its own type isn't public.
     static func visible(_ error: any Error) -> any Error {
         switch error {
-        case let error as SystemError: GroupStoreError(.system, "\(error)", remedy: error.remedy)
-        case let error as UnreadableRecord:
-            GroupStoreError(
-                .interrupted, "the record of an interrupted relocation can't be read: \(error)",
-                remedy: "a newer groupstore wrote it, or it is damaged: use that version, or move the file aside")
-        case let error as UntrustedJournal:
-            GroupStoreError(.interrupted, "\(error)", remedy: "run groupstore recover as user \(error.writer)")
+        case is GroupStoreError, is FileCoordinationError: error
+        case let error as any ActionableError: GroupStoreError(error)
         default: error
         }
     }

@@ -2,7 +2,7 @@ import Glibc
 import SystemPackage
 
 /// A failed system call, with its name, path and errno.
-package struct SystemError: Error, Equatable, CustomStringConvertible {
+package struct SystemError: ActionableError, Equatable {
     package let call: String
     package let errno: Errno
     package let path: FilePath?
@@ -35,6 +35,21 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
         }
     }
 
+    package var errorCode: String {
+        switch errno {
+        case .permissionDenied, .notPermitted: "not_permitted"
+        // The user's watches are used up, not the disk.
+        case .noSpace where call == "inotify_add_watch": "io_error"
+        case .noSpace, .diskQuotaExceeded: "no_space"
+        default: obstacleRemedy == nil ? "io_error" : "obstacle"
+        }
+    }
+
+    package var errorPath: FilePath? { path }
+
+    /// True if the user lacks a permission.
+    package var isPermission: Bool { errno == .permissionDenied || errno == .notPermitted }
+
     /// The suggested action, for callers that know no better one.
     package var remedy: String {
         if let obstacleRemedy { return obstacleRemedy }
@@ -48,7 +63,7 @@ package struct SystemError: Error, Equatable, CustomStringConvertible {
         }
     }
 
-    package var description: String {
+    package var message: String {
         let place = path.map { " \(PrintablePath($0))" } ?? ""
         return "\(call)\(place): \(errno) (errno \(errno.rawValue))"
     }

@@ -1,7 +1,8 @@
+import LinuxSystem
+
 /// A difference between a migrated copy and the store that the audit of a migration found.
-package struct AuditFailure: Error, Equatable, Sendable {
-    /// The stable error code.
-    package static let code = "audit_failed"
+package struct AuditFailure: ActionableError, Equatable {
+    package var errorCode: String { "audit_failed" }
 
     /// The entity, or another part of the store; nil if the difference concerns neither.
     package let entity: String?
@@ -29,8 +30,8 @@ package struct AuditFailure: Error, Equatable, Sendable {
     }
 }
 
-extension AuditFailure: CustomStringConvertible {
-    package var description: String {
+extension AuditFailure {
+    package var message: String {
         let element = [entity, property].compactMap(\.self).joined(separator: ".")
         let place = [element.isEmpty ? nil : element, key.map { "object \($0)" }].compactMap(\.self)
         let subject = place.isEmpty ? "" : place.joined(separator: ", ") + ": "

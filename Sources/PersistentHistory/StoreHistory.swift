@@ -10,7 +10,7 @@ package struct StoreHistory {
     }
 
     /// The reasons why the changes after a token can't be reported.
-    package enum Discontinuity: String, Error, Sendable {
+    package enum Discontinuity: String, ActionableError {
         /// The token belongs to another history, or to a store that was restored since.
         case epoch
         /// Changes after the token were purged.
@@ -20,6 +20,10 @@ package struct StoreHistory {
         /// The store has another model version now: the changes after the token don't cover everything that happened to
         /// its rows.
         case migrated
+
+        package var errorCode: String { rawValue }
+        package var message: String { "the token is no longer valid in this store's history" }
+        package var remedy: String { "read the store again, and continue with the current token" }
     }
 
     /// A page of changes, and the position after it.

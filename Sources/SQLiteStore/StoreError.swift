@@ -4,7 +4,7 @@ import SQLiteFormat
 import SystemPackage
 
 /// An error that prevents reading or writing a store.
-package enum StoreError: Error, Equatable {
+package enum StoreError: ActionableError, Equatable {
     /// The file does not exist.
     case missing(FilePath)
     /// The file is a directory, a FIFO or a device.
@@ -51,7 +51,7 @@ extension StoreError {
     }
 
     /// SQLite's message, or the whole description if it isn't SQLite's error.
-    package var message: String {
+    package var sqliteMessage: String {
         switch self {
         case .busy(_, _, let message), .corrupt(_, let message, _), .sqlite(_, let message, _): message
         case .missing, .notAFile, .foreign, .superJournalElsewhere: description
@@ -67,8 +67,22 @@ extension StoreError {
     }
 }
 
-extension StoreError: CustomStringConvertible {
-    package var description: String {
+extension StoreError {
+    package var errorCode: String {
+        switch self {
+        case .missing: "no_such_store"
+        case .notAFile: "not_a_file"
+        case .foreign: "not_a_database"
+        case .corrupt: "corrupt"
+        case .busy: "in_use"
+        case .superJournalElsewhere: "super_journal"
+        case .sqlite: isPermission ? "not_permitted" : "sqlite_error"
+        }
+    }
+
+    package var errorPath: FilePath? { path }
+
+    package var message: String {
         let place = PrintablePath(path)
         return switch self {
         case .missing: "\(place): no such file"

@@ -1,4 +1,6 @@
 import LinuxSystem
+// Clients that catch any error of the package need not import its module.
+@_exported import protocol LinuxSystem.ActionableError
 import MappingModels
 import MigrationAudit
 import SQLiteFormat
@@ -12,7 +14,7 @@ import SystemPackage
 ///     } catch let error as MigrationError where error.code == CoreDataError.missingMappingModel {
 ///         for finding in error.findings { print(finding.message, finding.remedy) }
 ///     }
-public struct MigrationError: Error, Equatable, Sendable {
+public struct MigrationError: ActionableError, Equatable {
     /// An error code of `NSCocoaErrorDomain`; see `CoreDataError`.
     public let code: Int
     /// A description of the failure for a person.
@@ -27,10 +29,11 @@ public struct MigrationError: Error, Equatable, Sendable {
     package var isAmbiguous = false
     /// True if the audit found that the migrated copy doesn't hold what the store held.
     public let isOfTheAudit: Bool
+    private let cause: ErrorCause?
 
     package init(
         _ code: Int, _ message: String, remedy: String, findings: [MigrationFinding] = [], sqliteCode: Int32? = nil,
-        isOfTheAudit: Bool = false
+        isOfTheAudit: Bool = false, underlying: (any Error)? = nil
     ) {
         self.code = code
         self.message = message
@@ -38,21 +41,33 @@ public struct MigrationError: Error, Equatable, Sendable {
         self.findings = findings
         self.sqliteCode = sqliteCode
         self.isOfTheAudit = isOfTheAudit
+        cause = underlying.map { ErrorCause($0) }
     }
 
-    init(_ failure: AuditFailure) {
-        self.init(CoreDataError.migration, "\(failure)", remedy: failure.remedy, isOfTheAudit: true)
+    /// Wraps the error that ended a migration, under Core Data's `code`. `context` precedes its message.
+    package init(_ error: any ActionableError, code: Int = CoreDataError.migration, context: String = "") {
+        switch error {
+        case let error as StoreError: self.init(error)
+        case let error as MappingInferenceError:
+            self.init(
+                CoreDataError.missingMappingModel, error.message, remedy: error.remedy, findings: error.reasons,
+                underlying: error)
+        default:
+            self.init(
+                code, context + error.fullMessage, remedy: error.remedy, isOfTheAudit: error is AuditFailure,
+                underlying: error)
+        }
     }
 
     /// Wraps a system error on the staged copy at `path` under SQLite's equivalent code: SQLITE_FULL or SQLITE_IOERR.
     init(_ error: SystemError, at path: FilePath) {
         self.init(
             CoreDataError.migration, "\(PrintablePath(path)): \(error)", remedy: "check that there is enough space",
-            sqliteCode: error.errno == .noSpace ? 13 : 10)
+            sqliteCode: error.errno == .noSpace ? 13 : 10, underlying: error)
     }
 
     /// Wraps an error that SQLite reported during a migration.
-    package init(_ error: StoreError) {
+    private init(_ error: StoreError) {
         var code = CoreDataError.migration
         var remedy = error.remedy
         if error.isInterruption {
@@ -70,15 +85,19 @@ public struct MigrationError: Error, Equatable, Sendable {
         case .sqlite(let number, _, _), .corrupt(let number, _, _): result = number
         default: break
         }
-        self.init(code, "\(error)", remedy: remedy, sqliteCode: result)
+        self.init(code, error.message, remedy: remedy, sqliteCode: result, underlying: error)
     }
 }
 
-extension MigrationError: CustomStringConvertible {
-    public var description: String { isOfTheAudit ? message : "\(message) (Core Data error \(code))" }
+extension MigrationError {
+    /// The message, followed by Core Data's code unless it is the audit's.
+    public var fullMessage: String { isOfTheAudit ? message : "\(message) (Core Data error \(code))" }
 
     /// The stable code for scripts: `audit_failed`, or `core_data_` followed by Core Data's code.
-    package var stableCode: String { isOfTheAudit ? AuditFailure.code : "core_data_\(code)" }
+    public var errorCode: String { isOfTheAudit ? "audit_failed" : "core_data_\(code)" }
+
+    /// The error of SQLite, the system, a mapping model or the audit that is the cause; nil if there is none.
+    public var underlyingError: (any Error)? { cause?.error }
 }
 
 extension MigrationError {
@@ -96,7 +115,8 @@ extension MigrationError {
             text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
         }
         var error = MigrationError(
-            code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode, isOfTheAudit: isOfTheAudit)
+            code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode, isOfTheAudit: isOfTheAudit,
+            underlying: underlyingError)
         error.isAmbiguous = isAmbiguous
         return error
     }

@@ -273,7 +273,7 @@ public struct MigrationManager: Sendable {
             return notes
         } catch let error as MappingModelError {
             let code = error.code == .unknownPolicy ? CoreDataError.entityMigrationPolicy : CoreDataError.migration
-            throw MigrationError(code, "\(error)", remedy: error.remedy)
+            throw MigrationError(error, code: code)
         } catch let error as SystemError {
             throw MigrationError(error, at: path)
         }
@@ -362,21 +362,5 @@ extension MigrationFinding {
         self.init(
             .error, code: CoreDataError.migration, entity: fault.entity, property: fault.property, fault.message,
             remedy: fault.remedy)
-    }
-
-    /// The entity and property, if any, followed by the message.
-    package var sentence: String {
-        let subject = [entity, property].compactMap(\.self).joined(separator: ".")
-        return subject.isEmpty ? message : subject + ": " + message
-    }
-}
-
-extension MigrationError {
-    init(_ error: MappingInferenceError) {
-        self.init(
-            CoreDataError.missingMappingModel,
-            CoreDataError.reason(CoreDataError.missingMappingModel)
-                + (error.reasons.first.map { ": " + $0.sentence } ?? ""),
-            remedy: error.reasons.first?.remedy ?? "write a mapping model", findings: error.reasons)
     }
 }

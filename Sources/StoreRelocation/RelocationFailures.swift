@@ -61,48 +61,23 @@ extension RelocationFailure {
             self.init(
                 .busy, code: "in_use", "\(store) is in use: its write-ahead log can't be emptied",
                 remedy: "close the programs that use it, then try again")
-        case let error as StoreWithdrawn:
-            self.init(
-                .busy, code: "in_use",
-                "\(PrintablePath(error.path)) is being relocated, or an interrupted relocation has withdrawn it"
-                    + (error.hidden.map { "; the store is \(PrintablePath($0))" } ?? ""),
-                remedy: "try again; if no relocation is in progress: groupstore recover, with the destination directory"
-            )
         case let error as SystemError: self = Self.system(error)
         case let error as StoreWriteError: self = Self.writing(error, store)
         case let error as StoreError: self = Self.store(error)
-        case let error as StoreContents.Unreadable:
-            self.init(
-                .badData, code: "corrupt", "\(store): \(error)", remedy: "repair it first: sqlite3 STORE .recover")
-        case let error as UnreadableRecord:
-            self.init(
-                .failed, code: "unreadable_record", "\(error)",
-                remedy: "a newer groupstore wrote it, or it is damaged: use that version, or move the file aside")
-        case let error as UntrustedJournal:
-            self.init(
-                .notPermitted, code: "untrusted_journal", "\(error)",
-                remedy: "run groupstore recover as user \(error.writer)")
-        case let error as VerifiedCopy.Mismatch:
-            self.init(
-                .failed, code: "copy_differs", "\(PrintablePath(error.path)) differs from what was written to it",
-                remedy: "check the disk and the memory of this machine")
-        case let error as UnsupportedFile:
-            self.init(
-                .badData, code: "unusual_file", "\(PrintablePath(error.path)) is neither a file nor a directory",
-                remedy: "replace it by what it refers to, or move it away")
-        case let error as TransferCompletion.StoreLost:
-            self.init(
-                .failed, code: "store_lost",
-                "\(PrintablePath(error.path)) has been missing since an interrupted relocation; a copy is in "
-                    + "\(PrintablePath(error.copies))",
-                remedy: "put the store back, or the copy in its place, then run this again")
-        case let error as TransferCompletion.OldNameTaken:
-            self.init(
-                .failed, code: "old_name_taken",
-                "\(PrintablePath(error.path)) is a new file; the store is \(PrintablePath(error.hidden))",
-                remedy: "move the new file away, then run this again")
+        case let error as StoreContents.Unreadable: self.init(.badData, error, context: "\(store): ")
+        case let error as any ActionableError: self.init(Self.kind(of: error), error)
         default:
             self.init(.failed, code: "failed", "\(store): \(error)", remedy: "see groupstore doctor")
+        }
+        if underlyingError == nil, !(error is RelocationFailure) { underlyingError = error }
+    }
+
+    private static func kind(of error: any ActionableError) -> Kind {
+        switch error {
+        case is StoreWithdrawn: .busy
+        case is UnsupportedFile: .badData
+        case is UntrustedJournal: .notPermitted
+        default: .failed
         }
     }
 

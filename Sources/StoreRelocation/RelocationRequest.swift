@@ -114,7 +114,7 @@ package struct RelocationSummary: Sendable {
 }
 
 /// The failure of a relocation. Everything is where it was.
-package struct RelocationFailure: Error, Sendable {
+package struct RelocationFailure: ActionableError {
     package enum Kind: Sendable {
         /// Both places hold a store with content of its own.
         case conflict
@@ -142,12 +142,23 @@ package struct RelocationFailure: Error, Sendable {
     package var isIncompatible = false
     /// Both stores, if they are in conflict.
     package var sides: [ConflictSide] = []
+    /// The error that caused it; nil if the relocation itself refused.
+    package var underlyingError: (any Error)?
 
-    package init(_ kind: Kind, code: String, _ message: String, remedy: String) {
+    package var errorCode: String { code }
+
+    package init(_ kind: Kind, code: String, _ message: String, remedy: String, underlying: (any Error)? = nil) {
         self.kind = kind
         self.code = code
         self.message = message
         self.remedy = remedy
+        underlyingError = underlying
+    }
+
+    /// Wraps an error that has a remedy. `context` precedes its message.
+    package init(_ kind: Kind, _ error: any ActionableError, context: String = "") {
+        self.init(
+            kind, code: error.errorCode, context + error.fullMessage, remedy: error.remedy, underlying: error)
     }
 }
 

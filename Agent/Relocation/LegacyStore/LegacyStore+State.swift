@@ -25,7 +25,7 @@ extension LegacyStore {
         init(_ failure: RelocationFailure) {
             state = failure.outcome
             code = failure.code
-            detail = "\(failure.message) (\(failure.remedy))"
+            detail = failure.messageWithRemedy
             exitCode = failure.exitCode
         }
     }

@@ -9,6 +9,10 @@ extension StoreLayout {
     /// without quotes, so two names may collide and a character may be invalid. (Of two columns, the second gets a
     /// number.)
     package func validate() throws(ModelFault) {
+        do { try validateAll() } catch { throw error.coded("name_collision") }
+    }
+
+    private func validateAll() throws(ModelFault) {
         try validateNames()
         for table in tables {
             let columns = table.columnNames.count

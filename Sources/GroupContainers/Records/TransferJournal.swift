@@ -139,19 +139,29 @@ package struct TransferJournal: Codable, Sendable, Equatable {
 }
 
 /// A journal that names a directory of a user other than its writer.
-package struct UntrustedJournal: Error, CustomStringConvertible {
+package struct UntrustedJournal: ActionableError {
     package let directory: FilePath
     package let writer: uid_t
-    package var description: String {
+
+    package var errorCode: String { "untrusted_journal" }
+    package var message: String {
         "user \(writer), who left an interrupted relocation, does not own \(PrintablePath(directory))"
     }
+    package var remedy: String { "run groupstore recover as user \(writer)" }
+    package var errorPath: FilePath? { directory }
 }
 
 /// One of our records that can't be read because it is damaged or of a newer version.
-package struct UnreadableRecord: Error, CustomStringConvertible {
+package struct UnreadableRecord: ActionableError {
     package let path: FilePath
     package let reason: String
-    package var description: String { "\(PrintablePath(path)): \(reason)" }
+
+    package var errorCode: String { "unreadable_record" }
+    package var message: String { "\(PrintablePath(path)): \(reason)" }
+    package var remedy: String {
+        "a newer groupstore wrote it, or it is damaged: use that version, or move the file aside"
+    }
+    package var errorPath: FilePath? { path }
 }
 
 extension GroupContainer {

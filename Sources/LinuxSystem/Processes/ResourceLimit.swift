@@ -2,34 +2,38 @@ import Glibc
 import SystemPackage
 
 /// A kernel limit that a system call has reached, and how to raise it.
-package struct ResourceLimit: Equatable, Sendable {
+package struct ResourceLimit: ActionableError, Equatable {
     /// The errno's name as in errno(3), such as `EMFILE`.
-    package let name: String
+    package let errorCode: String
     package let message: String
     package let remedy: String
+    private let cause: SystemError
+
+    package var underlyingError: (any Error)? { cause }
 
     /// Returns nil if the call failed for another reason.
     package init?(_ error: SystemError) {
+        cause = error
         let isInotifyCall = error.call.hasPrefix("inotify")
         switch error.errno {
         case .tooManyOpenFiles where error.call == "inotify_init":
-            name = "EMFILE"
+            errorCode = "EMFILE"
             message = "this user has no inotify instance left, or this process has no descriptor left (EMFILE)"
             remedy = "raise it: sysctl -w fs.inotify.max_user_instances=256, or ulimit -n"
         case .tooManyOpenFiles:
-            name = "EMFILE"
+            errorCode = "EMFILE"
             message = "this process has reached its limit of open files: \(Self.descriptors) (EMFILE)"
             remedy = "raise LimitNOFILE= of the agent's unit, or ulimit -Hn before it is started"
         case .tooManyOpenFilesInSystem:
-            name = "ENFILE"
+            errorCode = "ENFILE"
             message = "the system has reached its limit of open files (ENFILE)"
             remedy = "raise it: sysctl -w fs.file-max=1000000"
         case .noSpace where isInotifyCall:
-            name = "ENOSPC"
+            errorCode = "ENOSPC"
             message = "this user has no inotify watch left (ENOSPC)"
             remedy = "raise it: sysctl -w fs.inotify.max_user_watches=524288"
         case .noMemory:
-            name = "ENOMEM"
+            errorCode = "ENOMEM"
             message = "the system is out of memory (ENOMEM)"
             remedy = "free memory, or raise MemoryMax= of the agent's unit"
         default: return nil
@@ -59,10 +63,10 @@ package struct ResourceLimit: Equatable, Sendable {
     }
 }
 
-extension SystemError {
-    /// The error and its remedy as one sentence.
+extension Error {
+    /// The description; if a limit is the cause, the limit and how to raise it.
     package var advice: String {
-        guard let limit = ResourceLimit(self) else { return description }
-        return "\(limit.message); \(limit.remedy) [\(description)]"
+        guard let limit = (self as? SystemError).flatMap(ResourceLimit.init) else { return "\(self)" }
+        return "\(limit.message); \(limit.remedy) [\(self)]"
     }
 }

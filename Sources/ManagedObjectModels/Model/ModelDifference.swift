@@ -61,7 +61,7 @@ private struct ModelComparison {
     }
 
     var changes: [ModelDifference.Change] {
-        let pairs = Pairing(old.entities, new.entities, \.renamingIdentifier, \.name)
+        let pairs = Pairing(old.entities, new.entities, identifier: \.renamingIdentifier, name: \.name)
         var found: [ModelDifference.Change] = pairs.removed.map { change(.removed, $0.name, changesHash: true) }
         for (before, after) in pairs.all {
             guard let before else {
@@ -84,10 +84,11 @@ private struct ModelComparison {
         if before.name != after.name || !details.isEmpty {
             found.append(
                 change(
-                    before.name == after.name ? .changed : .renamed, after.name, oldName: before.name, details,
+                    before.name == after.name ? .changed : .renamed, after.name, oldName: before.name, details: details,
                     changesHash: hasNewHash && (before.name != after.name || details.contains { $0.isHashed })))
         }
-        let pairs = Pairing(before.declaredProperties, after.declaredProperties, \.renamingIdentifier, \.name)
+        let pairs = Pairing(
+            before.declaredProperties, after.declaredProperties, identifier: \.renamingIdentifier, name: \.name)
         found += pairs.removed.map { change(.removed, after.name, $0.name, changesHash: !$0.isTransient) }
         found += pairs.all.compactMap { change(of: after, from: $0, to: $1) }
         return found
@@ -102,13 +103,14 @@ private struct ModelComparison {
         guard before.name != after.name || !details.isEmpty else { return nil }
         let isStored = !(before.isTransient && after.isTransient)
         return change(
-            before.name == after.name ? .changed : .renamed, entity.name, after.name, oldName: before.name, details,
+            before.name == after.name ? .changed : .renamed, entity.name, after.name, oldName: before.name,
+            details: details,
             changesHash: isStored && old.versionHash(of: before) != new.versionHash(of: after))
     }
 
     private func change(
         _ kind: ModelDifference.Kind, _ entity: String, _ property: String? = nil, oldName: String? = nil,
-        _ details: [ModelDifference.Detail] = [], changesHash: Bool
+        details: [ModelDifference.Detail] = [], changesHash: Bool
     ) -> ModelDifference.Change {
         ModelDifference.Change(
             kind: kind, entity: entity, property: property, oldName: kind == .renamed ? oldName : nil,
@@ -140,7 +142,7 @@ package struct Pairing<Element> {
     package let removed: [Element]
 
     package init(
-        _ old: [Element], _ new: [Element], _ identifier: (Element) -> String, _ name: (Element) -> String
+        _ old: [Element], _ new: [Element], identifier: (Element) -> String, name: (Element) -> String
     ) {
         var known = Dictionary(old.map { (identifier($0), $0) }, uniquingKeysWith: { first, _ in first })
         var pairs: [(old: Element?, new: Element)] = []

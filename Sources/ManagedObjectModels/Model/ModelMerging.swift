@@ -16,7 +16,8 @@ extension ManagedObjectModel {
                 if let other = entities[entity.name], other != entity {
                     throw ModelFault(
                         entity: entity.name, "two models have different entities of this name",
-                        remedy: "rename one of them, or make them the same")
+                        remedy: "rename one of them, or make them the same"
+                    ).coded(ModelError.Code.unmergeable.rawValue)
                 }
                 entities[entity.name] = entity
             }
@@ -28,10 +29,14 @@ extension ManagedObjectModel {
                 templates[template.name] = templates[template.name] ?? template
             }
         }
-        try self.init(
-            entities: Array(entities.values),
-            versionIdentifiers: models.reduce(into: Set()) { $0.formUnion($1.versionIdentifiers) },
-            configurations: configurations, fetchRequestTemplates: templates.values.sorted { $0.name.precedes($1.name) }
-        )
+        do {
+            try self.init(
+                entities: Array(entities.values),
+                versionIdentifiers: models.reduce(into: Set()) { $0.formUnion($1.versionIdentifiers) },
+                configurations: configurations,
+                fetchRequestTemplates: templates.values.sorted { $0.name.precedes($1.name) })
+        } catch let fault as ModelFault {
+            throw fault.coded(ModelError.Code.unmergeable.rawValue)
+        }
     }
 }

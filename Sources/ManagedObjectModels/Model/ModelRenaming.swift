@@ -43,6 +43,12 @@ extension ManagedObjectModel {
     ///
     /// - Throws: ``ModelFault`` if a renaming names an entity or property that the models don't have.
     public func renamed(_ renamings: [ModelRenaming], from old: ManagedObjectModel) throws -> ManagedObjectModel {
+        do { return try applying(renamings, from: old) } catch let fault as ModelFault {
+            throw fault.coded(ModelFault.badRenamingCode)
+        }
+    }
+
+    private func applying(_ renamings: [ModelRenaming], from old: ManagedObjectModel) throws -> ManagedObjectModel {
         var entities = self.entities
         for renaming in renamings where renaming.property == nil {
             let oldEntity = try Self.entity(renaming.entity, old)

@@ -1,4 +1,6 @@
 import LinuxSystem
+// Clients that catch any error of the package need not import its module.
+@_exported import protocol LinuxSystem.ActionableError
 import SystemPackage
 
 /// The reason why a model can't be read: the file, line and element, and a remedy.
@@ -10,7 +12,7 @@ import SystemPackage
 ///     print(error, "-", error.remedy)
 /// }
 /// ```
-public struct ModelError: Error, Equatable, Sendable {
+public struct ModelError: ActionableError, Equatable {
     /// The kind of error. The raw value is stable.
     public enum Code: String, Sendable {
         /// The path does not exist.
@@ -39,12 +41,11 @@ public struct ModelError: Error, Equatable, Sendable {
     public let message: String
     /// A suggestion that helps, in one line.
     public let remedy: String
-    /// The system error, if it is the cause.
-    public let errno: Errno?
+    private let systemError: SystemError?
 
     package init(
         _ code: Code, _ path: FilePath, line: Int? = nil, element: String? = nil, _ message: String, remedy: String,
-        errno: Errno? = nil
+        cause: SystemError? = nil
     ) {
         self.code = code
         self.path = path
@@ -52,7 +53,7 @@ public struct ModelError: Error, Equatable, Sendable {
         self.element = element
         self.message = message
         self.remedy = remedy
-        self.errno = errno
+        systemError = cause
     }
 
     package init(_ fault: ModelFault, _ path: FilePath, line: Int? = nil) {
@@ -64,13 +65,22 @@ public struct ModelError: Error, Equatable, Sendable {
         self.init(
             isMissing ? .missing : .unreadable, error.path ?? path,
             isMissing ? "no such file or directory" : "\(error.errno) (errno \(error.errno.rawValue))",
-            remedy: isMissing ? "check the path" : "give this user permission to read it", errno: error.errno)
+            remedy: isMissing ? "check the path" : "give this user permission to read it", cause: error)
     }
 }
 
-extension ModelError: CustomStringConvertible {
+extension ModelError {
+    /// The raw value of ``code``.
+    public var errorCode: String { code.rawValue }
+    /// The ``path``.
+    public var errorPath: FilePath? { path }
+    /// The failed system call, if one is the cause.
+    public var underlyingError: (any Error)? { systemError }
+    /// The system error, if it is the cause.
+    public var errno: Errno? { systemError?.errno }
+
     /// The path, line, element and message.
-    public var description: String {
+    public var fullMessage: String {
         let place = "\(PrintablePath(path))" + (line.map { ":\($0)" } ?? "")
         return place + ": " + (element.map { $0 + ": " } ?? "") + message
     }

@@ -104,22 +104,22 @@ struct XMLAttributeReader {
     /// (CoreDataErrors.h).
     private func validations(_ type: AttributeType) throws -> [ValidationRule] {
         var rules: [ValidationRule] = []
-        func add(_ limit: String?, _ predicate: (String) -> String, _ code: Int) {
+        func add(_ limit: String?, _ predicate: (String) -> String, code: Int) {
             if let limit = limit?.nonEmpty {
                 rules.append(ValidationRule(predicate: predicate(limit), errorCode: code))
             }
         }
         switch type {
         case .string:
-            add(element["minValueString"], { "length >= \($0)" }, 1670)
-            add(element["maxValueString"], { "length <= \($0)" }, 1660)
-            add(element["regularExpressionString"], { "SELF MATCHES \"\($0)\"" }, 1680)
+            add(element["minValueString"], { "length >= \($0)" }, code: 1670)
+            add(element["maxValueString"], { "length <= \($0)" }, code: 1660)
+            add(element["regularExpressionString"], { "SELF MATCHES \"\($0)\"" }, code: 1680)
         case .date:
-            add(element["minDateTimeInterval"], { "SELF >= CAST(\($0), \"NSDate\")" }, 1640)
-            add(element["maxDateTimeInterval"], { "SELF <= CAST(\($0), \"NSDate\")" }, 1630)
+            add(element["minDateTimeInterval"], { "SELF >= CAST(\($0), \"NSDate\")" }, code: 1640)
+            add(element["maxDateTimeInterval"], { "SELF <= CAST(\($0), \"NSDate\")" }, code: 1630)
         case _ where type.isNumeric:
-            add(element["minValueString"], { "SELF >= \($0)" }, 1620)
-            add(element["maxValueString"], { "SELF <= \($0)" }, 1610)
+            add(element["minValueString"], { "SELF >= \($0)" }, code: 1620)
+            add(element["maxValueString"], { "SELF <= \($0)" }, code: 1610)
         default: break
         }
         return rules

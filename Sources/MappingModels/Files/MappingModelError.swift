@@ -1,4 +1,6 @@
 import LinuxSystem
+// Clients that catch any error of the package need not import its module.
+@_exported import protocol LinuxSystem.ActionableError
 import SystemPackage
 
 /// The reason a mapping model can't be read or used, with its place in the file.
@@ -8,7 +10,7 @@ import SystemPackage
 ///     } catch {
 ///         print(error.line ?? 0, error.element ?? "", error.message, error.remedy)
 ///     }
-public struct MappingModelError: Error, Equatable, Sendable {
+public struct MappingModelError: ActionableError, Equatable {
     /// The stable code of an error.
     public enum Code: String, Sendable {
         /// There is no file at the path.
@@ -32,7 +34,7 @@ public struct MappingModelError: Error, Equatable, Sendable {
     /// The stable code.
     public let code: Code
     /// The file's path; nil for a mapping model created in code.
-    public let path: FilePath?
+    public private(set) var path: FilePath?
     /// The line in the file, starting at 1; nil if unknown.
     public let line: Int?
     /// The entity mapping's name, followed by a dot and the property's name if one is concerned; or another element's name.
@@ -41,12 +43,11 @@ public struct MappingModelError: Error, Equatable, Sendable {
     public let message: String
     /// One line that says how to fix the problem.
     public let remedy: String
-    /// The system's error code, if the system is the cause.
-    public let errno: Errno?
+    private let systemError: SystemError?
 
     package init(
         _ code: Code, at path: FilePath?, line: Int? = nil, element: String? = nil, _ message: String, remedy: String,
-        errno: Errno? = nil
+        cause: SystemError? = nil
     ) {
         self.code = code
         self.path = path
@@ -54,7 +55,7 @@ public struct MappingModelError: Error, Equatable, Sendable {
         self.element = element
         self.message = message
         self.remedy = remedy
-        self.errno = errno
+        systemError = cause
     }
 
     init(_ error: SystemError, at path: FilePath) {
@@ -62,7 +63,7 @@ public struct MappingModelError: Error, Equatable, Sendable {
         self.init(
             isMissing ? .missing : .unreadable, at: error.path ?? path,
             isMissing ? "no such file or directory" : "\(error.errno) (errno \(error.errno.rawValue))",
-            remedy: isMissing ? "check the path" : "make sure that this user may read it", errno: error.errno)
+            remedy: isMissing ? "check the path" : "make sure that this user may read it", cause: error)
     }
 
     package init(_ fault: MappingFault, code: Code, at path: FilePath?, line: Int? = nil, element: String? = nil) {
@@ -72,19 +73,38 @@ public struct MappingModelError: Error, Equatable, Sendable {
     }
 }
 
-extension MappingModelError: CustomStringConvertible {
-    public var description: String {
+extension MappingModelError {
+    /// The raw value of ``code``.
+    public var errorCode: String { code.rawValue }
+    /// The ``path``.
+    public var errorPath: FilePath? { path }
+    /// The failed system call, if one is the cause.
+    public var underlyingError: (any Error)? { systemError }
+    /// The system's error code, if the system is the cause.
+    public var errno: Errno? { systemError?.errno }
+
+    /// Returns this error with the file's path, if it has none.
+    package func inFile(_ file: FilePath) -> MappingModelError {
+        var error = self
+        error.path = path ?? file
+        return error
+    }
+
+    /// The path, line, element and message.
+    public var fullMessage: String {
         let place = path.map { "\(PrintablePath($0))" + (line.map { ":\($0)" } ?? "") + ": " } ?? ""
         return place + (element.map { $0 + ": " } ?? "") + message
     }
 }
 
 /// An error in a mapping model whose file isn't known yet.
-package struct MappingFault: Error, Equatable {
+package struct MappingFault: ActionableError, Equatable {
     package let message: String
     package var remedy: String
     var line: Int?
     package var element: String?
+
+    package var errorCode: String { MappingModelError.Code.invalid.rawValue }
 
     package init(
         _ message: String, remedy: String = "see Documentation/MappingModels.md", line: Int? = nil,

@@ -38,7 +38,7 @@ struct MappingInference {
         requireUniqueIdentifiers(source.entities, "source")
         requireUniqueIdentifiers(destination.entities, "destination")
         guard reasons.isEmpty else { throw MappingInferenceError(reasons: reasons) }
-        let pairs = Pairing(source.entities, destination.entities, \.renamingIdentifier, \.name)
+        let pairs = Pairing(source.entities, destination.entities, identifier: \.renamingIdentifier, name: \.name)
         requireSeparateRoots(pairs)
         var mappings: [EntityMapping] = []
         for (old, new) in pairs.all { mappings.append(old.map { mapping(from: $0, to: new) } ?? addition(of: new)) }
@@ -123,7 +123,7 @@ struct MappingInference {
         let after = destination.properties(of: new)
         requireUniqueIdentifiers(before, of: old, "source")
         requireUniqueIdentifiers(after, of: new, "destination")
-        for (was, property) in Pairing(before, after, \.renamingIdentifier, \.name).all {
+        for (was, property) in Pairing(before, after, identifier: \.renamingIdentifier, name: \.name).all {
             switch (property, was) {
             case (.attribute(let attribute), .attribute(let old)?):
                 check(old, attribute, of: new.name)
@@ -187,7 +187,8 @@ extension AttributeDescription {
     /// an element of a composite attribute.
     fileprivate func movesExternalDataInline(to new: AttributeDescription) -> Bool {
         if allowsExternalBinaryDataStorage, !new.allowsExternalBinaryDataStorage { return true }
-        return Pairing(elements, new.elements, \.renamingIdentifier, \.name).all.contains { old, new in
+        return Pairing(elements, new.elements, identifier: \.renamingIdentifier, name: \.name).all.contains {
+            old, new in
             old?.movesExternalDataInline(to: new) ?? false
         }
     }
@@ -216,7 +217,7 @@ struct AttributeConversion {
     }
 
     private var elementsAreInferred: Bool {
-        Pairing(old.elements, new.elements, \.renamingIdentifier, \.name).all.allSatisfy { old, new in
+        Pairing(old.elements, new.elements, identifier: \.renamingIdentifier, name: \.name).all.allSatisfy { old, new in
             old.map { AttributeConversion(from: $0, to: new).isInferred } ?? true
         }
     }

@@ -1,3 +1,5 @@
+import LinuxSystem
+
 /// A fact about a migration that is known before it runs.
 ///
 ///     for finding in try mappingModel.review(from: old, to: new) where finding.severity != .note {
@@ -49,6 +51,14 @@ public struct MigrationFinding: Equatable, Sendable {
     }
 }
 
+extension MigrationFinding {
+    /// The entity and property, if any, followed by the message.
+    package var sentence: String {
+        let subject = [entity, property].compactMap(\.self).joined(separator: ".")
+        return subject.isEmpty ? message : subject + ": " + message
+    }
+}
+
 /// The error codes of `NSCocoaErrorDomain` for migrations (CoreDataErrors.h); see ``MigrationFinding/code``.
 public enum CoreDataError {
     /// The model used to open the store is incompatible with the one used to create the store.
@@ -95,7 +105,16 @@ public enum CoreDataError {
 }
 
 /// The error for models between which no mapping can be inferred.
-public struct MappingInferenceError: Error, Equatable, Sendable {
+public struct MappingInferenceError: ActionableError, Equatable {
     /// Every reason, at least one.
     public let reasons: [MigrationFinding]
+
+    /// `core_data_` followed by the code of `NSMigrationMissingMappingModelError`.
+    public var errorCode: String { "core_data_\(CoreDataError.missingMappingModel)" }
+    /// Core Data's reason and the first of ``reasons``.
+    public var message: String {
+        CoreDataError.reason(CoreDataError.missingMappingModel) + (reasons.first.map { ": " + $0.sentence } ?? "")
+    }
+    /// The remedy of the first of ``reasons``.
+    public var remedy: String { reasons.first?.remedy ?? "write a mapping model" }
 }

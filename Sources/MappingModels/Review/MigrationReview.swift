@@ -17,7 +17,7 @@ package struct MigrationReview {
     package init(_ source: ManagedObjectModel, _ destination: ManagedObjectModel) {
         self.source = source
         self.destination = destination
-        entities = Pairing(source.entities, destination.entities, \.renamingIdentifier, \.name)
+        entities = Pairing(source.entities, destination.entities, identifier: \.renamingIdentifier, name: \.name)
         successors = Dictionary(
             entities.all.compactMap { old, new in old.map { ($0.name, new) } }, uniquingKeysWith: { first, _ in first })
         review()

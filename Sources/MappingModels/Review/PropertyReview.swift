@@ -5,7 +5,7 @@ extension MigrationReview {
     mutating func review(from old: EntityDescription, to new: EntityDescription) {
         let declared = Set(new.declaredProperties.map(\.name))
         let pairs = Pairing(
-            source.properties(of: old), destination.properties(of: new), \.renamingIdentifier, \.name)
+            source.properties(of: old), destination.properties(of: new), identifier: \.renamingIdentifier, name: \.name)
         let lost = pairs.all.compactMap { was, property in was.map { $0.kind != property.kind } == true ? was : nil }
         let removed = pairs.removed + lost
         for property in pairs.removed where !property.isTransient && isGone(property, from: old) {

@@ -27,7 +27,8 @@ extension MigrationReview {
     private func isKept(_ constraint: [String], of entity: EntityDescription) -> Bool {
         guard let old = entities.all.first(where: { $0.new.name == entity.name })?.old else { return false }
         let pairs = Pairing(
-            source.properties(of: old), destination.properties(of: entity), \.renamingIdentifier, \.name)
+            source.properties(of: old), destination.properties(of: entity), identifier: \.renamingIdentifier,
+            name: \.name)
         var former: [String] = []
         for name in constraint {
             guard let pair = pairs.all.first(where: { $0.new.name == name }), let was = pair.old else { return false }

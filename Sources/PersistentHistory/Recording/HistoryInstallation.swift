@@ -117,7 +117,7 @@ package struct HistoryInstallation {
 }
 
 /// The reasons why a store's history can't be used.
-package enum HistoryError: Error, Equatable, CustomStringConvertible {
+package enum HistoryError: ActionableError, Equatable {
     /// The store keeps no history.
     case disabled(FilePath)
     /// Core Data keeps the history; only Core Data and its app write it.
@@ -131,7 +131,26 @@ package enum HistoryError: Error, Equatable, CustomStringConvertible {
     /// A subscriber hasn't acknowledged changes that would be purged.
     case unacknowledged(subscriber: String, FilePath)
 
-    package var description: String {
+    package var errorCode: String {
+        switch self {
+        case .disabled: "no_history"
+        case .ownedByCoreData: "core_data_history"
+        case .newer: "newer_history"
+        case .unusable: "unusable_table"
+        case .foreign: "foreign_table"
+        case .unacknowledged: "unacknowledged"
+        }
+    }
+
+    package var errorPath: FilePath? {
+        switch self {
+        case .disabled(let path), .ownedByCoreData(let path), .newer(_, let path), .unusable(_, _, let path),
+            .foreign(_, let path), .unacknowledged(_, let path):
+            path
+        }
+    }
+
+    package var message: String {
         switch self {
         case .disabled(let path): "\(PrintablePath(path)) keeps no history"
         case .ownedByCoreData(let path):

@@ -96,7 +96,7 @@ struct HistoryUpdate {
             _ = try database.prepare(sql)
             return nil
         } catch let error as StoreError {
-            return "SQLite error \((error.code ?? 0) & 0xFF): \(error.message) - while executing `\(sql)`"
+            return "SQLite error \((error.code ?? 0) & 0xFF): \(error.sqliteMessage) - while executing `\(sql)`"
         } catch {
             return "\(error)"
         }

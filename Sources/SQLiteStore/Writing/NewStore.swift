@@ -16,8 +16,13 @@ package final class NewStore {
     private var isPublished = false
 
     /// The store's name, or that of one of its parts, exists already.
-    package struct AlreadyExists: Error {
+    package struct AlreadyExists: ActionableError {
         package let path: FilePath
+
+        package var errorCode: String { "exists" }
+        package var message: String { "\(PrintablePath(path)): this exists already" }
+        package var remedy: String { "name another path, or move it away" }
+        package var errorPath: FilePath? { path }
     }
 
     /// Creates an empty file under a temporary name. Throws `AlreadyExists` or `SystemError`.

@@ -238,7 +238,7 @@ extension MigrationManager {
     /// Returns what all steps remove from a store of the first step's source version. Throws `StoreError`.
     package func losses(_ store: SQLiteConnection) throws -> RemovedContent {
         do { return try LossCounter(store, steps)?.losses() ?? .none } catch let error as MappingModelError {
-            throw MigrationError(CoreDataError.migration, "\(error)", remedy: error.remedy)
+            throw MigrationError(error)
         }
     }
 }

@@ -9,26 +9,30 @@ struct StepwiseLosses {
 
     init(from old: ManagedObjectModel, to new: ManagedObjectModel, through steps: [MigrationPath.Step]) {
         self.steps = steps
-        for case (let former?, let entity) in Pairing(old.entities, new.entities, \.renamingIdentifier, \.name).all {
+        for case (let former?, let entity) in Pairing(
+            old.entities, new.entities, identifier: \.renamingIdentifier, name: \.name
+        ).all {
             if let version = versionAdding(entity.name) {
-                add(entity.name, nil, "all objects are lost on the way: \(version) adds the entity without them")
+                add(
+                    entity.name, nil,
+                    message: "all objects are lost on the way: \(version) adds the entity without them")
                 continue
             }
             let declared = Set(entity.declaredProperties.map(\.name))
             let properties = Pairing(
-                old.properties(of: former), new.properties(of: entity), \.renamingIdentifier, \.name)
+                old.properties(of: former), new.properties(of: entity), identifier: \.renamingIdentifier, name: \.name)
             for case (let before?, let property) in properties.all where declared.contains(property.name) {
                 guard before.kind == property.kind, !before.isTransient, !property.isTransient,
                     let version = versionAdding(entity.name, property.name)
                 else { continue }
                 add(
                     entity.name, property.name,
-                    "all values are lost on the way: \(version) adds the \(property.kind) without them")
+                    message: "all values are lost on the way: \(version) adds the \(property.kind) without them")
             }
         }
     }
 
-    private mutating func add(_ entity: String, _ property: String?, _ message: String) {
+    private mutating func add(_ entity: String, _ property: String?, message: String) {
         var finding = MigrationFinding(
             .warning, entity: entity, property: property, message,
             remedy: "to keep them, write a mapping model that skips the versions between")

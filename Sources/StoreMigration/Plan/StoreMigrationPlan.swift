@@ -60,7 +60,7 @@ extension MigrationManager {
     package func check(_ reader: StoreReader) throws {
         for case .custom(let mapping) in steps.map(\.method) {
             do { try policies.require(of: mapping) } catch {
-                throw MigrationError(CoreDataError.entityMigrationPolicy, "\(error)", remedy: error.remedy)
+                throw MigrationError(error, code: CoreDataError.entityMigrationPolicy)
             }
         }
         guard let first = steps.first, let obstacles = try StoreObstacles(reader, first) else { return }

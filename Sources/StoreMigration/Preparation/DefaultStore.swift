@@ -33,9 +33,7 @@ package struct DefaultStore: StoreReplacement {
     package func check() throws {
         guard let file else {
             do throws(ModelFault) { try StoreLayout(version.model).validate() } catch {
-                throw RelocationFailure(
-                    .badData, code: "name_collision", (error.element.map { $0 + ": " } ?? "") + error.message,
-                    remedy: error.remedy)
+                throw RelocationFailure(.badData, error)
             }
             return
         }

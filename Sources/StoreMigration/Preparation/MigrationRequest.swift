@@ -50,8 +50,7 @@ extension MigrationRequest {
             if let store = try storeModel() { return (store, nil) }
             bundle = try ModelBundle(reading: model)
         } catch let error as ModelError {
-            throw RelocationFailure(
-                .badData, code: error.code.rawValue, "the model can't be read: \(error)", remedy: error.remedy)
+            throw RelocationFailure(.badData, error, context: "the model can't be read: ")
         } catch let failure as RelocationFailure {
             throw failure
         } catch {
@@ -60,9 +59,7 @@ extension MigrationRequest {
         }
         guard let version else { return (bundle.current, bundle) }
         if let unreadable = bundle.unreadable.first(where: { $0.name == version }) {
-            throw RelocationFailure(
-                .badData, code: unreadable.error.code.rawValue, "the version can't be read: \(unreadable.error)",
-                remedy: unreadable.error.remedy)
+            throw RelocationFailure(.badData, unreadable.error, context: "the version can't be read: ")
         }
         guard let found = bundle.versions.first(where: { $0.name == version }) else {
             throw RelocationFailure(
@@ -93,8 +90,7 @@ extension MigrationRequest {
         do {
             return try MappingModelFile.files(mappings, beside: model)
         } catch {
-            throw RelocationFailure(
-                .badData, code: error.code.rawValue, "a mapping model can't be read: \(error)", remedy: error.remedy)
+            throw RelocationFailure(.badData, error, context: "a mapping model can't be read: ")
         }
     }
 }

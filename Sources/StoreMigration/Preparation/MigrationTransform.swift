@@ -69,9 +69,7 @@ package struct MigrationTransform: StoreTransform {
 
     private func manager(for store: StoreModel) throws -> MigrationManager {
         do { return try plan(for: store) } catch let fault as ModelFault {
-            throw RelocationFailure(
-                .badData, code: "bad_renaming", (fault.element.map { $0 + ": " } ?? "") + fault.message,
-                remedy: fault.remedy)
+            throw RelocationFailure(.badData, fault)
         }
     }
 
@@ -189,8 +187,8 @@ extension RelocationFailure {
     /// Translates a migration error. The stable code for scripts includes Core Data's code.
     package init(_ error: MigrationError) {
         let kind: Kind = error.isOfTheDisk ? .failed : .badData
-        let reasons = error.findings.dropFirst().map { "; " + $0.sentence }.joined()
-        self.init(kind, code: error.stableCode, error.description + reasons, remedy: error.remedy)
+        self.init(kind, error)
+        message += error.findings.dropFirst().map { "; " + $0.sentence }.joined()
     }
 }
 

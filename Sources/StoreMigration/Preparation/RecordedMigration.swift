@@ -79,8 +79,7 @@ package struct RecordedMigration {
         do { return try body() } catch let error as StoreError {
             throw MigrationError(error)
         } catch let error as HistoryError {
-            throw MigrationError(
-                CoreDataError.migration, "the store's history can't be migrated: \(error)", remedy: error.remedy)
+            throw MigrationError(error, context: "the store's history can't be migrated: ")
         }
     }
 }

@@ -1,3 +1,6 @@
+import LinuxSystem
+import SQLiteStore
+import StoreRelocation
 import SystemPackage
 
 /// The options for preparing a store. Corresponds to the options of `NSPersistentStoreDescription`.
@@ -62,7 +65,7 @@ public enum StorePreparation: Equatable, Sendable {
 ///     } catch let error as StorePreparationError where error.code == "in_use" {
 ///         print(error.message, error.remedy)
 ///     }
-public struct StorePreparationError: Error, Equatable, Sendable, CustomStringConvertible {
+public struct StorePreparationError: ActionableError, Equatable {
     /// A stable code for programs, such as `in_use`, `no_space`, `audit_failed` if the migrated store didn't hold what
     /// the store held, or `core_data_` followed by the code of `CoreDataError`.
     public let code: String
@@ -70,12 +73,35 @@ public struct StorePreparationError: Error, Equatable, Sendable, CustomStringCon
     public let message: String
     /// One line that says how to fix the problem.
     public let remedy: String
+    private let cause: ErrorCause?
 
-    package init(code: String, _ message: String, remedy: String) {
+    package init(code: String, _ message: String, remedy: String, underlying: (any Error)? = nil) {
         self.code = code
         self.message = message
         self.remedy = remedy
+        cause = underlying.map { ErrorCause($0) }
     }
 
-    public var description: String { "\(message) (\(remedy))" }
+    /// Wraps any error of a preparation.
+    package init(_ error: any ActionableError) {
+        var (code, message, remedy) = (error.errorCode, error.fullMessage, error.remedy)
+        switch error {
+        // The message names all findings, as a relocation's does.
+        case let error as MigrationError: message = RelocationFailure(error).message
+        case is StoreError: code = "sqlite_error"
+        case is SystemError: (code, remedy) = ("io_error", "make sure that the directory is writable")
+        case let error as NewStore.AlreadyExists:
+            (message, remedy) = ("\(PrintablePath(error.path)): something already exists there", "move it away")
+        default: break
+        }
+        self.init(code: code, message, remedy: remedy, underlying: error)
+    }
+
+    /// The ``code``.
+    public var errorCode: String { code }
+    /// The error that caused this one, or nil.
+    public var underlyingError: (any Error)? { cause?.error }
+
+    /// The message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
 }

@@ -42,7 +42,8 @@ extension ModelBundle {
             }
         } catch let error as SystemError {
             throw StorePreparationError(
-                code: "io_error", "\(error)", remedy: "make sure that another thread can be created")
+                code: "io_error", error.message, remedy: "make sure that another thread can be created",
+                underlying: error)
         }
     }
 }
@@ -61,30 +62,34 @@ private struct StorePreparing: Sendable {
             // The signal must be ignored before the first lease is taken.
             FileLease.ignoreBreakSignal()
             // A migration that was killed may have left the store under another name.
-            if let name = path.lastComponent.flatMap(StoreName.init) {
-                try Relocation(request, isCancelled: isCancelled).finishInterrupted(of: name)
-            }
+            try finishInterrupted()
             if FileStatus(following: path) == nil, let created = try createUnlessExisting() { return created }
-            return try migrate()
+            guard let name = path.lastComponent.flatMap(StoreName.init) else { throw StoreError.notAFile(path) }
+            let deadline = Deadline(after: options.deadline)
+            while true {
+                do {
+                    return try migrate(name)
+                } catch StoreError.notAFile(let place) {
+                    // Another call may be replacing the store by its migrated copy, or has just done so.
+                    try finishInterrupted()
+                    let isBack = FileStatus(following: path)?.kind == .regular
+                    guard isBack, !deadline.hasPassed else { throw StoreError.notAFile(place) }
+                }
+            }
         } catch let failure as RelocationFailure {
             if isCancelled() { throw CancellationError() }
-            throw StorePreparationError(code: failure.code, failure.message, remedy: failure.remedy)
-        } catch let error as MigrationError {
-            throw StorePreparationError(RelocationFailure(error))
-        } catch let error as StoreError {
-            throw StorePreparationError(code: "sqlite_error", "\(error)", remedy: error.remedy)
-        } catch let error as SystemError {
-            throw StorePreparationError(
-                code: "io_error", "\(error)", remedy: "make sure that the directory is writable")
-        } catch let fault as ModelFault {
-            throw StorePreparationError(
-                code: "name_collision", (fault.element.map { $0 + ": " } ?? "") + fault.message, remedy: fault.remedy)
-        } catch let error as MappingModelError {
-            throw StorePreparationError(code: error.code.rawValue, "\(error)", remedy: error.remedy)
-        } catch let error as NewStore.AlreadyExists {
-            throw StorePreparationError(
-                code: "exists", "\(PrintablePath(error.path)): something already exists there", remedy: "move it away")
+            throw StorePreparationError(failure)
+        } catch let error as StorePreparationError {
+            throw error
+        } catch let error as any ActionableError {
+            throw StorePreparationError(error)
         }
+    }
+
+    /// Waits for a migration under way, and finishes or undoes one that was interrupted.
+    private func finishInterrupted() throws {
+        guard let name = path.lastComponent.flatMap(StoreName.init) else { return }
+        try Relocation(request, isCancelled: isCancelled).finishInterrupted(of: name)
     }
 
     private var request: RelocationRequest {
@@ -136,9 +141,8 @@ private struct StorePreparing: Sendable {
         return .created
     }
 
-    private func migrate() throws -> StorePreparation {
+    private func migrate(_ name: StoreName) throws -> StorePreparation {
         var request = request
-        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
         let location = StoreLocation(directory: try Directory(request.group), name: name)
         // Mapping models that can't be read are no reason to refuse a store that needs none.
         let model = try StoreModel.read(location)
@@ -177,11 +181,5 @@ private struct StorePreparing: Sendable {
         // Another process may have completed some of the steps since the plan was made.
         let completed = summary.transformed?.before.flatMap { names.lastIndex(of: $0) }.map { $0 + 1 } ?? 0
         return .migrated(through: Array(names.dropFirst(completed)), notes: summary.notes)
-    }
-}
-
-extension StorePreparationError {
-    fileprivate init(_ failure: RelocationFailure) {
-        self.init(code: failure.code, failure.message, remedy: failure.remedy)
     }
 }

@@ -53,8 +53,8 @@ struct FolderObstacle {
     let path: FilePath
     /// The missing right, to complete "PATH can't be …".
     let missingRight: String
-    /// The mode that chmod(1) should add.
-    let remedy: String
+    /// The mode that chmod(1) should add, such as `u+w`.
+    let missingMode: String
 }
 
 extension Directory {
@@ -80,10 +80,10 @@ extension Directory {
         toMoving name: FilePath.Component, includingContents isCopied: Bool
     ) throws(SystemError) -> FolderObstacle? {
         let path = path.appending(name)
-        guard mayList(name) else { return FolderObstacle(path: path, missingRight: "listed", remedy: "u+rwx") }
+        guard mayList(name) else { return FolderObstacle(path: path, missingRight: "listed", missingMode: "u+rwx") }
         let isClosed = try isClosed(name)
         guard isClosed || mayWrite(to: name) else {
-            return FolderObstacle(path: path, missingRight: "written to, as moving it requires", remedy: "u+w")
+            return FolderObstacle(path: path, missingRight: "written to, as moving it requires", missingMode: "u+w")
         }
         guard isCopied else { return nil }
         let inside = try directory(name)

@@ -21,8 +21,13 @@ struct VerifiedCopy {
     }
 
     /// The bytes read back differ from the bytes written.
-    struct Mismatch: Error {
+    struct Mismatch: ActionableError {
         let path: FilePath
+
+        var errorCode: String { "copy_differs" }
+        var message: String { "\(PrintablePath(path)) differs from what was written to it" }
+        var remedy: String { "check the disk and the memory of this machine" }
+        var errorPath: FilePath? { path }
     }
 
     let source: FilePath

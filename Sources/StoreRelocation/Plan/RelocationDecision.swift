@@ -235,7 +235,7 @@ struct RelocationPreconditions {
         else { return }
         throw RelocationFailure(
             .notPermitted, code: "not_writable", "\(PrintablePath(obstacle.path)) can't be \(obstacle.missingRight)",
-            remedy: "allow it: chmod \(obstacle.remedy), as its owner")
+            remedy: "allow it: chmod \(obstacle.missingMode), as its owner")
     }
 
     private func checkWritable(_ directory: Directory) throws {

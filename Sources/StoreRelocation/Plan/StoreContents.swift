@@ -6,8 +6,11 @@ import SystemPackage
 /// Reads what the plan needs of a store's content. Leaves no trace on the store.
 enum StoreContents {
     /// SQLite can't read the store, for this reason.
-    struct Unreadable: Error, CustomStringConvertible {
-        let description: String
+    struct Unreadable: ActionableError {
+        let message: String
+
+        var errorCode: String { "corrupt" }
+        var remedy: String { "repair it first: sqlite3 STORE .recover" }
     }
 
     /// The facts by which a person can tell two stores apart.
@@ -83,8 +86,8 @@ enum StoreContents {
             return try StoreReader.read(store.location, body)
         } catch let error as StoreError {
             switch error {
-            case .corrupt(let code, let message, _): throw Unreadable(description: "SQLite error \(code), \(message)")
-            case .foreign(let format, _): throw Unreadable(description: "\(format)")
+            case .corrupt(let code, let message, _): throw Unreadable(message: "SQLite error \(code), \(message)")
+            case .foreign(let format, _): throw Unreadable(message: "\(format)")
             default: throw error
             }
         }

@@ -83,7 +83,7 @@ struct StoreSnapshot {
             try location.directory.status(location.name.database) == status
         else { return }
         throw StoreContents.Unreadable(
-            description: "\(header.minimumSize - status.size) bytes of its last pages are missing")
+            message: "\(header.minimumSize - status.size) bytes of its last pages are missing")
     }
 
     /// Throws `StoreWithdrawn` if a relocation's empty directory stands at the store's name.
@@ -133,10 +133,20 @@ struct StoreSnapshot {
 
 /// A relocation, to this group or another one, has withdrawn the store's name: for a moment, or until its interrupted
 /// run is recovered.
-struct StoreWithdrawn: Error {
+struct StoreWithdrawn: ActionableError {
     let path: FilePath
     /// The store's hidden path; nil if the store has left already.
     let hidden: FilePath?
+
+    var errorCode: String { "in_use" }
+    var message: String {
+        "\(PrintablePath(path)) is being relocated, or an interrupted relocation has withdrawn it"
+            + (hidden.map { "; the store is \(PrintablePath($0))" } ?? "")
+    }
+    var remedy: String {
+        "try again; if no relocation is in progress: groupstore recover, with the destination directory"
+    }
+    var errorPath: FilePath? { path }
 }
 
 /// Interference by another relocation or a writing program between two looks at a store.

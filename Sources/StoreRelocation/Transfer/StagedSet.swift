@@ -89,8 +89,13 @@ extension RemovedContent {
 }
 
 /// An entry among a store's parts that is neither a file nor a directory as required there.
-struct UnsupportedFile: Error {
+struct UnsupportedFile: ActionableError {
     let path: FilePath
+
+    var errorCode: String { "unusual_file" }
+    var message: String { "\(PrintablePath(path)) is neither a file nor a directory" }
+    var remedy: String { "replace it by what it refers to, or move it away" }
+    var errorPath: FilePath? { path }
 }
 
 /// Copies a database and its support folder to other names. Syncs and verifies each file.

@@ -13,7 +13,7 @@ struct StoreWriteError: Error {
     static func translating<Success>(_ body: () throws -> Success) throws -> Success {
         do { return try body() } catch let error as StoreError {
             guard let code = error.code else { throw error }
-            throw StoreWriteError(code: code, message: error.message)
+            throw StoreWriteError(code: code, message: error.sqliteMessage)
         }
     }
 }

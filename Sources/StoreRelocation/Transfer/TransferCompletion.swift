@@ -11,15 +11,28 @@ struct TransferCompletion {
     let paths: TransferPaths
 
     /// The store is at neither of its names, and none of our files holds it: another program took it away.
-    struct StoreLost: Error {
+    struct StoreLost: ActionableError {
         let path: FilePath
         let copies: FilePath
+
+        var errorCode: String { "store_lost" }
+        var message: String {
+            "\(PrintablePath(path)) has been missing since an interrupted relocation; a copy is in "
+                + "\(PrintablePath(copies))"
+        }
+        var remedy: String { "put the store back, or the copy in its place, then run this again" }
+        var errorPath: FilePath? { path }
     }
 
     /// A file that isn't ours has the old name.
-    struct OldNameTaken: Error {
+    struct OldNameTaken: ActionableError {
         let path: FilePath
         let hidden: FilePath
+
+        var errorCode: String { "old_name_taken" }
+        var message: String { "\(PrintablePath(path)) is a new file; the store is \(PrintablePath(hidden))" }
+        var remedy: String { "move the new file away, then run this again" }
+        var errorPath: FilePath? { path }
     }
 
     var source: StoreLocation { paths.source }

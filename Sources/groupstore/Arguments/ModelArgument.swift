@@ -12,23 +12,13 @@ enum ModelArgument {
     case bundle(ModelBundle)
     case store(StoreModel)
 
-    /// Reads the model or store at `text`. Throws `CommandFailure`.
+    /// Reads the model or store at `text`.
     init(_ text: String) throws {
-        do {
-            let path = ArgumentBytes.path(text)
-            if try Self.isStore(path) {
-                self = .store(try Self.storeModel(text))
-            } else {
-                self = .bundle(try ModelBundle(reading: path))
-            }
-        } catch let error as ModelError {
-            throw CommandFailure(error)
-        } catch let error as StoreError {
-            throw CommandFailure(error)
-        } catch let error as SystemError {
-            throw CommandFailure(error)
-        } catch let error as ConfigurationError {
-            throw CommandFailure(error)
+        let path = ArgumentBytes.path(text)
+        if try Self.isStore(path) {
+            self = .store(try Self.storeModel(text))
+        } else {
+            self = .bundle(try ModelBundle(reading: path))
         }
     }
 
@@ -74,7 +64,7 @@ struct NamedModel {
 }
 
 extension ModelArgument {
-    /// Returns all versions, merged with the models of `--merge`. Throws `CommandFailure`.
+    /// Returns all versions, merged with the models of `--merge`.
     func versions(_ merge: ModelMergeOptions) throws -> [NamedModel] {
         switch self {
         case .bundle(let bundle):
@@ -103,10 +93,10 @@ extension ModelArgument {
 }
 
 extension ModelArgument {
-    /// Returns the version with this name, or the current one if the name is nil. Throws `CommandFailure`.
+    /// Returns the version with this name, or the current one if the name is nil.
     func version(named name: String?, _ merge: ModelMergeOptions) throws -> NamedModel {
         if case .bundle(let bundle) = self, let unreadable = bundle.unreadable.first(where: { $0.name == name }) {
-            throw CommandFailure(unreadable.error)
+            throw unreadable.error
         }
         let all = try versions(merge)
         guard let found = all.first(where: { name == nil ? $0.isCurrent : $0.name == name }) else {
@@ -151,22 +141,10 @@ struct ModelRenameOptions: ParsableArguments {
         }
     }
 
-    /// Returns the newer model with its renaming identifiers set. Throws `CommandFailure`.
+    /// Returns the newer model with its renaming identifiers set.
     func applied(to model: ManagedObjectModel, from old: ManagedObjectModel) throws -> ManagedObjectModel {
         guard !renamings.isEmpty else { return model }
-        let parsed = try parsed()
-        do { return try model.renamed(parsed, from: old) } catch let fault as ModelFault {
-            throw CommandFailure(renaming: fault)
-        }
-    }
-}
-
-extension CommandFailure {
-    /// Creates the failure for a `--rename` that doesn't fit the models.
-    init(renaming fault: ModelFault) {
-        self.init(
-            .usage, code: "bad_renaming", "--rename: \(fault.element.map { $0 + ": " } ?? "")\(fault.message)",
-            remedy: fault.remedy)
+        return try model.renamed(parsed(), from: old)
     }
 }
 
@@ -183,7 +161,7 @@ struct ModelMergeOptions: ParsableArguments {
         name: .customLong("merge"), help: "Merge in this model, as an app with several models does. May be repeated.")
     var others: [String] = []
 
-    /// Returns the model merged with the others. Throws `CommandFailure`.
+    /// Returns the model merged with the others.
     func merged(_ model: ManagedObjectModel, _ path: FilePath) throws -> ManagedObjectModel {
         guard !others.isEmpty else { return model }
         let more = try others.map { other in
@@ -194,23 +172,7 @@ struct ModelMergeOptions: ParsableArguments {
             return bundle.current.model
         }
         do { return try ManagedObjectModel(merging: [model] + more) } catch let fault as ModelFault {
-            throw CommandFailure(
-                .badData, code: ModelError.Code.unmergeable.rawValue,
-                "\(PrintablePath(path)): " + (fault.element.map { $0 + ": " } ?? "") + fault.message,
-                remedy: fault.remedy)
+            throw ModelError(.unmergeable, path, element: fault.element, fault.message, remedy: fault.remedy)
         }
-    }
-}
-
-extension CommandFailure {
-    init(_ error: ModelError) {
-        let status: ExitStatus =
-            switch error.code {
-            case .missing: .inputOutput
-            case .unreadable:
-                [.permissionDenied, .notPermitted].contains(error.errno) ? .notPermitted : .inputOutput
-            case .notAModel, .malformed, .invalid, .unmergeable: .badData
-            }
-        self.init(status, code: error.code.rawValue, "\(error)", remedy: error.remedy)
     }
 }

@@ -7,34 +7,25 @@ import SystemPackage
 struct TokenFile: Sendable {
     let path: FilePath
 
-    /// Returns the token, or nil if there is no file yet. Throws `CommandFailure` if it can't be read or holds no
-    /// token.
+    /// Returns the token, or nil if there is no file yet. Throws if it can't be read or holds no token.
     func read() throws -> String? {
-        do {
-            let (directory, name) = try location()
-            guard let bytes = try DurableFile.read(name, in: directory, limit: Self.maxLength + 1) else { return nil }
-            let line = bytes.last == 0x0A ? bytes.dropLast() : bytes[...]
-            guard bytes.count <= Self.maxLength, !line.isEmpty, !line.contains(where: { $0 <= 0x20 }),
-                let token = String(validating: line, as: UTF8.self)
-            else {
-                throw CommandFailure(
-                    .badData, code: "bad_token_file", "\(PrintablePath(path)) doesn't hold a token",
-                    remedy: "name another file, or remove it to start over")
-            }
-            return token
-        } catch let error as SystemError {
-            throw CommandFailure(error)
+        let (directory, name) = try location()
+        guard let bytes = try DurableFile.read(name, in: directory, limit: Self.maxLength + 1) else { return nil }
+        let line = bytes.last == 0x0A ? bytes.dropLast() : bytes[...]
+        guard bytes.count <= Self.maxLength, !line.isEmpty, !line.contains(where: { $0 <= 0x20 }),
+            let token = String(validating: line, as: UTF8.self)
+        else {
+            throw CommandFailure(
+                .badData, code: "bad_token_file", "\(PrintablePath(path)) doesn't hold a token",
+                remedy: "name another file, or remove it to start over")
         }
+        return token
     }
 
-    /// Replaces the token. Throws `CommandFailure`; the file is unchanged then.
+    /// Replaces the token. If it throws, the file is unchanged.
     func write(_ token: String) throws {
-        do {
-            let (directory, name) = try location()
-            try DurableFile.write(Array((token + "\n").utf8), as: name, in: directory, mode: 0o600)
-        } catch let error as SystemError {
-            throw CommandFailure(error)
-        }
+        let (directory, name) = try location()
+        try DurableFile.write(Array((token + "\n").utf8), as: name, in: directory, mode: 0o600)
     }
 
     private static let maxLength = WireLine.maxLength
@@ -42,7 +33,9 @@ struct TokenFile: Sendable {
     private func location() throws -> (Directory, FilePath.Component) {
         let absolute = path.absolute(in: FilePath(workingDirectory()))
         guard let name = absolute.lastComponent else {
-            throw CommandFailure(.usage, code: "no_file", "--token-file: \(PrintablePath(path)) isn't a file")
+            throw CommandFailure(
+                .usage, code: "no_file", "--token-file: \(PrintablePath(path)) isn't a file",
+                remedy: "name a file, which is created if it doesn't exist")
         }
         return (try Directory(absolute.removingLastComponent()), name)
     }

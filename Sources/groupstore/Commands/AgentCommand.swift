@@ -44,13 +44,7 @@ struct AgentCommand: ParsableCommand {
         try reporting(output) {
             do {
                 try serve(output)
-            } catch let error as ConfigurationError {
-                throw CommandFailure(error)
-            } catch let error as AgentInstance.Failure {
-                throw CommandFailure(error)
-            } catch let error as SystemError {
-                throw CommandFailure(error)
-            } catch let error where !(error is CommandFailure) {
+            } catch let error where !(error is any ActionableError) {
                 throw CommandFailure(
                     .inputOutput, code: "agent_failed", "\(error)", remedy: "groupstore doctor shows what is missing")
             }
@@ -106,7 +100,7 @@ struct AgentCommand: ParsableCommand {
 extension AgentCommand {
     private func commandLine(_ environment: [String: String]) throws -> Configuration {
         let working = FilePath(workingDirectory())
-        var builder = ConfigurationBuilder(source: "command line")
+        var builder = ConfigurationBuilder(nil)
         for argument in group {
             let (name, directory) = Self.split(argument)
             guard let identifier = GroupIdentifier(name) else {
@@ -146,22 +140,5 @@ extension AgentCommand {
 
     private static func usage(_ message: String, _ remedy: String) -> CommandFailure {
         CommandFailure(.usage, code: "usage", message, remedy: remedy)
-    }
-}
-
-extension CommandFailure {
-    init(_ failure: AgentInstance.Failure) {
-        switch failure {
-        case .alreadyServed:
-            self.init(
-                .busy, code: "already_running", "\(failure)",
-                remedy: "stop that one first, or set GROUPSTORE_SOCKET to another path")
-        case .notASocket:
-            self.init(.configuration, code: "not_a_socket", "\(failure)", remedy: "move it away, or name another path")
-        case .pathTooLong:
-            self.init(
-                .configuration, code: "socket_path_too_long", "\(failure)",
-                remedy: "set GROUPSTORE_SOCKET to a shorter path")
-        }
     }
 }

@@ -37,7 +37,7 @@ struct ChangesCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output) {
+        try reporting(output) {
             let position = try since.map { text in
                 guard let token = HistoryToken(text) else { throw HistoryAccess.badToken(text) }
                 return token
@@ -58,7 +58,7 @@ struct ChangesCommand: ParsableCommand {
 
     /// Reads a page. Nothing is printed while the store is read: a slow consumer of the output must not hold up a
     /// checkpoint of the store's log.
-    private func answer(_ history: StoreHistory, _ position: HistoryToken?, _ output: Output) throws -> Answer {
+    private func answer(_ history: StoreHistory, since position: HistoryToken?, to output: Output) throws -> Answer {
         do {
             let start = try now ? history.current() : position ?? history.start()
             var lines: [HistoryPrinter.Line] = []
@@ -76,11 +76,13 @@ struct ChangesCommand: ParsableCommand {
     }
 
     private func print(_ output: Output, _ position: HistoryToken?) throws {
-        let answer: Answer = try HistoryAccess.withHistory(store, held: held) { try self.answer($0, position, output) }
+        let answer: Answer = try HistoryAccess.withHistory(store, held: held) {
+            try self.answer($0, since: position, to: output)
+        }
         switch answer {
         case .page(let lines, let end):
             for line in lines { line.print(output) }
-            HistoryPrinter.summarize("changes", end, output)
+            HistoryPrinter.summarize("changes", end, to: output)
         case .reset(let reason, let current):
             let token = current.description
             let reset: JSONObject = ["type": "reset", "reason": .string(reason.rawValue), "token": .string(token)]
@@ -213,7 +215,7 @@ enum HistoryPrinter {
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 
-    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, _ output: Output) {
+    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, to output: Output) {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
         summary["changes"] = .integer(Int64(page.count))
         summary["more"] = .bool(!page.isLast)

@@ -35,11 +35,9 @@ struct CreateCommand: ParsableCommand {
         try reporting(output, changing: true) {
             let named = try ModelArgument(model).version(named: version, mergeOptions)
             let path = ArgumentBytes.path(store)
-            try storeFailures {
-                let layout = StoreLayout(try named.knownModel)
-                try layout.validate()
-                try create(layout, at: path)
-            }
+            let layout = StoreLayout(try named.knownModel)
+            try layout.validate()
+            try create(layout, at: path)
             var record: JSONObject = ["type": "summary", "outcome": "created", "model": .string(named.name)]
             record.setPath("store", bytes: path.bytes)
             output.record(record, "created \(PrintablePath(path)), an empty store of \(named.name)")
@@ -70,25 +68,4 @@ enum JournalModeArgument: String, ExpressibleByArgument, CaseIterable {
     case wal, delete
 
     var mode: DatabaseHeader.JournalMode { self == .wal ? .writeAhead : .rollback }
-}
-
-/// Runs `body`, and converts errors of stores, models and the system to `CommandFailure`.
-func storeFailures<Result>(_ body: () throws -> Result) throws -> Result {
-    do {
-        return try body()
-    } catch let error as StoreError {
-        throw CommandFailure(error)
-    } catch let error as SystemError {
-        throw CommandFailure(error)
-    } catch let error as ModelError {
-        throw CommandFailure(error)
-    } catch let fault as ModelFault {
-        throw CommandFailure(
-            .badData, code: "name_collision", (fault.element.map { $0 + ": " } ?? "") + fault.message,
-            remedy: fault.remedy)
-    } catch let error as NewStore.AlreadyExists {
-        throw CommandFailure(
-            .conflict, code: "exists", "\(PrintablePath(error.path)): this exists already",
-            remedy: "name another path, or move it away")
-    }
 }

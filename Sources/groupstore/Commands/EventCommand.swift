@@ -105,7 +105,7 @@ final class EventCommand: Sendable {
             try tokenFile?.write(run.token)
         } catch {
             // The next start repeats the run: the guarantee is at least once.
-            let words = (error as? CommandFailure)?.message ?? "\(error)"
+            let words = (error as? any ActionableError)?.fullMessage ?? "\(error)"
             Output.write("groupstore: the token could not be written: \(words)", to: STDERR_FILENO)
         }
         return true

@@ -18,14 +18,14 @@ struct GroupDirectoryStatus {
         let container = try GroupContainer(path)
         var group: JSONObject = [:]
         group.setPath("directory", bytes: path.bytes)
-        rows.append(StatusRow("directory", group, PrintablePath(path).description))
+        rows.append(StatusRow("directory", group, lines: PrintablePath(path).description))
         for journal in try container.journals() { add(journal) }
         let receipts = try container.receipts()
         let names = try container.directory.names().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
         for name in names {
             guard let header = Self.header(of: name, in: container.directory) else { continue }
             storeCount += 1
-            try add(name, header, container.directory, receipts)
+            try add(name, header, in: container.directory, receipts: receipts)
         }
     }
 
@@ -37,12 +37,12 @@ struct GroupDirectoryStatus {
         rows.append(
             StatusRow(
                 "interrupted", row,
-                "  a relocation of \(AgentStatus.printable("from", row)) is under way or was interrupted; "
+                lines: "  a relocation of \(AgentStatus.printable("from", row)) is under way or was interrupted; "
                     + "the next relocation or agent finishes or undoes it"))
     }
 
     private mutating func add(
-        _ name: FilePath.Component, _ header: DatabaseHeader, _ directory: Directory, _ receipts: [RelocationReceipt]
+        _ name: FilePath.Component, _ header: DatabaseHeader, in directory: Directory, receipts: [RelocationReceipt]
     ) throws(SystemError) {
         var row: JSONObject = [:]
         row.setPath("name", bytes: name.bytes)
@@ -54,7 +54,7 @@ struct GroupDirectoryStatus {
         row["last_relocation"] = last.map { .object($0.json) }
         let relocation = last.map { ["    \(AgentStatus.relocation($0.json))"] } ?? []
         let file = "  \(PrintablePath(name))  \(size) bytes, \(header.journalMode.rawValue)"
-        rows.append(StatusRow("file", row, [file] + relocation))
+        rows.append(StatusRow("file", row, lines: [file] + relocation))
     }
 
     /// Returns a database's header, or nil if the file isn't a SQLite database or can't be read without waiting.

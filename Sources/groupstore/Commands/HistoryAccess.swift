@@ -45,43 +45,4 @@ enum HistoryAccess {
             .usage, code: "bad_token", "\(token.prefix(100)) isn't a token of a store's history",
             remedy: "use one printed by changes, history show, or a subscription with history")
     }
-
-    static func run(_ output: Output, changing: Bool = false, _ body: () throws -> Void) throws {
-        try reporting(output, changing: changing) {
-            do {
-                try body()
-            } catch let error as HistoryError {
-                throw CommandFailure(error)
-            } catch let error as StoreHistory.Discontinuity {
-                throw CommandFailure(
-                    .badData, code: error.rawValue, "the token is no longer valid in this store's history",
-                    remedy: "read the store again, and continue with the current token")
-            } catch let error as FileCoordinationError {
-                throw CommandFailure(
-                    error.code == .notWritable ? .notPermitted : .busy, code: error.code.rawValue, error.message,
-                    remedy: error.remedy)
-            } catch let error as StoreError {
-                throw CommandFailure(error)
-            } catch let error as SystemError {
-                throw CommandFailure(error)
-            } catch let error as ConfigurationError {
-                throw CommandFailure(error)
-            }
-        }
-    }
-}
-
-extension CommandFailure {
-    init(_ error: HistoryError) {
-        let (status, code): (ExitStatus, String) =
-            switch error {
-            case .disabled: (.badData, "no_history")
-            case .ownedByCoreData: (.badData, "core_data_history")
-            case .newer: (.badData, "newer_history")
-            case .unusable: (.badData, "unusable_table")
-            case .foreign: (.badData, "foreign_table")
-            case .unacknowledged: (.busy, "unacknowledged")
-            }
-        self.init(status, code: code, "\(error)", remedy: error.remedy)
-    }
 }

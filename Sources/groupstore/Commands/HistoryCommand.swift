@@ -36,7 +36,7 @@ struct HistoryEnableCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output, changing: true) {
+        try reporting(output, changing: true) {
             let outcome = try HistoryAccess.withWritableStore(store, held: held) {
                 try HistoryInstallation($0).enable()
             }
@@ -70,7 +70,7 @@ struct HistoryDisableCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output, changing: true) {
+        try reporting(output, changing: true) {
             let outcome = try HistoryAccess.withWritableStore(store) { try HistoryInstallation($0).disable() }
             output.record(
                 ["type": "summary", "outcome": .string(outcome.kind.rawValue)],
@@ -124,7 +124,7 @@ struct HistoryPurgeCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output, changing: true) {
+        try reporting(output, changing: true) {
             var purge = HistoryMaintenance.Purge()
             purge.age = olderThan.flatMap(HistoryAge.seconds)
             purge.count = keep
@@ -171,7 +171,7 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output, changing: true) {
+        try reporting(output, changing: true) {
             guard let position = HistoryToken(token) else { throw HistoryAccess.badToken(token) }
             try HistoryAccess.withWritableStore(store, held: held) { location in
                 try HistoryMaintenance(location).acknowledge(position, by: subscriber)

@@ -22,7 +22,7 @@ struct HistoryShowCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try HistoryAccess.run(output) {
+        try reporting(output) {
             let (summary, changes) = try HistoryAccess.withHistory(store) { history in
                 (try history.summary(), try history.latest(last))
             }

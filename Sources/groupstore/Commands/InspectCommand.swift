@@ -27,10 +27,11 @@ struct InspectCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let (description, location) = try describe()
+            let location = try StoreArgument(store).location()
+            let description = try StoreDescription(location)
             let named = model ?? (description.coreData == nil ? nil : configuredModel(location))
-            let version = try storeFailures { try named.map { try StoreVersion(of: location, $0) } }
-            let entities = try storeFailures { try EntityReport(location, version?.version) }
+            let version = try named.map { try StoreVersion(of: location, $0) }
+            let entities = try EntityReport(location, version?.version)
             if output.json {
                 var lines = description.json(entities)
                 // The summary stays last.
@@ -52,18 +53,5 @@ struct InspectCommand: ParsableCommand {
         else { return nil }
         let model = configuration.migration(of: location.path)?.model
         return model.flatMap { FileStatus(following: $0) == nil ? nil : $0.string }
-    }
-
-    private func describe() throws -> (StoreDescription, StoreLocation) {
-        do {
-            let location = try StoreArgument(store).location()
-            return (try StoreDescription(location), location)
-        } catch let error as StoreError {
-            throw CommandFailure(error)
-        } catch let error as SystemError {
-            throw CommandFailure(error)
-        } catch let error as ConfigurationError {
-            throw CommandFailure(error)
-        }
     }
 }

@@ -57,22 +57,20 @@ struct MigrateCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output, changing: !dryRun) {
-            try migrationFailures {
-                let location = try StoreArgument(store).location()
-                let started = ContinuousClock.now
-                if !dryRun { try finishInterrupted(location) }
-                let job = try MigrationJob(location, model, modelOptions, isDryRun: dryRun)
-                var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
-                if to != nil || !job.manager.steps.isEmpty, !dryRun {
-                    done = try migrate(job, MigrationReporter(output))
-                }
-                for note in done.notes {
-                    output.record(["type": "note", "text": .string(note)], "note: \(note)")
-                }
-                output.record(
-                    summary(job, done, seconds: started.duration(to: .now).seconds),
-                    job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
+            let location = try StoreArgument(store).location()
+            let started = ContinuousClock.now
+            if !dryRun { try finishInterrupted(location) }
+            let job = try MigrationJob(location, model: model, options: modelOptions, isDryRun: dryRun)
+            var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
+            if to != nil || !job.manager.steps.isEmpty, !dryRun {
+                done = try migrate(job, MigrationReporter(output))
             }
+            for note in done.notes {
+                output.record(["type": "note", "text": .string(note)], "note: \(note)")
+            }
+            output.record(
+                summary(job, done, seconds: started.duration(to: .now).seconds),
+                job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
         }
     }
 
@@ -100,11 +98,7 @@ struct MigrateCommand: ParsableCommand {
         var request = RelocationRequest(source: location.path, group: location.directory.path)
         request.deadline = .milliseconds(Int64(deadline * 1000))
         FileLease.ignoreBreakSignal()
-        do throws(RelocationFailure) {
-            try Relocation(request).finishInterrupted(of: location.name)
-        } catch {
-            throw CommandFailure(error)
-        }
+        try Relocation(request).finishInterrupted(of: location.name)
     }
 
     private func migrate(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
@@ -153,7 +147,7 @@ struct MigrateCommand: ParsableCommand {
             let summary = try engine.transform()
             return Done(notes: summary.notes, losses: summary.losses, archive: summary.archive)
         } catch {
-            throw CommandFailure(error.markedIfInterrupted)
+            throw error.markedIfInterrupted
         }
     }
 

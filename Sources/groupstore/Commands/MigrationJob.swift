@@ -43,7 +43,7 @@ struct MigrationModelOptions: ParsableArguments {
         }
     }
 
-    /// Returns the trace, or nil if none is wanted. Throws `CommandFailure`.
+    /// Returns the trace, or nil if none is wanted. Throws `SystemError`.
     func trace() throws -> StatementTrace? {
         guard let traceSql else { return nil }
         guard traceSql != "-" else {
@@ -74,7 +74,7 @@ struct MigrationModelOptions: ParsableArguments {
         return store.path
     }
 
-    /// Returns the migration as a relocation's transform. Throws `CommandFailure`.
+    /// Returns the migration as a relocation's transform. Throws `SystemError`.
     func transform(_ job: MigrationJob) throws -> MigrationTransform {
         var transform = job.transform
         transform.trace = try trace()
@@ -104,8 +104,8 @@ struct MigrationJob {
     /// The outcome of the dry run, if there was one.
     let rehearsed: MigrationOutcome?
 
-    /// Plans the migration. Throws `MigrationError`, `StoreError`, `SystemError`, `CommandFailure`.
-    init(_ location: StoreLocation, _ model: String, _ options: MigrationModelOptions, isDryRun: Bool) throws {
+    /// Plans the migration.
+    init(_ location: StoreLocation, model: String, options: MigrationModelOptions, isDryRun: Bool) throws {
         self.location = location
         let argument = try ModelArgument(model)
         let named = try argument.version(named: options.version, .none)
@@ -125,10 +125,7 @@ struct MigrationJob {
                     .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
                     remedy: "name a store with the table Z_METADATA")
             }
-            let manager: MigrationManager
-            do { manager = try transform.plan(for: store) } catch let fault as ModelFault {
-                throw CommandFailure(renaming: fault)
-            }
+            let manager = try transform.plan(for: store)
             try manager.check(reader)
             let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
             return (bundle?.versionName(of: store), manager, try manager.losses(reader), rehearsed)
@@ -149,32 +146,5 @@ struct MigrationJob {
         }
         return
             "\(PrintablePath(location.path)): \(fromName ?? "its own model") to \(names.joined(separator: ", then "))"
-    }
-}
-
-/// Runs `body`, and converts errors of a migration to `CommandFailure`.
-func migrationFailures<Result>(_ body: () throws -> Result) throws -> Result {
-    do {
-        return try storeFailures(body)
-    } catch let error as MigrationError {
-        throw CommandFailure(error)
-    }
-}
-
-extension CommandFailure {
-    init(_ failure: RelocationFailure) {
-        let status = ExitStatus(rawValue: failure.exitCode) ?? .inputOutput
-        self.init(status, code: failure.code, failure.message, remedy: failure.remedy)
-    }
-
-    init(_ error: MigrationError) {
-        let reasons = error.findings.dropFirst().map { "  " + $0.sentence }
-        let status: ExitStatus =
-            switch error.code {
-            case CoreDataError.migrationCancelled: .interrupted
-            case CoreDataError.migration where error.isOfTheDisk: .inputOutput
-            default: .badData
-            }
-        self.init(status, code: error.stableCode, error.description, reasons: reasons, remedy: error.remedy)
     }
 }

@@ -48,7 +48,7 @@ struct RecoverCommand: ParsableCommand {
             progress.fail(failure, source: group, seconds: 0)
             throw ExitCode(failure.exitCode)
         }
-        try reporting(output, changing: !dryRun) { finish(found, group, output) }
+        try reporting(output, changing: !dryRun) { finish(found, in: group, output) }
     }
 
     private func show(_ found: InterruptedTransfer, _ output: Output) {
@@ -66,7 +66,7 @@ struct RecoverCommand: ParsableCommand {
     }
 
     /// Prints the summary. The outcome is `finished` if at least one transfer was finished.
-    private func finish(_ found: [InterruptedTransfer], _ group: FilePath, _ output: Output) {
+    private func finish(_ found: [InterruptedTransfer], in group: FilePath, _ output: Output) {
         let isFinished = found.contains { $0.remedy == .finish }
         let done = found.isEmpty ? "nothing_to_do" : isFinished ? "finished" : "undone"
         var summary: JSONObject = ["type": "summary", "outcome": .string(done)]

@@ -95,11 +95,10 @@ struct RelocateCommand: ParsableCommand {
                 if !dryRun { reportMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
                 return try reporting(output, changing: !dryRun) { try progress.finish(summary) }
             }
-            try reporting(output) {
-                let trace = try modelOptions.trace()
-                try migration.map {
-                    try request.migrate($0, trace: trace, isCancelled: { Interruption.isRequested })
-                }
+            var trace: StatementTrace?
+            try reporting(output) { trace = try modelOptions.trace() }
+            try migration.map {
+                try request.migrate($0, trace: trace, isCancelled: { Interruption.isRequested })
             }
             FileLease.ignoreBreakSignal()
             let engine = Relocation(

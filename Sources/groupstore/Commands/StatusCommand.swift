@@ -39,7 +39,7 @@ struct StatusCommand: ParsableCommand {
                 throw CommandFailure(
                     .noAgent, code: "no_agent", error.message,
                     remedy: "\(error.remedy); groupstore status GROUP_DIR works without an agent")
-            default: throw CommandFailure(error)
+            default: throw error
             }
         }
     }
@@ -73,11 +73,10 @@ struct StatusCommand: ParsableCommand {
             }
             output.record(summary, lines: agent.summaryLines)
             return agent
-        } catch let error as SystemError {
-            throw CommandFailure(error)
         } catch let error as UnreadableRecord {
             throw CommandFailure(
-                .badData, code: "unreadable_record", "\(error)", remedy: "use the version that wrote it")
+                .badData, code: error.errorCode, error.message, remedy: "use the version that wrote it",
+                underlying: error)
         }
     }
 }
@@ -88,9 +87,9 @@ struct StatusRow {
     let object: JSONObject
     let lines: [String]
 
-    init(_ type: String, _ members: JSONObject, _ lines: String...) { self.init(type, members, lines) }
+    init(_ type: String, _ members: JSONObject, lines: String...) { self.init(type, members, lines: lines) }
 
-    init(_ type: String, _ members: JSONObject, _ lines: [String]) {
+    init(_ type: String, _ members: JSONObject, lines: [String]) {
         self.type = type
         self.lines = lines
         var object: JSONObject = ["type": .string(type)]
@@ -131,7 +130,7 @@ struct AgentStatus {
         }
         var found: [StatusRow] = []
         summary = try connection.request(.status(group: only), deadline: Deadline(after: .seconds(10))) { type, row in
-            found.append(StatusRow(type, row, Self.lines(type, row)))
+            found.append(StatusRow(type, row, lines: Self.lines(type, row)))
         }
         rows = found
     }
@@ -187,7 +186,7 @@ struct AgentStatus {
             let detail = row.string("detail").map { ": \($0)" } ?? ""
             let store =
                 "  \(printable("store", row))  \(row.string("state") ?? "")\(detail)  "
-                + "\(row.integer("subscribers") ?? 0) subscribers\(holders("presenters", row, ", presented by "))"
+                + "\(row.integer("subscribers") ?? 0) subscribers\(holders("presenters", of: row, prefix: ", presented by "))"
             let relocations = [row.object("relocation").map(state), row.object("last_relocation").map(Self.relocation)]
             return [store] + relocations.compactMap(\.self).map { "    \($0)" }
         }
@@ -200,10 +199,10 @@ struct AgentStatus {
             relocation.string("outcome") ?? "", relocation.string("message") ?? "",
         ]
         return words.filter { !$0.isEmpty }.joined(separator: ": ")
-            + holders("waiting_for", relocation, ", waiting for ")
+            + holders("waiting_for", of: relocation, prefix: ", waiting for ")
     }
 
-    private static func holders(_ key: String, _ row: JSONObject, _ words: String) -> String {
+    private static func holders(_ key: String, of row: JSONObject, prefix words: String) -> String {
         guard case .array(let values)? = row[key], !values.isEmpty else { return "" }
         return words + row.objects(key).map(FileHolder.init).list
     }

@@ -73,39 +73,33 @@ struct WatchCommand: ParsableCommand {
         let output = Output(outputOptions)
         Interruption.installHandlers(endsWithOutput: true)
         try reporting(output) {
-            do {
-                let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
-                let feed = try StoreFeed(store, since: since ?? tokens?.read()) { subscription in
-                    subscription.tables = tables.map { TableFilter(tableNames($0)) }
-                    subscription.filter = rowFilter.wire
-                    subscription.wantsRows = rows
-                    subscription.wantsDurableTokens = durable
-                }
-                try tokens?.write(feed.token)
-                announce(feed, output)
-                try follow(feed, tokens, output)
-            } catch let error as AgentConnectionError {
-                throw CommandFailure(error)
-            } catch let error as SystemError {
-                throw CommandFailure(error)
+            let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
+            let feed = try StoreFeed(store, since: since ?? tokens?.read()) { subscription in
+                subscription.tables = tables.map { TableFilter(tableNames($0)) }
+                subscription.filter = rowFilter.wire
+                subscription.wantsRows = rows
+                subscription.wantsDurableTokens = durable
             }
+            try tokens?.write(feed.token)
+            announce(feed, output)
+            try follow(feed, tokens: tokens, to: output)
         }
     }
 
-    private func follow(_ feed: StoreFeed, _ tokens: TokenFile?, _ output: Output) throws {
+    private func follow(_ feed: StoreFeed, tokens: TokenFile?, to output: Output) throws {
         let runner = exec.map { EventCommand($0, from: feed.token, tokenFile: tokens) }
         do {
-            try print(feed, runner, runner == nil ? tokens : nil, output)
+            try print(feed, runner: runner, tokens: runner == nil ? tokens : nil, to: output)
         } catch AgentConnectionError.interrupted {
             // The command isn't waited for: the next run from that token repeats an interrupted run.
-            summarize("interrupted", runner?.done ?? feed.token, output)
+            summarize("interrupted", token: runner?.done ?? feed.token, to: output)
             throw ExitStatus.interrupted.code
         } catch {
             _ = runner?.finish()
             throw error
         }
         guard let status = runner?.finish(), status != 0 else {
-            return summarize("event", feed.token, output)
+            return summarize("event", token: feed.token, to: output)
         }
         throw CommandFailure(
             .busy, code: "command_failed", "\(exec ?? "") ended with exit status \(status)",
@@ -113,7 +107,7 @@ struct WatchCommand: ParsableCommand {
     }
 
     /// Prints events. With `--once`, returns after the first event that requires the store to be read again.
-    private func print(_ feed: StoreFeed, _ runner: EventCommand?, _ tokens: TokenFile?, _ output: Output) throws {
+    private func print(_ feed: StoreFeed, runner: EventCommand?, tokens: TokenFile?, to output: Output) throws {
         while true {
             let deadline = timeout.map { Deadline(after: .milliseconds(Int64($0 * 1000))) } ?? .none
             guard let event = try feed.next(deadline: deadline) else {
@@ -147,7 +141,7 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
-    private func summarize(_ outcome: String, _ token: String, _ output: Output) {
+    private func summarize(_ outcome: String, token: String, to output: Output) {
         guard output.json else { return }
         output.record(["type": "summary", "outcome": .string(outcome), "token": .string(token)], "")
     }
@@ -164,28 +158,5 @@ struct WatchCommand: ParsableCommand {
         }
         let clock = [parts.tm_hour, parts.tm_min, parts.tm_sec].map { padded(Int($0), 2) }.joined(separator: ":")
         return clock + "." + padded(now.tv_nsec / 1_000_000, 3)
-    }
-}
-
-extension CommandFailure {
-    init(_ error: AgentConnectionError) {
-        let (status, code): (ExitStatus, String) =
-            switch error {
-            case .noSocketPath, .noAgent: (.noAgent, "no_agent")
-            case .lost: (.noAgent, "agent_lost")
-            case .timedOut: (.busy, "agent_silent")
-            case .notUnderstood: (.noAgent, "not_understood")
-            case .refused(let refusal): (Self.status(of: refusal), refusal.code)
-            case .interrupted: (.interrupted, "interrupted")
-            }
-        self.init(status, code: code, error.message, remedy: error.remedy)
-    }
-
-    private static func status(of refusal: WireError) -> ExitStatus {
-        switch refusal.code {
-        case "not_permitted": .notPermitted
-        case "too_many_connections", "too_many_subscriptions": .busy
-        default: .noAgent
-        }
     }
 }

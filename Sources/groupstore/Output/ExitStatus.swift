@@ -15,22 +15,3 @@ enum ExitStatus: Int32 {
 
     var code: ExitCode { ExitCode(rawValue) }
 }
-
-/// The error with which a command ends: a message, and a remedy.
-struct CommandFailure: Error {
-    let status: ExitStatus
-    /// A code that scripts can rely on, such as `no_agent`.
-    let code: String
-    let message: String
-    /// Additional lines of the message.
-    let reasons: [String]
-    let remedy: String?
-
-    init(_ status: ExitStatus, code: String, _ message: String, reasons: [String] = [], remedy: String? = nil) {
-        self.status = status
-        self.code = code
-        self.message = message
-        self.reasons = reasons
-        self.remedy = remedy
-    }
-}

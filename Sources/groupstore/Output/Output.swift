@@ -36,13 +36,13 @@ struct Output: Sendable {
     func fail(_ failure: CommandFailure) {
         if json {
             let message = ([failure.message] + failure.reasons).joined(separator: "\n")
-            var error: JSONObject = ["code": .string(failure.code), "message": .string(message)]
-            if let remedy = failure.remedy { error["hint"] = .string(remedy) }
+            let error: JSONObject = [
+                "code": .string(failure.errorCode), "message": .string(message), "hint": .string(failure.remedy),
+            ]
             Self.write(json: ["type": "summary", "outcome": "failed", "error": .object(error)])
         }
-        let remedy = failure.remedy.map { " (\($0))" } ?? ""
         var lines = ["groupstore: \(failure.message)"] + failure.reasons
-        lines[lines.count - 1] += remedy
+        lines[lines.count - 1] += " (\(failure.remedy))"
         Self.write(lines: lines, to: STDERR_FILENO)
     }
 
@@ -88,14 +88,15 @@ struct Output: Sendable {
     }
 }
 
-/// Runs a command's body, and converts its failure to a message and an exit code.
+/// Runs a command's body, and converts every error that has a remedy to a message and an exit code.
 ///
 /// - Parameter changing: True if the command exists for its effect rather than for its output.
 func reporting(_ output: Output, changing: Bool = false, _ body: () throws -> Void) throws {
     do {
         try body()
         if changing { Output.warnOfLoss() } else { try Output.checkDelivered() }
-    } catch let failure as CommandFailure {
+    } catch let error as any ActionableError {
+        let failure = CommandFailure(error)
         output.fail(failure)
         throw failure.status.code
     }

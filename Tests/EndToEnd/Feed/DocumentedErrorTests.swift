@@ -6,7 +6,7 @@ import Testing
     /// The modules whose errors go over the wire, and the commands that the agent runs for its clients.
     private static let directories = [
         "Sources/AgentProtocol", "Agent", "Sources/StoreRelocation", "Sources/groupstore/Commands/HistoryAccess.swift",
-        "Sources/groupstore/Arguments/StoreArgument.swift",
+        "Sources/GroupContainers", "Sources/LinuxSystem", "Sources/PersistentHistory", "Sources/SQLiteStore",
     ]
     /// The codes that clients raise when an agent doesn't answer, and those of commands that the agent never runs for a
     /// client.
@@ -18,10 +18,14 @@ import Testing
     private static func codes(_ text: String) -> Set<String> {
         let words = text.matches(of: /code: "([a-z_]+)"/).map { String($0.1) }
         let pairs = text.matches(of: /\(\.[a-zA-Z]+, "([a-z_]+)"\)/).map { String($0.1) }
-        let choices = text.matches(of: /code: [^"\n]+ \? "([a-z_]+)" : "([a-z_]+)"/).flatMap {
-            [String($0.1), String($0.2)]
+        let choices = text.matches(of: /code: [^"\n]+ \? "([a-z_]+)" : (?:"([a-z_]+)")?/).flatMap {
+            [String($0.1), $0.2.map { String($0) }].compactMap(\.self)
         }
-        return Set(words + pairs + choices)
+        // The codes of an `ActionableError`: the values in its property.
+        let properties = text.matches(of: /(?s)var errorCode: String \{(.*?)\n\n/).flatMap { property in
+            property.1.matches(of: /[:?{] "([a-z_]+)"/).map { String($0.1) }
+        }
+        return Set(words + pairs + choices + properties)
     }
 
     @Test func everyCodeIsDocumented() throws {

@@ -21,17 +21,17 @@ struct CheckReport {
     ///   - target: The newer model with its renaming identifiers set.
     ///   - between: The versions on the way to it, or the reason why there is no way.
     init(
-        _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel,
-        _ between: Result<[ModelVersion], MigrationError>, mappings: [MappingModelFile] = []
+        _ old: NamedModel, _ new: NamedModel, target: ManagedObjectModel,
+        between: Result<[ModelVersion], MigrationError>, mappings: [MappingModelFile] = []
     ) {
         (self.old, self.new, store) = (old, new, nil)
-        check = MigrationCheck(old, new, target, between, mappings)
+        check = MigrationCheck(old, new, target: target, between: between, mappings: mappings)
     }
 
     /// Checks a store, as the version from which a migration would start, by the same steps. Examines its content if
-    /// the verdict depends on it. Throws `CommandFailure`.
+    /// the verdict depends on it.
     init(
-        _ store: StoreModel, _ new: NamedModel, in bundle: ModelBundle?, _ renaming: ModelRenameOptions,
+        _ store: StoreModel, _ new: NamedModel, in bundle: ModelBundle?, renaming: ModelRenameOptions,
         mappings: [MappingModelFile]
     ) throws {
         let target = try new.knownModel
@@ -48,7 +48,7 @@ struct CheckReport {
             }
             let old = named.known(as: source)
             let renamed = try source.map { try renaming.applied(to: target, from: $0.model) } ?? target
-            return (old, MigrationCheck(old, new, renamed, between, mappings))
+            return (old, MigrationCheck(old, new, target: renamed, between: between, mappings: mappings))
         }
         let found: (old: NamedModel, check: MigrationCheck)
         do {
@@ -60,13 +60,7 @@ struct CheckReport {
             found = (first.old, first.check.refused(with: error))
         }
         (old, self.new, self.store) = (found.old, new, store)
-        do {
-            self.check = try Self.withContentExamined(of: store, found.check)
-        } catch let error as StoreError {
-            throw CommandFailure(error)
-        } catch let error as SystemError {
-            throw CommandFailure(error)
-        }
+        self.check = try Self.withContentExamined(of: store, found.check)
     }
 
     private static func withContentExamined(of store: StoreModel, _ check: MigrationCheck) throws -> MigrationCheck {
@@ -147,8 +141,8 @@ struct CheckReport {
 
 extension MigrationCheck {
     fileprivate init(
-        _ old: NamedModel, _ new: NamedModel, _ target: ManagedObjectModel,
-        _ between: Result<[ModelVersion], MigrationError>, _ mappings: [MappingModelFile]
+        _ old: NamedModel, _ new: NamedModel, target: ManagedObjectModel,
+        between: Result<[ModelVersion], MigrationError>, mappings: [MappingModelFile]
     ) {
         let versions = (try? between.get()) ?? []
         let check = MigrationCheck(

@@ -65,7 +65,7 @@ struct ModelCheckCommand: ParsableCommand {
         let mappings = try mappingOptions.files(beside: argument.path)
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
         if let store = old.store {
-            return try CheckReport(store, new, in: bundle, renameOptions, mappings: mappings)
+            return try CheckReport(store, new, in: bundle, renaming: renameOptions, mappings: mappings)
         }
         let from = try old.version(named: nil, .none)
         // A model that isn't a store's needs no place among the versions: it may be another revision of them.
@@ -73,7 +73,7 @@ struct ModelCheckCommand: ParsableCommand {
             bundle.version(like: from).map { bundle.versions(from: $0, of: from, mappings) }
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
-        return CheckReport(from, new, renamed, between ?? .success([]), mappings: mappings)
+        return CheckReport(from, new, target: renamed, between: between ?? .success([]), mappings: mappings)
     }
 
     /// Returns the reports of all older versions, and the versions that are newer than the current one, whose stores
@@ -98,7 +98,7 @@ struct ModelCheckCommand: ParsableCommand {
             }
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
             reports.append(
-                CheckReport(old, current, renamed, between, mappings: mappings))
+                CheckReport(old, current, target: renamed, between: between, mappings: mappings))
         }
         return (reports, newer)
     }

@@ -23,13 +23,9 @@ struct MappingModelOptions: ParsableArguments {
         completion: .file())
     var mappings: [String] = []
 
-    /// Returns the named mapping models, then those beside the model or in it. Throws `CommandFailure`.
+    /// Returns the named mapping models, then those beside the model or in it.
     func files(beside model: FilePath) throws -> [MappingModelFile] {
-        do {
-            return try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: model)
-        } catch {
-            throw CommandFailure(error)
-        }
+        try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: model)
     }
 }
 
@@ -92,9 +88,7 @@ struct MappingConvertCommand: ParsableCommand {
                 let models = try (
                     ModelArgument(old).version(named: nil, .none), ModelArgument(new).version(named: nil, .none)
                 )
-                do { model = try model.resolved(from: models.0.knownModel, to: models.1.knownModel) } catch let error
-                    as MappingModelError
-                { throw CommandFailure(error) }
+                model = try model.resolved(from: models.0.knownModel, to: models.1.knownModel)
             }
             let path = ArgumentBytes.path(destination)
             let format: MappingFormat = path.extension == "xcmappingmodel" ? .xcode : .yaml
@@ -120,7 +114,7 @@ struct MappingConvertCommand: ParsableCommand {
             let opened = try Descriptor(opening: file, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o666)
             try opened.write(Array(text.utf8), at: 0, path: file)
         } catch {
-            guard error.errno == .fileExists else { throw CommandFailure(error) }
+            guard error.errno == .fileExists else { throw error }
             throw CommandFailure(
                 .conflict, code: "exists", "\(PrintablePath(path)): this exists already", remedy: "name another file")
         }
@@ -150,7 +144,7 @@ struct MappingCheckCommand: ParsableCommand {
             let file = try mappingFile(mapping)
             let source = try ModelArgument(old).version(named: nil, .none)
             let destination = try ModelArgument(new).version(named: nil, .none)
-            let findings = try self.findings(file, source.knownModel, destination.knownModel)
+            let findings = try self.findings(file, from: source.knownModel, to: destination.knownModel)
             for finding in findings {
                 let severity = "\(finding.severity)"
                 let place = [finding.entity, finding.property].compactMap(\.self).joined(separator: ".")
@@ -175,12 +169,12 @@ struct MappingCheckCommand: ParsableCommand {
     }
 
     private func findings(
-        _ file: MappingModelFile, _ old: ManagedObjectModel, _ new: ManagedObjectModel
+        _ file: MappingModelFile, from old: ManagedObjectModel, to new: ManagedObjectModel
     ) throws -> [MigrationFinding] {
         do {
             return try file.mappingModel.review(from: old, to: new)
         } catch {
-            throw CommandFailure(error, in: file.path)
+            throw error.inFile(file.path)
         }
     }
 }
@@ -190,14 +184,12 @@ enum MappingFormat: String, CaseIterable, ExpressibleByArgument {
     case yaml, xcode
 
     func text(of model: MappingModel) throws -> String {
-        guard self == .xcode else { return model.yaml }
-        do { return try model.xcodeDocument() } catch { throw CommandFailure(error) }
+        self == .xcode ? try model.xcodeDocument() : model.yaml
     }
 }
 
-/// Reads a mapping model. Throws `CommandFailure`.
 private func mappingFile(_ text: String) throws -> MappingModelFile {
-    do { return try MappingModelFile(reading: ArgumentBytes.path(text)) } catch { throw CommandFailure(error) }
+    try MappingModelFile(reading: ArgumentBytes.path(text))
 }
 
 extension EntityMapping {
@@ -222,20 +214,5 @@ extension [PropertyMapping] {
                 mapping.isAutomatic ? "automatic" : mapping.valueExpression.map { .string($0.description) } ?? .null
         }
         return object
-    }
-}
-
-extension CommandFailure {
-    /// - Parameter path: The mapping model's path, if the error doesn't have one.
-    init(_ error: MappingModelError, in path: FilePath? = nil) {
-        let status: ExitStatus =
-            switch error.code {
-            case .missing: .inputOutput
-            case .unreadable:
-                [.permissionDenied, .notPermitted].contains(error.errno) ? .notPermitted : .inputOutput
-            default: .badData
-            }
-        let place = error.path == nil ? path.map { "\(PrintablePath($0)): " } ?? "" : ""
-        self.init(status, code: error.code.rawValue, place + "\(error)", remedy: error.remedy)
     }
 }

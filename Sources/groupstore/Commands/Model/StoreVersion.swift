@@ -15,7 +15,7 @@ struct StoreVersion {
     /// entities.
     var version: ModelVersion? { versions.first }
 
-    /// Finds the store's version. Throws `CommandFailure`, `StoreError`, `SystemError`.
+    /// Finds the store's version.
     init(of location: StoreLocation, _ model: String) throws {
         guard case .bundle(let bundle) = try ModelArgument(model) else {
             throw CommandFailure(
