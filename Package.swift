@@ -60,7 +60,11 @@ let package = Package(
             dependencies: ["AgentProtocol", "FileCoordination", "GroupContainers", "LinuxSystem", systemPackage],
             swiftSettings: strict),
         .target(
-            name: "GroupStoreGRDB", dependencies: ["GroupStore", grdb],
+            name: "GroupStoreGRDB",
+            dependencies: [
+                "FileCoordination", "GroupContainers", "GroupStore", "LinuxSystem", "StoreRelocation", grdb, grdbSQLite,
+                systemPackage,
+            ],
             swiftSettings: strict),
         .target(
             name: "DirectoryWatching",
@@ -74,6 +78,13 @@ let package = Package(
         .target(name: "SQLiteFormat", dependencies: ["CLinux", "LinuxSystem", systemPackage], swiftSettings: strict),
         .target(
             name: "ChangeFeed", dependencies: ["CLinux", "LinuxSystem", "SQLiteFormat", systemPackage],
+            swiftSettings: strict),
+        .target(
+            name: "StoreFollowing",
+            dependencies: [
+                "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat", logging,
+                systemPackage,
+            ],
             swiftSettings: strict),
         .target(
             name: "SQLiteStore",
@@ -122,8 +133,8 @@ let package = Package(
         .target(
             name: "GroupStoreAgent",
             dependencies: [
-                "AgentProtocol", "CLinux", "ChangeFeed", "DirectoryWatching", "FileCoordination", "GroupContainers",
-                "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
+                "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "LinuxSystem",
+                "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing",
                 "StoreMigration", "StoreRelocation", "StrictYAML", logging, systemPackage,
             ],
             path: "Agent",
@@ -250,6 +261,8 @@ let package = Package(
             ],
             swiftSettings: strict),
         .testTarget(
+            name: "StoreFollowingTests", dependencies: ["StoreFollowing"], swiftSettings: strict),
+        .testTarget(
             name: "StoreRelocationTests",
             dependencies: [
                 "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreRelocation", "TestSupport", grdb,
@@ -260,8 +273,8 @@ let package = Package(
             name: "GroupStoreAgentTests",
             dependencies: [
                 "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "GroupStore",
-                "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreMigration",
-                "StoreRelocation", "TestSupport", logging, systemPackage,
+                "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing",
+                "StoreMigration", "StoreRelocation", "TestSupport", logging, systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(

@@ -1,6 +1,7 @@
 import AgentProtocol
 import DirectoryWatching
 import Glibc
+import StoreFollowing
 import LinuxSystem
 import Logging
 import Synchronization
@@ -72,7 +73,7 @@ package final class Agent {
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
         let descriptors = DescriptorBudget()
-        let feedThread = FeedThread(source: source, descriptors: descriptors, log: log)
+        let feedThread = FeedThread(FeedLoop(source: source))
         let feed = FeedControl(feedThread: feedThread)
         let presenters = PresenterServer(publisher: publisher, configuration: current)
         let scheduler = try parts.scheduler(
@@ -101,13 +102,16 @@ package final class Agent {
 
         let failure = Mutex<(any Error)?>(nil)
         history.maintainAll()
-        try feedThread.start(
-            configuration: configuration, publisher: publisher, scheduler: scheduler, states: states,
-            onEvent: { [weak history] event, store in history?.receive(event, of: store) }
-        ) { error in
-            failure.withLock { $0 = error }
-            loop.wake()
+        let receiver = FeedReceiver(publisher: publisher, scheduler: scheduler) { [weak history] event, store in
+            history?.receive(event, of: store)
         }
+        try feedThread.start(
+            receiver: receiver, states: states, descriptors: descriptors, log: log,
+            prepare: { [configuration] in $0.configure(FollowingPlan(configuration)) },
+            failed: { error in
+                failure.withLock { $0 = error }
+                loop.wake()
+            })
         scheduler.start()
         announceReady(configuration)
 
@@ -185,7 +189,7 @@ package final class Agent {
             server.admission = Self.admission(new)
             server.close(connectionsOf: Set(restricted.keys).subtracting([geteuid(), 0]))
             publisher.limits = new.subscriptions
-            feedThread.perform { $0.configure(new) }
+            feedThread.perform { $0.configure(FollowingPlan(new)) }
             scheduler.configurationChanged(new)
             announceReady(new)
         } catch {

@@ -1,6 +1,7 @@
 import AgentProtocol
 import Dispatch
 import FoundationEssentials
+import StoreFollowing
 import LinuxSystem
 import Synchronization
 

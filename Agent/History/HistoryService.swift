@@ -1,5 +1,6 @@
 import AgentProtocol
 import Dispatch
+import StoreFollowing
 import LinuxSystem
 import Logging
 import PersistentHistory

@@ -3,6 +3,7 @@ import Glibc
 import LinuxSystem
 import Logging
 import SQLiteFormat
+import StoreFollowing
 import SystemPackage
 
 /// Parses a client's lines, has the other parts of the agent do the work, and answers.
@@ -123,11 +124,13 @@ package final class RequestHandler {
     }
 
     /// Has the feed thread do the work and answer.
-    private func performOnFeedThread(_ connection: UInt64, _ work: @escaping FeedThread.Work) {
+    private func performOnFeedThread(
+        _ connection: UInt64, _ work: @escaping @Sendable (SubscriptionRequests) -> Void
+    ) {
         publisher.expectAnswer(connection)
         publisher.beginWork(connection)
         feedThread.perform { [publisher] stores in
-            work(stores)
+            work(SubscriptionRequests(stores: stores, publisher: publisher))
             publisher.endWork(connection)
         }
     }

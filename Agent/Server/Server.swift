@@ -1,5 +1,6 @@
 import AgentProtocol
 import Glibc
+import StoreFollowing
 import LinuxSystem
 import Logging
 import SystemPackage

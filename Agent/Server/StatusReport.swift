@@ -3,6 +3,7 @@ import FileCoordination
 import FoundationEssentials
 import Glibc
 import GroupContainers
+import StoreFollowing
 import LinuxSystem
 import SystemPackage
 

@@ -9,6 +9,7 @@ import TestSupport
 import Testing
 
 @testable import GroupStoreAgent
+@testable import StoreFollowing
 
 @Suite struct FollowedStoresTests {
     private let store: StoreAddress
@@ -51,7 +52,7 @@ import Testing
         }
         let identifier = try #require(GroupIdentifier("group.example"))
         let new = Configuration(groups: [.init(identifier: identifier, directory: server.group, stores: [notes])])
-        for _ in 1...2 { server.feedThread.perform { $0.configure(new) } }
+        for _ in 1...2 { server.feedThread.perform { $0.configure(FollowingPlan(new)) } }
         #expect(try client.ask(subscribe, id: 1).object("error")?.string("code") == "not_watchable")
         for directory in [server.group, "/nowhere/old"] {
             let lines = server.logged.all.filter { $0.contains("\(directory.string) can't be watched") }
@@ -191,12 +192,12 @@ import Testing
     @Test func reportsAReconfiguredStoreThatIsUnreadable() throws {
         let server = try RunningServer(stores: [notes], files: ["Notes.sqlite"])
         let client = try subscribed(server)
-        server.feedThread.perform { $0.configure(Configuration()) }
+        server.feedThread.perform { $0.configure(FollowingPlan(Configuration())) }
         #expect(try client.next()?.string("reason") == "unconfigured")
         server.source.refuse(server.group)
         let identifier = try #require(GroupIdentifier("group.example"))
         let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
-        server.feedThread.perform { $0.configure(Configuration(groups: [group])) }
+        server.feedThread.perform { $0.configure(FollowingPlan(Configuration(groups: [group]))) }
         #expect(try client.next()?.string("reason") == "unreadable")
         server.source.allow(server.group)
         var event = try client.next()
@@ -221,10 +222,11 @@ import Testing
         let server = try RunningServer(files: ["Notes.sqlite"], descriptors: budget)
         let client = try subscribed(server)
         server.feedThread.perform { [group = server.group] stores in
-            stores.configure(Configuration())
+            stores.configure(FollowingPlan(Configuration()))
             while budget.reserve(.store) {}
             guard let identifier = GroupIdentifier("group.example") else { return }
-            stores.configure(Configuration(groups: [.init(identifier: identifier, directory: group, stores: [])]))
+            stores.configure(
+                FollowingPlan(Configuration(groups: [.init(identifier: identifier, directory: group, stores: [])])))
         }
         #expect(try client.next()?.string("reason") == "unconfigured")
         #expect(try client.next()?.string("reason") == "unreadable")
@@ -263,12 +265,12 @@ import Testing
     @Test func resetsAStoreWhoseGroupIsNoLongerConfigured() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)
-        server.feedThread.perform { $0.configure(Configuration()) }
+        server.feedThread.perform { $0.configure(FollowingPlan(Configuration())) }
         let gone = try client.next()
         #expect(gone?.string("reason") == "unconfigured")
         let identifier = try #require(GroupIdentifier("group.example"))
         let group = Configuration.Group(identifier: identifier, directory: server.group, stores: [])
-        server.feedThread.perform { $0.configure(Configuration(groups: [group])) }
+        server.feedThread.perform { $0.configure(FollowingPlan(Configuration(groups: [group]))) }
         #expect(try client.next()?.string("type") == "reset")
         server.source.emit(.overflow)
         #expect(try client.next()?.string("reason") == "overflow")

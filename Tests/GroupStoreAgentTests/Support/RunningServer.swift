@@ -10,6 +10,7 @@ import SystemPackage
 import TestSupport
 
 @testable import GroupStoreAgent
+@testable import StoreFollowing
 
 /// An agent's server in this process, on a real socket, with events from memory. It stops when the test releases it.
 final class RunningServer {
@@ -44,7 +45,7 @@ final class RunningServer {
         let log = Logger(label: "test") { [logged] _ in LogLines.Handler(lines: logged) }
         loop = try EventLoop()
         publisher = Publisher(loop: loop, epoch: "e")
-        feedThread = FeedThread(source: source, descriptors: descriptors, log: log)
+        feedThread = FeedThread(FeedLoop(source: source))
         feed = FeedControl(feedThread: feedThread)
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
@@ -81,9 +82,10 @@ final class RunningServer {
         }
         isReady.wait()
         if let error = started.withLock({ $0 }) { throw error }
-        try feedThread.start(configuration: configuration, publisher: publisher, scheduler: scheduler, states: states) {
-            _ in
-        }
+        try feedThread.start(
+            receiver: FeedReceiver(publisher: publisher, scheduler: scheduler), states: states,
+            descriptors: descriptors, log: log, prepare: { $0.configure(FollowingPlan(configuration)) },
+            failed: { _ in })
     }
 
     static func required<Value>(_ value: Value?) throws -> Value {

@@ -26,7 +26,7 @@ package final class DescriptorBudget: Sendable {
     private var shared: Int { max(0, limit - min(128, max(32, limit / 8))) }
 
     /// Reserves descriptors; false if there is no room. Neither stores nor connections can use up the whole budget.
-    func reserve(_ use: Use) -> Bool {
+    package func reserve(_ use: Use) -> Bool {
         reserved.withLock { reserved in
             let own = reserved[use, default: 0] + use.count
             let all = reserved.values.reduce(use.count, +)
@@ -36,10 +36,10 @@ package final class DescriptorBudget: Sendable {
         }
     }
 
-    func release(_ use: Use) { reserved.withLock { $0[use, default: 0] -= use.count } }
+    package func release(_ use: Use) { reserved.withLock { $0[use, default: 0] -= use.count } }
 
     /// The message for a use that is refused.
-    var shortage: String {
+    package var shortage: String {
         "this process may have \(limit) files open, and no more are free (EMFILE); "
             + "raise LimitNOFILE= of the agent's unit, or ulimit -Hn before it is started"
     }

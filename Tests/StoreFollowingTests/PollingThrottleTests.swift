@@ -1,6 +1,6 @@
 import Testing
 
-@testable import GroupStoreAgent
+@testable import StoreFollowing
 
 @Suite struct PollingThrottleTests {
     /// Returns the pauses after `rounds` rounds, each with events after `waited`.

@@ -7,40 +7,35 @@ import SQLiteFormat
 import Synchronization
 import SystemPackage
 
-/// The configured and subscribed stores, and their state. Only the feed thread uses it.
-final class FollowedStores {
+/// The configured and subscribed stores, and their state. One thread uses it, that of its `FeedLoop`.
+package final class FollowedStores {
     let source: any EventSource
     /// Notices that were read early and are still to be handled.
     var unhandled: [Notice] = []
-    let publisher: Publisher
-    let scanner: PageMapScanner
-    /// Queues work for the feed thread.
-    let perform: @Sendable (@escaping FeedThread.Work) -> Void
-    private let scheduler: (any RelocationScheduling)?
+    let receiver: any StoreEventReceiver
+    let loop: FeedLoop
     let states: FollowingStates
-    let descriptors: DescriptorBudget
+    var throttle = PollingThrottle()
+    package let descriptors: DescriptorBudget
     /// Configured or subscribed stores for which the process has no descriptors left.
     var starved: Set<StoreAddress> = []
     /// The time of the last log line about a subscription refused for lack of descriptors.
     var shortageLoggedAt: ContinuousClock.Instant?
-    /// Called with each event after subscribers were sent it.
-    let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
     let log: Logger
-    private var configuration = Configuration()
-    private(set) var stores: [StoreAddress: FollowedStore] = [:]
+    private var plan = FollowingPlan()
+    package private(set) var stores: [StoreAddress: FollowedStore] = [:]
     /// The stores that each file name belongs to, by directory.
     private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
     /// The stores by fast-path index, the number that the source reports for a write to their log.
     var fastPathStores: [FollowedStore?] = []
-    var watched: [FilePath: DirectoryEvent.Kinds] = [:]
-    private(set) var legacyDirectories: Set<FilePath> = []
+    package internal(set) var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     /// The time to retry the watches that failed.
     var watchRetryAt: ContinuousClock.Instant?
     var watchBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
     /// The directories that can't be watched, and why.
-    var unwatchable: [FilePath: String] = [:]
+    package internal(set) var unwatchable: [FilePath: String] = [:]
     /// The stores whose database has other hard links and can't be watched by itself, and why.
-    var unwatchableDatabases: [StoreAddress: String] = [:]
+    package internal(set) var unwatchableDatabases: [StoreAddress: String] = [:]
     /// The unwatchable directories that were logged, until they are watched again.
     var loggedUnwatchable: Set<FilePath> = []
     /// The stores with a poll scheduled, whether or not an event arrives.
@@ -57,18 +52,13 @@ final class FollowedStores {
     var pendingAnswers: [StoreAddress: PendingAnswers] = [:]
 
     init(
-        source: any EventSource, publisher: Publisher, scanner: PageMapScanner, scheduler: (any RelocationScheduling)?,
-        states: FollowingStates, descriptors: DescriptorBudget, log: Logger,
-        onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void,
-        perform: @escaping @Sendable (@escaping FeedThread.Work) -> Void
+        source: any EventSource, receiver: any StoreEventReceiver, loop: FeedLoop, states: FollowingStates,
+        descriptors: DescriptorBudget, log: Logger
     ) {
         self.source = source
+        self.receiver = receiver
+        self.loop = loop
         self.descriptors = descriptors
-        self.scanner = scanner
-        self.onEvent = onEvent
-        self.perform = perform
-        self.publisher = publisher
-        self.scheduler = scheduler
         self.states = states
         self.log = log
     }
@@ -100,17 +90,17 @@ extension FollowedStores {
                     store.lostEvents()
                     touched.insert(store.address)
                 }
-                scheduler?.receive(notice)
+                receiver.receive(notice)
             case .directoryChanged(let directory):
                 for store in stores.values where store.directory == directory && store.record(.database, .attributes) {
                     touched.insert(store.address)
                 }
             case .unwatchable(let directory, let error):
                 recordWatchFailure(directory, error)
-                scheduler?.receive(notice)
+                receiver.receive(notice)
             case .overflow:
                 overflowed = true
-                scheduler?.receive(notice)
+                receiver.receive(notice)
             case .woken: break
             }
         }
@@ -137,8 +127,8 @@ extension FollowedStores {
         for (store, part) in parts[event.directory]?[event.name] ?? [] where store.record(part, event.kinds) {
             touched.insert(store.address)
         }
-        if legacyDirectories.contains(event.directory), !event.kinds.isDisjoint(with: Self.legacyKinds) {
-            scheduler?.receive(.event(event))
+        if plan.nameDirectories.contains(event.directory), !event.kinds.isDisjoint(with: Self.nameKinds) {
+            receiver.receive(.event(event))
         }
     }
 
@@ -168,8 +158,7 @@ extension FollowedStores {
         reportState(of: store)
         guard let event else { return }
         publishedCount &+= 1
-        publisher.publish(event, of: store.address)
-        onEvent(event, store.address)
+        receiver.publish(event, of: store.address)
     }
 
     /// Returns why commits to the store may go unnoticed; nil if they don't.
@@ -191,57 +180,50 @@ extension FollowedStores {
 // MARK: - Followed stores
 
 extension FollowedStores {
-    /// Follows the stores of the new configuration, and stops following those that are no longer in it.
-    func configure(_ new: Configuration) {
-        configuration = new
+    /// Follows the stores of the new plan, and stops following those that are no longer in it.
+    package func configure(_ new: FollowingPlan) {
+        plan = new
         for address in starved { states.set(nil, of: address) }
         starved = []
-        legacyDirectories = Set(
-            new.groups.flatMap(\.stores).flatMap(\.legacy).map { $0.removingLastComponent() })
-        loggedUnwatchable.formIntersection(legacyDirectories.union(new.groups.map(\.directory)))
-        for store in stores.values where new.group(store.address.group)?.directory != store.directory {
-            publisher.publish(.reset(.unconfigured), of: store.address)
+        loggedUnwatchable.formIntersection(new.nameDirectories.union(new.directories.values))
+        for store in stores.values where new.directories[store.address.group] != store.directory {
+            receiver.publish(.reset(.unconfigured), of: store.address)
             forget(store)
-            _ = publisher.close(store.address)
+            _ = receiver.close(store.address)
         }
-        let configured = new.groups.flatMap { group in
-            group.stores.compactMap {
-                StoreAddress(group: group.identifier.rawValue, name: $0.name.database.bytes)
-            }
-        }
-        for store in publisher.subscribedStores().union(configured) { follow(store, wasSubscribed: true) }
+        for store in receiver.subscribedStores().union(new.stores) { follow(store, wasSubscribed: true) }
         for address in Array(stores.keys) { forgetIfUnused(address) }
         refreshWatches()
     }
 
+    /// The directories in which names are reported as they come and go.
+    var nameDirectories: Set<FilePath> { plan.nameDirectories }
+
     /// True if the store is followed and not released.
     func isFollowed(_ address: StoreAddress) -> Bool { stores[address] != nil && released[address] == nil }
 
-    /// True if the store's group is served and its name is valid.
-    func isFollowable(_ address: StoreAddress) -> Bool {
+    /// True if the store's directory is known and its name is valid.
+    package func isFollowable(_ address: StoreAddress) -> Bool {
         let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
-        return name != nil && configuration.group(address.group) != nil
+        return name != nil && plan.directories[address.group] != nil
     }
 
-    func isConfigured(_ address: StoreAddress) -> Bool {
-        guard let name = FilePath.Component(bytes: address.name) else { return false }
-        return configuration.group(address.group)?.store(named: name) != nil
-    }
+    func isConfigured(_ address: StoreAddress) -> Bool { plan.stores.contains(address) }
 
     /// Starts to follow the store. With `wasSubscribed`, existing subscribers are sent a reset, because they rely on an
     /// earlier state.
-    func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
-        guard stores[address] == nil, isFollowable(address), let group = configuration.group(address.group),
+    package func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
+        guard stores[address] == nil, let directory = plan.directories[address.group],
             let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
         else { return }
         guard descriptors.reserve(.store) else { return starve(address) }
         starved.remove(address)
-        let store = FollowedStore(address, directory: group.directory, name: name)
+        let store = FollowedStore(address, directory: directory, name: name)
         stores[address] = store
         for (file, part) in store.files {
-            parts[group.directory, default: [:]][file, default: []].append((store, part))
+            parts[directory, default: [:]][file, default: []].append((store, part))
         }
-        publisher.open(address)
+        receiver.open(address)
         addFastPath(for: store)
         refreshWatches()
         if released[address] == nil {
@@ -250,8 +232,8 @@ extension FollowedStores {
         } else {
             states.set(.released, of: address)
         }
-        if wasSubscribed, publisher.subscribedStores().contains(address) {
-            publisher.publish(.reset(resetReason(of: store)), of: address)
+        if wasSubscribed, receiver.subscribedStores().contains(address) {
+            receiver.publish(.reset(resetReason(of: store)), of: address)
         }
     }
 
@@ -283,9 +265,10 @@ extension FollowedStores {
         states.set(nil, of: store.address)
     }
 
-    func forgetIfUnused(_ address: StoreAddress) {
-        if pendingAnswers[address] == nil, !publisher.wantsDetail(of: address) { stores[address]?.wantsTables = false }
-        guard pendingAnswers[address] == nil, !isConfigured(address), publisher.close(address) else { return }
+    /// Stops following the store if it isn't configured and has no subscriber.
+    package func forgetIfUnused(_ address: StoreAddress) {
+        if pendingAnswers[address] == nil, !receiver.wantsDetail(of: address) { stores[address]?.wantsTables = false }
+        guard pendingAnswers[address] == nil, !isConfigured(address), receiver.close(address) else { return }
         if starved.remove(address) != nil { states.set(nil, of: address) }
         guard let store = stores[address] else { return }
         forget(store)

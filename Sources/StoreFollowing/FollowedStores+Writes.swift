@@ -15,8 +15,7 @@ extension FollowedStores {
         let complete =
             finding == .needsEvents ? store.finishWALIndexPoll(with: readQueuedEvents(of: store)) : finding
         if let event = store.event(for: complete) {
-            publisher.publish(event, of: store.address)
-            onEvent(event, store.address)
+            receiver.publish(event, of: store.address)
         }
         // The full poll follows. This event came before those that were just read.
         unhandled.insert(writeEvent(of: store), at: 0)

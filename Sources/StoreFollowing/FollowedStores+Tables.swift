@@ -7,7 +7,7 @@ import SQLiteFormat
 /// The answers to subscriptions that wait for a page map.
 struct PendingAnswers {
     let until: ContinuousClock.Instant
-    var answers: [(FollowedStores) -> Void] = []
+    var answers: [() -> Void] = []
 
     /// Returns how long the answer may wait. Scanning some hundred megabytes takes half a second; the first changes of
     /// a larger store can't name their tables. A small store takes milliseconds, longer only while other programs use
@@ -24,8 +24,8 @@ extension FollowedStores {
     /// Has another thread scan the store if there is something to scan, and schedules a poll if that must wait.
     func scanTables(of store: FollowedStore) {
         if let scan = store.mayScan ? store.beginScan(with: readQueuedEvents(of: store)) : nil {
-            let isUnderWay = scanner.perform(scan) { [perform, address = store.address] in
-                perform { $0.adopt(scan, of: address) }
+            let isUnderWay = loop.scanner.perform(scan) { [loop, address = store.address] in
+                loop.perform { $0.adopt(scan, of: address) }
             }
             if !isUnderWay { store.wantsTables = false }
         } else {
@@ -43,9 +43,15 @@ extension FollowedStores {
         sendPendingAnswers(of: address)
     }
 
-    /// Follows the store for a subscriber that wants to know which tables change. Returns true if its answer must wait
-    /// in `pendingAnswers`.
-    func waitsForScan(_ address: StoreAddress) -> Bool {
+    /// Follows the store for a subscriber that wants to know which tables change. Calls `answer` now, or once the page
+    /// map is made.
+    package func whenTablesAreKnown(of address: StoreAddress, _ answer: @escaping () -> Void) {
+        guard waitsForScan(address) else { return answer() }
+        pendingAnswers[address]?.answers.append(answer)
+    }
+
+    /// Returns true if an answer must wait in `pendingAnswers`.
+    private func waitsForScan(_ address: StoreAddress) -> Bool {
         if pendingAnswers[address] != nil { return true }
         follow(address)
         guard let store = stores[address], !store.wantsTables else { return false }
@@ -61,8 +67,8 @@ extension FollowedStores {
     }
 
     /// Answers the subscriptions that wait for the store's page map.
-    func sendPendingAnswers(of address: StoreAddress) {
-        for answer in pendingAnswers.removeValue(forKey: address)?.answers ?? [] { answer(self) }
+    package func sendPendingAnswers(of address: StoreAddress) {
+        for answer in pendingAnswers.removeValue(forKey: address)?.answers ?? [] { answer() }
     }
 
     /// Takes the store's present content as the baseline, as `FollowedStore.attach` does, and scans its tables again.

@@ -3,56 +3,15 @@ import ChangeFeed
 import DirectoryWatching
 import LinuxSystem
 import SQLiteFormat
-import Synchronization
 import SystemPackage
 
-/// The state of following one store.
-package enum FollowingState: String, Sendable {
-    case following
-    /// Nothing has that name; the agent waits for it.
-    case absent
-    /// A program uses it in exclusive mode, or the agent may not read it.
-    case unreadable
-    /// Its directory can't be watched, because of a limit or a missing permission: commits go unnoticed. Retried.
-    case unwatched
-    /// Released for the time of a relocation.
-    case released
-}
-
-/// The states of all followed stores, readable from any thread.
-package final class FollowingStates: Sendable {
-    private let states = Mutex<[StoreAddress: FollowingState]>([:])
-    /// The reasons why stores are not followed, with the remedies.
-    private let details = Mutex<[StoreAddress: String]>([:])
-    /// The reasons why directories can't be watched.
-    private let directories = Mutex<[FilePath: String]>([:])
-
-    package init() {}
-
-    package subscript(store: StoreAddress) -> FollowingState? { states.withLock { $0[store] } }
-
-    func detail(_ store: StoreAddress) -> String? { details.withLock { $0[store] } }
-
-    /// Returns why the directory can't be watched; nil if it is watched, or needn't be.
-    func unwatchable(_ directory: FilePath) -> String? { directories.withLock { $0[directory] } }
-
-    func setUnwatchable(_ reason: String?, _ directory: FilePath) {
-        directories.withLock { if $0[directory] != reason { $0[directory] = reason } }
-    }
-
-    func set(_ state: FollowingState?, of store: StoreAddress, because detail: String? = nil) {
-        states.withLock { $0[store] = state }
-        details.withLock { if $0[store] != detail { $0[store] = detail } }
-    }
-}
-
 /// One store with its observer.
-final class FollowedStore {
-    let address: StoreAddress
-    let directory: FilePath
+package final class FollowedStore {
+    package let address: StoreAddress
+    package let directory: FilePath
     let name: StoreName
     private let observer: StoreObserver
-    private(set) var state = FollowingState.absent
+    package private(set) var state = FollowingState.absent
     /// The time of the next poll even if no event arrives.
     private(set) var pollAt: ContinuousClock.Instant?
     /// True while a commit may be in progress.
@@ -65,7 +24,7 @@ final class FollowedStore {
 
     private var recordedStatuses: [FileStatus?]?
 
-    var path: FilePath { directory.appending(name.database) }
+    package var path: FilePath { directory.appending(name.database) }
 
     /// The files whose events concern the store.
     var files: [(FilePath.Component, StorePart)] {
@@ -93,7 +52,7 @@ final class FollowedStore {
     }
 
     /// The resource limit that makes the store unreadable.
-    var limit: ResourceLimit? { observer.failure.flatMap(ResourceLimit.init) }
+    package var limit: ResourceLimit? { observer.failure.flatMap(ResourceLimit.init) }
 
     /// The reason why it isn't followed.
     var detail: String? {

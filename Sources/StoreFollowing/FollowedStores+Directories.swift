@@ -9,15 +9,15 @@ extension FollowedStores {
     private static let storeKinds: DirectoryEvent.Kinds = [
         .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut, .attributes,
     ]
-    static let legacyKinds: DirectoryEvent.Kinds = [
+    static let nameKinds: DirectoryEvent.Kinds = [
         .created, .deleted, .movedIn, .movedOut, .closedAfterWriting, .closedAfterReading, .opened,
     ]
 
     /// Watches the directories that are needed and no others.
-    func refreshWatches() {
+    package func refreshWatches() {
         var wanted: [FilePath: DirectoryEvent.Kinds] = [:]
         for directory in parts.keys { wanted[directory, default: []].formUnion(Self.storeKinds) }
-        for directory in legacyDirectories { wanted[directory, default: []].formUnion(Self.legacyKinds) }
+        for directory in nameDirectories { wanted[directory, default: []].formUnion(Self.nameKinds) }
         for directory in watched.keys where wanted[directory] == nil {
             source.unwatch(directory)
             watched[directory] = nil
@@ -92,7 +92,7 @@ extension FollowedStores {
     /// Records that there are no descriptors for the store. A configured or subscribed store is retried.
     func starve(_ address: StoreAddress) {
         let message = "\(PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
-        let isSubscribed = publisher.subscribedStores().contains(address)
+        let isSubscribed = receiver.subscribedStores().contains(address)
         guard isConfigured(address) || isSubscribed else {
             // The requester gets the error each time, the log once a minute.
             guard shortageLoggedAt.map({ $0.duration(to: .now) > .seconds(60) }) ?? true else { return }
@@ -103,8 +103,8 @@ extension FollowedStores {
         log.error("\(message)")
         states.set(.unwatched, of: address, because: descriptors.shortage)
         if isSubscribed {
-            publisher.open(address)
-            publisher.publish(.reset(.unreadable), of: address)
+            receiver.open(address)
+            receiver.publish(.reset(.unreadable), of: address)
         }
         scheduleRetry()
     }
@@ -121,7 +121,7 @@ extension FollowedStores {
 
     /// Checks all directories and polls all stores, whether or not an event arrived: file systems were mounted or
     /// unmounted, or somebody asked for it.
-    func recheckAll() {
+    package func recheckAll() {
         if !unwatchable.isEmpty { refreshWatches() }
         source.recheckPaths()
         for store in stores.values where store.record(.database, .attributes) { poll(store) }

@@ -1,0 +1,51 @@
+import AgentProtocol
+import DirectoryWatching
+import StoreFollowing
+
+/// Passes what happens to followed stores on to the agent's parts.
+package final class FeedReceiver: StoreEventReceiver {
+    private let publisher: Publisher
+    private let scheduler: (any RelocationScheduling)?
+    /// Called with each event after subscribers were sent it.
+    private let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
+
+    package init(
+        publisher: Publisher, scheduler: (any RelocationScheduling)?,
+        onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in }
+    ) {
+        self.publisher = publisher
+        self.scheduler = scheduler
+        self.onEvent = onEvent
+    }
+
+    package func open(_ store: StoreAddress) { publisher.open(store) }
+
+    package func close(_ store: StoreAddress) -> Bool { publisher.close(store) }
+
+    package func publish(_ event: StoreEvent, of store: StoreAddress) {
+        publisher.publish(event, of: store)
+        onEvent(event, store)
+    }
+
+    package func subscribedStores() -> Set<StoreAddress> { publisher.subscribedStores() }
+
+    package func wantsDetail(of store: StoreAddress) -> Bool { publisher.wantsDetail(of: store) }
+
+    package func receive(_ notice: Notice) { scheduler?.receive(notice) }
+}
+
+extension FollowingPlan {
+    /// The groups of a configuration, their stores, and the directories of the stores' legacy places.
+    package init(_ configuration: Configuration) {
+        self.init()
+        for group in configuration.groups {
+            directories[group.identifier.rawValue] = group.directory
+            for store in group.stores {
+                if let address = StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes) {
+                    stores.insert(address)
+                }
+                nameDirectories.formUnion(store.legacy.map { $0.removingLastComponent() })
+            }
+        }
+    }
+}

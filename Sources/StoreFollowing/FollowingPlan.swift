@@ -1,0 +1,20 @@
+import AgentProtocol
+import SystemPackage
+
+/// The directories to find stores in, and the stores to follow even without a subscriber.
+package struct FollowingPlan: Sendable {
+    /// The stores' directories by group.
+    package var directories: [String: FilePath]
+    /// The stores that are always followed.
+    package var stores: Set<StoreAddress>
+    /// Directories in which names are reported to the receiver as they come and go.
+    package var nameDirectories: Set<FilePath>
+
+    package init(
+        directories: [String: FilePath] = [:], stores: Set<StoreAddress> = [], nameDirectories: Set<FilePath> = []
+    ) {
+        self.directories = directories
+        self.stores = stores
+        self.nameDirectories = nameDirectories
+    }
+}

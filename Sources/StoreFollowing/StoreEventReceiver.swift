@@ -1,0 +1,23 @@
+import AgentProtocol
+import DirectoryWatching
+
+/// Receives what happens to followed stores. All calls come from the thread that follows them, in order.
+package protocol StoreEventReceiver: AnyObject, Sendable {
+    /// The store is followed from now on. It may be so already.
+    func open(_ store: StoreAddress)
+    /// Nobody needs the store's events any more, unless it has subscribers. Returns true if it has none.
+    func close(_ store: StoreAddress) -> Bool
+    /// Receives an event of the store. Ignores one of a store that isn't open.
+    func publish(_ event: StoreEvent, of store: StoreAddress)
+    /// The stores with subscribers.
+    func subscribedStores() -> Set<StoreAddress>
+    /// True if a subscriber needs to know which tables change.
+    func wantsDetail(of store: StoreAddress) -> Bool
+    /// Receives an event in a directory of `FollowingPlan.nameDirectories`, the coming or going of a directory, or a
+    /// loss of events.
+    func receive(_ notice: Notice)
+}
+
+extension StoreEventReceiver {
+    package func receive(_ notice: Notice) {}
+}
