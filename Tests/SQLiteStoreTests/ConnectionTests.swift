@@ -61,7 +61,7 @@ import Testing
         let error = #expect(throws: StoreError.self) {
             try connection.transaction(.immediate) { try connection.execute("INSERT INTO tag VALUES (1)") }
         }
-        #expect(error?.code == 787 && error?.message == "FOREIGN KEY constraint failed")
+        #expect(error?.code == 787 && error?.sqliteMessage == "FOREIGN KEY constraint failed")
         try connection.transaction(.immediate) { try connection.execute("INSERT INTO note VALUES (2, 'b')") }
         #expect(try grdb("SELECT text FROM note UNION ALL SELECT note FROM tag") == ["b"])
     }
@@ -91,7 +91,7 @@ import Testing
                 try connection.execute("INSERT INTO note VALUES (4, 'd')")
             }
         }
-        #expect(error?.code == 4 && error?.message == "Transaction was aborted")
+        #expect(error?.code == 4 && error?.sqliteMessage == "Transaction was aborted")
         #expect(throws: StoreError.self) {
             try connection.transaction(.immediate) {
                 try? connection.execute("INSERT OR ROLLBACK INTO note VALUES (3, 'a')")
@@ -168,7 +168,7 @@ import Testing
         }
         try queue.close()
         #expect(error?.code == expected?.extendedResultCode.rawValue)
-        #expect(error?.message == expected?.message)
+        #expect(error?.sqliteMessage == expected?.message)
     }
 
     /// Wrongly ordered entries in an index would be lost to the store's own program.
@@ -178,7 +178,7 @@ import Testing
         try shell.run("CREATE TABLE word (text COLLATE NOCASE UNIQUE);")
         try shell.run("UPDATE sqlite_schema SET sql = replace(sql, 'NOCASE', 'app') WHERE name = 'word';")
         let error = #expect(throws: StoreError.self) { try open().execute("INSERT INTO word VALUES ('a')") }
-        #expect(error?.message == "no such collation sequence: app")
+        #expect(error?.sqliteMessage == "no such collation sequence: app")
         // A staged copy is read with any collation.
         #expect(try fixture.read { try $0.integer("SELECT count(*) FROM word WHERE text = 'a'") } == 0)
     }
