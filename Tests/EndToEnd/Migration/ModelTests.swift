@@ -95,6 +95,19 @@ import Testing
 
     // MARK: show and diff
 
+    @Test func refusesAStoreNameThatSQLiteUsesForItsLog() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(directory, [("Notes", Self.note)])
+        let store = directory.path.appending("Notes.sqlite")
+        #expect(try groupstore("create", Word(store), "--model", Word(bundle)).status == 0)
+        let bad = Word(directory.path.appending("Other-wal"))
+        for command in [["create", bad] as [Word], ["migrate", Word(store), "--to", bad]] {
+            let refused = try groupstore(options: command + ["--model", Word(bundle), "--json"])
+            #expect(refused.status == 65, "\(refused.errors)")
+            #expect(refused.summary.object("error")?.string("code") == "bad_name")
+        }
+    }
+
     @Test func showsAVersion() throws {
         let directory = try TemporaryDirectory()
         let bundle = try Self.bundle(directory, [("Notes", Self.note), ("Notes 2", "<entity name='A'/>")])
