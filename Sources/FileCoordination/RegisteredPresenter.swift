@@ -11,6 +11,8 @@ package final class RegisteredPresenter: Sendable {
     private let stream: AsyncStream<PresenterMessage>
     private let messages: AsyncStream<PresenterMessage>.Continuation
     private let previous: RegisteredPresenter?
+    /// Threads that wait for the item must not keep its presenter from reacquiring it.
+    private let executor = QueueExecutor("gs-presenter")
     private let state: Mutex<State>
 
     private struct State {
@@ -102,7 +104,7 @@ package final class RegisteredPresenter: Sendable {
                 state.earlierClaims = Set(admission.pendingClaims).subtracting(state.endedClaims)
                 state.isRegistering = false
                 // Not before: answers need the number.
-                state.worker = Task { await self.handleMessages() }
+                state.worker = Task(executorPreference: executor) { await self.handleMessages() }
                 return (state.removeReadyWaiters(), state.isUnregistered)
             }
             if isUnregistered { registry.remove(admission.presenter) }
@@ -177,8 +179,9 @@ package final class RegisteredPresenter: Sendable {
                 state.earlierClaims.remove(claim)
                 return (state.current?.claim == claim ? state.current?.task : nil, state.removeReadyWaiters())
             }
-            // Not inline: registries call this under a lock, and a cancellation handler runs the presenter's code.
-            if let task { Task { task.cancel() } }
+            // Not inline: registries call this under a lock, and a cancellation handler runs the presenter's code. Not
+            // on the executor: the presenter's method may block it.
+            if let task { QueueExecutor.run { task.cancel() } }
             for continuation in waiters { continuation.resume() }
         }
         // The next open must use the new location, even before the presenter is notified.
@@ -219,7 +222,7 @@ package final class RegisteredPresenter: Sendable {
         let isCovered = if case .relinquish(let accessor) = request { relinquished.covers(accessor) } else { false }
         let task = state.withLock { state -> Task<Reacquirer?, any Error>? in
             guard !state.isUnregistered else { return nil }
-            let task = Task { isCovered ? nil : try await self.perform(request) }
+            let task = Task(executorPreference: executor) { isCovered ? nil : try await self.perform(request) }
             state.current = (claim, task)
             // The claim ended before the presenter got to this request.
             if state.endedClaims.contains(claim) { task.cancel() }

@@ -41,10 +41,16 @@ final class PresentationRunner: Sendable {
         var hasExisted = false
         /// Calls `failed` with one error after another.
         var reporting: Task<Void, Never>?
+        /// Called once the store is open, or no longer presented.
+        var openingHandlers: [@Sendable () -> Void] = []
     }
 
     private let store: SharedStore
     private let state: Mutex<State>
+    /// Threads that wait for the store must not keep it from being opened.
+    private let executor = QueueExecutor("gs-presentation")
+    /// Runs `failed`, which may block its thread.
+    private let reportExecutor = QueueExecutor("gs-report")
 
     /// The time for which one attempt waits for a relocation and for other claims.
     private static let attemptTimeout = Duration.seconds(30)
@@ -83,7 +89,8 @@ final class PresentationRunner: Sendable {
     /// Calls `failed` in a task that nobody cancels, because the closure is the app's.
     private func scheduleReport(_ error: any Error) -> Task<Void, Never> {
         state.withLock { state in
-            let task = Task { [failed = state.callbacks?.failed, previous = state.reporting] in
+            let task = Task(executorPreference: reportExecutor) {
+                [failed = state.callbacks?.failed, previous = state.reporting] in
                 await previous?.value
                 await failed?(error)
             }
@@ -154,6 +161,24 @@ final class PresentationRunner: Sendable {
         guard mustRun else { return }
         while let (effects, error) = step() {
             for effect in effects { perform(effect, error) }
+            for handler in takeOpeningHandlers() { handler() }
+        }
+    }
+
+    /// Calls `body` once, now or on another thread: when the store is open or no longer presented.
+    func whenOpened(_ body: @escaping @Sendable () -> Void) {
+        state.withLock { $0.openingHandlers.append(body) }
+        for handler in takeOpeningHandlers() { handler() }
+    }
+
+    private func takeOpeningHandlers() -> [@Sendable () -> Void] {
+        state.withLock { state in
+            switch state.presentation.phase {
+            case .open, .closing, .ended:
+                defer { state.openingHandlers = [] }
+                return state.openingHandlers
+            case .closed, .locking, .opening, .pausing: return []
+            }
         }
     }
 
@@ -184,6 +209,7 @@ final class PresentationRunner: Sendable {
                 return state.callbacks.take()
             }
             if let presenter = state.withLock({ $0.presenter }) {
+                PresentedStores.remove(presenter)
                 FileCoordinator.removeFilePresenter(presenter, in: store.container)
             }
         case .succeed(let ticket): removeWaiter(ticket)?.resume()
@@ -201,7 +227,7 @@ final class PresentationRunner: Sendable {
         then done: PresentationState.Event, otherwise failure: PresentationState.Event,
         _ body: @escaping @Sendable () async throws -> Void
     ) {
-        let task = Task { [self] in
+        let task = Task(executorPreference: executor) { [self] in
             do {
                 try await body()
                 if done == .opened { state.withLock { $0.pauses.reset() } }
@@ -247,7 +273,7 @@ final class PresentationRunner: Sendable {
             return state.presenter
         }
         guard let presenter else { return send(.notLocked, CancellationError()) }
-        Task { [self] in
+        Task(executorPreference: executor) { [self] in
             do {
                 let (url, lock) = try await SystemThread.run(name: "gs-find") { [store] in
                     try store.lockedURL(for: presenter, Deadline(after: Self.attemptTimeout)) {
@@ -272,14 +298,14 @@ final class PresentationRunner: Sendable {
         let length = state.withLock { $0.pauses.next() }
         let (reported, reportedContinuation) = AsyncStream<Void>.makeStream()
         let report = error.map { scheduleReport($0) }
-        Task {
+        Task(executorPreference: executor) {
             await report?.value
             reportedContinuation.finish()
         }
-        let task = Task { [self] in
+        let task = Task(executorPreference: executor) { [self] in
             // Both end at once when the task is cancelled, which isn't an error here.
             for await _ in reported {}
-            try? await Task.sleep(for: length)
+            await QueueExecutor.sleep(for: length)
             send(.paused)
         }
         state.withLock { $0.task = task }

@@ -5,11 +5,13 @@ import SystemPackage
 /// An event of a store, as delivered by ``StoreChanges``.
 ///
 ///     for try await change in store.changes() {
-///         switch change {
-///         case .changed, .reset, .relocated, .migrated: reload()
-///         case .relocating, .abandoned, .disconnected, .notServed, .connected: break
-///         }
+///         if change.changesContent { reload(change.tables) }
+///         if let token = change.token { save(token) }
 ///     }
+///
+/// - Important: Later versions may add cases, and values to a case. ``token``, ``changesContent``, ``tables`` and
+///   ``rows`` need no `switch`, and stay valid. A `switch` should have a `default`, and a pattern such as
+///   `case .relocated` should leave out the values that it doesn't use.
 public enum StoreChange: Sendable, Equatable {
     /// A process that has the store open, or presents it.
     public struct Holder: Hashable, Sendable {
@@ -19,6 +21,12 @@ public enum StoreChange: Sendable, Equatable {
         public let program: String
         /// True if the process is in another PID namespace than the agent.
         public let isElsewhere: Bool
+
+        package init(pid: Int32, program: String, isElsewhere: Bool) {
+            self.pid = pid
+            self.program = program
+            self.isElsewhere = isElsewhere
+        }
     }
 
     /// A transaction was committed, and is visible to a reader from now on.
@@ -34,6 +42,9 @@ public enum StoreChange: Sendable, Equatable {
     /// the latter two, the event comes again.
     case relocating(waitingFor: [Holder], token: String)
     /// The store was relocated. `from` names no file if this user may not know the former location.
+    ///
+    /// A subscriber in a process that presents the store receives this when the store is open again there, or after 10
+    /// seconds.
     case relocated(from: URL, to: URL, token: String)
     /// The store has another model version now. `fromModel` is nil if the former version is unknown.
     ///
@@ -52,6 +63,33 @@ public enum StoreChange: Sendable, Equatable {
     /// The state `disconnected` or `notServed` is over. Whatever happened meanwhile comes next, as changes or as a
     /// `reset`.
     case connected(token: String)
+
+    /// True if what was read from the store before may be stale: for `changed`, `relocated`, `migrated` and `reset`.
+    public var changesContent: Bool {
+        switch self {
+        case .changed, .relocated, .migrated, .reset: true
+        case .relocating, .abandoned, .disconnected, .notServed, .connected: false
+        }
+    }
+
+    /// The only tables that a `changed` event changed; nil if they aren't known, or for any other event.
+    public var tables: [String]? {
+        if case .changed(let tables, isComplete: true, _, _) = self { tables } else { nil }
+    }
+
+    /// All rows that a `changed` event changed, among those that the subscription selects; nil if they aren't known, or
+    /// for any other event.
+    public var rows: [RowChange]? {
+        if case .changed(_, _, let rows, _) = self { rows } else { nil }
+    }
+
+    /// True if the store's presenters opened it anew before this change.
+    var reopensStore: Bool {
+        switch self {
+        case .relocated, .migrated: true
+        case .changed, .relocating, .abandoned, .reset, .disconnected, .notServed, .connected: false
+        }
+    }
 
     /// The token with which ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:)`` continues
     /// after this event; nil for `disconnected` and `notServed`.

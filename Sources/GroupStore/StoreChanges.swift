@@ -9,7 +9,7 @@ import SystemPackage
 /// ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:)``.
 ///
 ///     for try await change in store.changes() {
-///         if case .changed(let tables, _, _, _) = change { reload(tables) }
+///         if change.changesContent { reload(change.tables) }
 ///     }
 ///
 /// A slow subscriber receives one change for many, or a ``StoreChange/reset(reason:token:)``; it never misses that
@@ -20,9 +20,13 @@ public struct StoreChanges: AsyncSequence, Sendable {
 
     let subscription: SubscribeOperation
     let socket: FilePath?
+    /// The store whose presentations in this process are waited for; nil for none.
+    var store: SharedStore?
 
     /// Creates an iterator. Each iterator opens its own connection to the agent.
-    public func makeAsyncIterator() -> Iterator { Iterator(ChangeReader(subscription, socket: socket)) }
+    public func makeAsyncIterator() -> Iterator {
+        Iterator(ChangeReader(subscription, socket: socket, store: store))
+    }
 
     /// The iterator of ``StoreChanges``.
     public struct Iterator: AsyncIteratorProtocol {
@@ -77,7 +81,7 @@ extension SharedStore {
         subscription.wantsRows = includingRows
         subscription.wantsDurableTokens = durably
         return StoreChanges(
-            subscription: subscription, socket: AgentSocket.path(environment: AgentRegistries.environment))
+            subscription: subscription, socket: AgentSocket.path(environment: AgentRegistries.environment), store: self)
     }
 }
 
@@ -100,13 +104,19 @@ final class ChangeReader: Sendable {
 
     private let subscription: SubscribeOperation
     private let socket: FilePath?
+    private let store: SharedStore?
     private let state: Mutex<State>
     private let demand = DispatchSemaphore(value: 0)
     private let pauseEnd = DispatchSemaphore(value: 0)
 
-    init(_ subscription: SubscribeOperation, socket: FilePath?) {
+    /// The time for which a change waits for the store's presentations in this process. A store that can't be opened
+    /// must not hold up the changes for ever.
+    private static let presentationTimeout = Duration.seconds(10)
+
+    init(_ subscription: SubscribeOperation, socket: FilePath?, store: SharedStore? = nil) {
         self.subscription = subscription
         self.socket = socket
+        self.store = store
         state = Mutex(State(token: subscription.since))
     }
 
@@ -145,7 +155,7 @@ final class ChangeReader: Sendable {
                 }
             }
         } catch {
-            deliver(.failure(GroupStoreError(.system, "\(error)", remedy: error.remedy)))
+            deliver(.failure(GroupStoreError(error)))
         }
     }
 
@@ -206,6 +216,7 @@ final class ChangeReader: Sendable {
                     if let token = object.string("token") { state.withLock { $0.token = token } }
                     continue
                 }
+                if change.reopensStore { waitUntilPresented() }
                 deliver(.change(change))
                 return true
             } catch {
@@ -227,6 +238,22 @@ final class ChangeReader: Sendable {
             }
         }
         return false
+    }
+
+    /// Waits until the store's presenters in this process have it open again. The agent tells them and this subscriber
+    /// at about the same time, on two connections, and opening takes its time.
+    private func waitUntilPresented() {
+        guard let store else { return }
+        let deadline = Deadline(after: Self.presentationTimeout)
+        for presentation in PresentedStores.presentations(of: store) {
+            let opened = DispatchSemaphore(value: 0)
+            presentation.whenOpened { opened.signal() }
+            // In slices: the end of the sequence doesn't signal the semaphore.
+            while let remaining = deadline.remaining, remaining > .zero, !state.withLock({ $0.isEnded }) {
+                let slice = min(remaining, .milliseconds(20))
+                if opened.wait(timeout: .now() + .nanoseconds(Int(slice.nanoseconds))) == .success { break }
+            }
+        }
     }
 
     /// Keeps the transport so that `end` can close it without waiting for the agent.

@@ -62,7 +62,16 @@ public final class StorePresentation: FilePresenter {
     /// The store under its current name; nil if it was moved into a subdirectory of the group container.
     package var presentedStore: SharedStore? { store.moved(to: item) }
 
+    /// True if this is the store's presentation, under its name after any moves.
+    func presents(_ store: SharedStore) -> Bool {
+        store.container.directory.identity == self.store.container.directory.identity && item == store.item
+    }
+
+    /// Calls `body` once, now or on another thread: when the store is open or no longer presented.
+    func whenOpened(_ body: @escaping @Sendable () -> Void) { runner.whenOpened(body) }
+
     func begin() async throws {
+        PresentedStores.add(self)
         let seat = try await RegisteredPresenters.shared(in: store.container).add(self, in: store.container)
         if case .refused(let reason) = seat.registration { runner.report(refused: reason) }
         do {
