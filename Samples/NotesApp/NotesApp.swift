@@ -32,31 +32,56 @@ struct NotesApp: AsyncParsableCommand {
     @Option(help: "The prefix of each note's title.")
     var title = "Note"
 
+    @Flag(help: "Relocate the legacy store before opening it; otherwise an agent does while it is open.")
+    var relocate = false
+
     @Flag(help: "Write nothing; print the number of notes whenever any process changes it.")
     var observe = false
 
-    func run() async throws {
-        let container =
-            try directory.map { try GroupContainer(identifier: group, directory: URL(filePath: $0)) }
-            ?? GroupContainer(identifier: group)
-        let store = try SharedStore(name, in: container, legacy: legacy.map { URL(filePath: $0) })
-        var configuration = Configuration()
-        configuration.busyMode = .timeout(10)
-        let notes = try await SharedDatabasePool(store, configuration: configuration) { pool in
-            try pool.write { database in
-                try database.execute(sql: "CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, title TEXT)")
-            }
+    private static var migrator: DatabaseMigrator {
+        var migrator = DatabaseMigrator()
+        migrator.registerMigration("note") { database in
+            // A store of the app before the change has the table already.
+            try database.execute(sql: "CREATE TABLE IF NOT EXISTS note (id INTEGER PRIMARY KEY, title TEXT)")
         }
+        return migrator
+    }
+
+    func run() async throws {
+        let notes = try await load()
         say("open \(notes.url.path)")
         if observe { try await observe(notes) } else { try await write(to: notes) }
         try await notes.close()
         say("done")
     }
 
+    private func load() async throws -> SharedDatabasePool {
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(10)
+        let old = legacy.map { URL(filePath: $0) }
+        guard let directory else {
+            return try await SharedDatabasePool.load(
+                name, in: group, relocating: old, migrator: Self.migrator, configuration: configuration,
+                relocatesNow: relocate, progress: report)
+        }
+        let container = try GroupContainer(identifier: group, directory: URL(filePath: directory))
+        return try await SharedDatabasePool.load(
+            name, in: container, relocating: old, migrator: Self.migrator, configuration: configuration,
+            relocatesNow: relocate, progress: report)
+    }
+
+    @Sendable private func report(_ progress: RelocationProgress) {
+        switch progress {
+        case .waiting(let holders): say("waiting for \(holders.map(\.program).joined(separator: ", "))")
+        case .finished(let outcome, _, let url): say("\(outcome) \(url.path)")
+        case .note, .copied: break
+        }
+    }
+
     /// Prints the number of notes until the process ends.
     private func observe(_ notes: SharedDatabasePool) async throws {
         let counts = ValueObservation.tracking { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") ?? 0 }
-        for try await count in notes.values(of: counts.removeDuplicates()) { say("notes \(count)") }
+        for try await count in counts.removeDuplicates().values(in: notes) { say("notes \(count)") }
     }
 
     private func write(to notes: SharedDatabasePool) async throws {

@@ -1,0 +1,61 @@
+import FoundationEssentials
+import GRDB
+import LinuxSystem
+import SystemPackage
+
+/// A GRDB connection that a ``SharedDatabase`` opens, closes and opens again: `DatabasePool` or `DatabaseQueue`.
+public protocol SharedDatabaseConnection: DatabaseWriter {
+    /// Opens the database at a path. Throws GRDB's errors.
+    init(path: String, configuration: GRDB.Configuration) throws
+}
+
+extension DatabasePool: SharedDatabaseConnection {}
+extension DatabaseQueue: SharedDatabaseConnection {}
+
+extension SharedDatabaseConnection {
+    /// Closes all connections, and leaves no log behind if no other process uses the store: a program that moves only
+    /// the store's file must not lose commits. GRDB's pool closes its readers last, and they may not truncate the log.
+    /// To release them before wouldn't do: an observation may still be reading on one. Throws GRDB's errors.
+    func closeWithoutLog() throws {
+        try close()
+        // A store that is gone must not be created.
+        guard !configuration.readonly, FileStatus(following: FilePath(path)) != nil,
+            let log = FileStatus(following: FilePath(path + "-wal")), log.size > 0
+        else { return }
+        // SQLite truncates the log when the last connection, which may write, is closed. If that fails, for instance
+        // because another process holds a lock, the log stays, as it does when another process has the store open.
+        try? DatabaseQueue(path: path, configuration: configuration).close()
+    }
+}
+
+extension GRDB.Configuration {
+    /// Opens a database and applies the busy mode while opening. SQLite doesn't call the busy handler when a store
+    /// switches to write-ahead mode while another connection writes it or does the same: the switching connection has
+    /// begun to read, so it gives up at once (https://sqlite.org/c3ref/busy_handler.html). Throws GRDB's errors and
+    /// `CancellationError`.
+    func open<Connection: SharedDatabaseConnection>(_ type: Connection.Type, at url: URL) async throws -> Connection {
+        let start = ContinuousClock.now
+        var attempts = 0
+        while true {
+            do {
+                return try Connection(path: url.path, configuration: self)
+            } catch let error as DatabaseError
+                where error.resultCode == .SQLITE_BUSY && shouldRetry(attempts, since: start)
+            {
+                attempts += 1
+                // No event reports the release of a lock.
+                try Task.checkCancellation()
+                await QueueExecutor.sleep(for: .milliseconds(Int.random(in: 2...20)))
+            }
+        }
+    }
+
+    private func shouldRetry(_ attempts: Int, since start: ContinuousClock.Instant) -> Bool {
+        switch busyMode {
+        // Another process that opens the store at the same moment is no reason to fail: that is over in an instant.
+        case .immediateError: start.duration(to: .now) < .seconds(1)
+        case .timeout(let seconds): start.duration(to: .now) / .seconds(1) < seconds
+        case .callback(let callback): callback(attempts)
+        }
+    }
+}
