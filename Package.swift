@@ -145,8 +145,8 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
                 "GroupStore", "GroupStoreAgent", "LinuxSystem", "ManagedObjectModels", "MappingModels",
-                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreMigration", "StoreRelocation", argumentParser,
-                logging, systemPackage,
+                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration", "StoreRelocation",
+                argumentParser, logging, systemPackage,
             ],
             path: "Sources/groupstore",
             swiftSettings: strict),

@@ -1,20 +1,25 @@
 /// The line of a change event, assembled from parts that are encoded once, because it is on the fast path from a commit
 /// to its subscribers. Its bytes are those of `StoreEvent.json` in a `WireLine`.
 package struct ChangeLine: Sendable {
-    private let store: StoreAddress
     private let start: [UInt8]
     /// The tables that `middle` encodes.
     private var tables: ChangedTables?
     private var middle: [UInt8] = []
     private let token: [UInt8]
 
+    /// Lines of an agent's feed.
+    ///
     /// - Parameter epoch: The epoch of the tokens.
-    package init(_ store: StoreAddress, epoch: String) {
-        self.store = store
+    package init(_ store: StoreAddress, epoch: String) { self.init(store: store.bytes, tokenStart: epoch + "-") }
+
+    /// - Parameters:
+    ///   - store: The bytes of the member `store`.
+    ///   - tokenStart: What all tokens begin with.
+    package init(store: [UInt8], tokenStart: String = "") {
         var object: JSONObject = ["type": "change"]
-        object.setStore(store)
+        object.setPath("store", bytes: store)
         start = Self.open(object)
-        token = Array(#","token":"\#(epoch)-"#.utf8)
+        token = Array(#","token":"\#(tokenStart)"#.utf8)
     }
 
     /// Returns the object's text without its closing brace.
@@ -27,6 +32,15 @@ package struct ChangeLine: Sendable {
 
     /// Returns the line, or nil if it would be too long and must be shortened.
     package mutating func bytes(_ changed: ChangedTables, number: UInt64) -> [UInt8]? {
+        bytes(changed) { Self.write(number, to: &$0) }
+    }
+
+    /// Returns the line, or nil if it would be too long and must be shortened. `token` needs no escapes.
+    package mutating func bytes(_ changed: ChangedTables, token: String) -> [UInt8]? {
+        bytes(changed) { $0 += token.utf8 }
+    }
+
+    private mutating func bytes(_ changed: ChangedTables, token writeToken: (inout [UInt8]) -> Void) -> [UInt8]? {
         if tables != changed {
             tables = changed
             middle = Self.middle(changed)
@@ -37,7 +51,7 @@ package struct ChangeLine: Sendable {
         line += start
         line += middle
         line += token
-        Self.write(number, to: &line)
+        writeToken(&line)
         line.append(UInt8(ascii: "\""))
         line.append(UInt8(ascii: "}"))
         line.append(0x0A)

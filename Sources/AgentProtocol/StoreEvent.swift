@@ -65,9 +65,12 @@ package enum StoreEvent: Sendable, Equatable {
     private static let maxHolders = 32
 
     /// Returns the event's line.
-    package func json(store: StoreAddress, token: String) -> JSONObject {
+    package func json(store: StoreAddress, token: String) -> JSONObject { json(store: store.bytes, token: token) }
+
+    /// Returns the event's line. `store`: the bytes of the member `store`.
+    package func json(store: [UInt8], token: String) -> JSONObject {
         var object: JSONObject = ["type": .string(type)]
-        object.setStore(store)
+        object.setPath("store", bytes: store)
         switch self {
         case .change(let tables):
             tables.write(to: &object)
@@ -101,7 +104,8 @@ package enum StoreEvent: Sendable, Equatable {
         .array(holders.prefix(maxHolders).map { .object($0.json) })
     }
 
-    private var type: String {
+    /// The word for the kind of event on the wire.
+    package var type: String {
         switch self {
         case .change: "change"
         case .relocating: "relocating"

@@ -8,7 +8,7 @@ import SystemPackage
 final class StoreFiles {
     private let directory: Directory
     private let name: StoreName
-    private let identity: FileIdentity
+    let identity: FileIdentity
     /// The number of the database's hard links.
     private var nameCount: UInt64
     /// True if the database alone is a mount point. Writes to it raise their events in the directory it comes from.

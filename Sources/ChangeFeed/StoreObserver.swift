@@ -47,7 +47,11 @@ package final class StoreObserver {
     package private(set) var failure: SystemError?
     private var failures = Backoff(first: .seconds(1), longest: .seconds(60))
     /// The database's stamp, if the store is in WAL mode and nobody has it open.
-    var idleStamp: StoreFiles.Stamp?
+    var idleStamp: StoreFiles.Stamp? {
+        didSet { settledIdleStamp = idleStamp?.whenSettled }
+    }
+    /// The same stamp, or nil if a write could have left it unchanged since.
+    private(set) var settledIdleStamp: StoreFiles.Stamp?
     /// The deadline for the events that may explain why the database's stamp changed while idle.
     var idleDoubtDeadline: ContinuousClock.Instant?
     var tracker = TableTracker()

@@ -44,6 +44,9 @@ package final class FollowedStore {
         observer = StoreObserver(directory: directory, name: name)
     }
 
+    /// The position of the last finding; nil if there is no readable store.
+    package var position: StorePosition? { observer.position }
+
     /// Takes the store's present content as the baseline.
     func attach() {
         observer.attach()

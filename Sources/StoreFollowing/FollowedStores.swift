@@ -166,6 +166,13 @@ extension FollowedStores {
         unwatchable[store.directory] ?? unwatchableDatabases[store.address]
     }
 
+    /// Returns why commits to the store may go unnoticed, or why it isn't followed at all; nil if they don't.
+    func unwatchedReason(of address: StoreAddress) -> String? {
+        guard let store = stores[address] else { return states.detail(address) }
+        return unwatchedReason(of: store)
+            ?? store.limit.map { "\(PrintablePath(store.path)) can't be read: \($0.message)" }
+    }
+
     /// Updates the state that `status` shows for the store.
     func reportState(of store: FollowedStore) {
         logLimit(of: store)

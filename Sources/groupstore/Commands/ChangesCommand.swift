@@ -129,6 +129,9 @@ struct RowFilterOptions: ParsableArguments {
         return filter
     }
 
+    /// True if no option is given.
+    var isEmpty: Bool { entities == nil && operations == nil && authors == nil && exceptAuthors == nil }
+
     /// The filter as sent on the wire.
     var wire: HistoryOperation.Filter {
         var filter = HistoryOperation.Filter()

@@ -11,7 +11,11 @@ struct WatchCommand: ParsableCommand {
         commandName: "watch",
         abstract: "Print a line for each change of a store.",
         discussion: """
-            Receives events from the agent. If the agent goes away, waits for it for up to 30 s; events that can't be \
+            Receives events from an agent that serves the stores, or watches them itself if there is none. --agent and \
+            --direct choose. Watched directly, a store need not exist yet, and its token says whether the store was \
+            written since, but not how often.
+
+            With an agent: if the agent goes away, waits for it for up to 30 s; events that can't be \
             made up for are reported as a reset. --exec sets GROUPSTORE_STORE, GROUPSTORE_PATH, GROUPSTORE_EVENT, \
             GROUPSTORE_TABLES (a line each; all of them if GROUPSTORE_COMPLETE is 1), GROUPSTORE_SINCE and \
             GROUPSTORE_TOKEN. One command runs at a time; events during a run cause one more run, for all of them. A \
@@ -22,8 +26,15 @@ struct WatchCommand: ParsableCommand {
             store that keeps a history; a change whose rows the history doesn't know is reported.
             """)
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
-    var store: String
+    @Argument(
+        help: ArgumentHelp("The stores: database files, or GROUP_ID/NAME.", valueName: "store"), completion: .file())
+    var stores: [String]
+
+    @Flag(help: "Receive events from the agent only.")
+    var agent = false
+
+    @Flag(help: "Watch the files directly, even if an agent serves them.")
+    var direct = false
 
     @Option(help: "Begin with the events after this token.")
     var since: String?
@@ -60,6 +71,10 @@ struct WatchCommand: ParsableCommand {
         if let timeout, !(0...31_536_000).contains(timeout) {
             throw ValidationError("--timeout must be 0 to 31536000 seconds")
         }
+        if agent, direct { throw ValidationError("--agent and --direct exclude each other") }
+        if stores.count > 1, since != nil || tokenFile != nil {
+            throw ValidationError("--since and --token-file take one store: a token is one store's")
+        }
         if let tables, tableNames(tables).contains("") {
             throw ValidationError("--tables takes names separated by commas, such as ZNOTE,ZTAG")
         }
@@ -74,70 +89,119 @@ struct WatchCommand: ParsableCommand {
         Interruption.installHandlers(endsWithOutput: true)
         try reporting(output) {
             let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
-            let feed = try StoreFeed(store, since: since ?? tokens?.read()) { subscription in
-                subscription.tables = tables.map { TableFilter(tableNames($0)) }
-                subscription.filter = rowFilter.wire
-                subscription.wantsRows = rows
-                subscription.wantsDurableTokens = durable
-            }
-            try tokens?.write(feed.token)
-            announce(feed, output)
+            let feed = try feed(since: since ?? tokens?.read())
+            if let store = feed.stores.first { try tokens?.write(store.token) }
+            for store in feed.stores { announce(store, feed.openingType, output) }
             try follow(feed, tokens: tokens, to: output)
         }
     }
 
-    private func follow(_ feed: StoreFeed, tokens: TokenFile?, to output: Output) throws {
-        let runner = exec.map { EventCommand($0, from: feed.token, tokenFile: tokens) }
+    /// Returns the agent's feed if it serves the stores, else one of this process.
+    private func feed(since token: String?) throws -> any WatchedFeed {
+        let paths = stores.map(ArgumentBytes.path)
+        guard !direct else { return try kernelFeed(paths, since: token) }
+        do throws(AgentConnectionError) {
+            return try AgentFeed(paths, since: token) { subscription in
+                subscription.tables = filter
+                subscription.filter = rowFilter.wire
+                subscription.wantsRows = rows
+                subscription.wantsDurableTokens = durable
+            }
+        } catch {
+            guard !agent, error.leavesFilesToWatch, paths.allSatisfy(Self.namesAFile) else { throw error }
+            return try kernelFeed(paths, since: token)
+        }
+    }
+
+    /// True if the argument can only be a path, or leads to a directory that exists.
+    private static func namesAFile(_ path: FilePath) -> Bool {
+        let directory = path.absolute(in: FilePath(workingDirectory())).removingLastComponent()
+        return FileStatus(following: directory)?.kind == .directory
+    }
+
+    private func kernelFeed(_ paths: [FilePath], since token: String?) throws -> KernelFeed {
+        guard !rows, !durable, rowFilter.isEmpty else {
+            throw CommandFailure(
+                .usage, code: "needs_agent", "no agent serves the store, which changed rows come from",
+                remedy: "start one: groupstore agent; or leave out --rows, --durable and filters of rows")
+        }
+        let directory = FilePath(workingDirectory())
+        return try KernelFeed(paths.map { $0.absolute(in: directory) }, since: token, tables: filter)
+    }
+
+    private var filter: TableFilter? { tables.map { TableFilter(tableNames($0)) } }
+
+    private func follow(_ feed: any WatchedFeed, tokens: TokenFile?, to output: Output) throws {
+        let runners = feed.stores.map { store in
+            exec.map { EventCommand($0, from: store.token, tokenFile: tokens) }
+        }
+        // With several stores, the summary's token is the first one's.
+        func done(_ number: Int) -> String { runners[number]?.done ?? feed.stores[number].token }
         do {
-            try print(feed, runner: runner, tokens: runner == nil ? tokens : nil, to: output)
+            try print(feed, runners: runners, tokens: exec == nil ? tokens : nil, to: output)
         } catch AgentConnectionError.interrupted {
             // The command isn't waited for: the next run from that token repeats an interrupted run.
-            summarize("interrupted", token: runner?.done ?? feed.token, to: output)
+            summarize("interrupted", token: done(0), to: output)
             throw ExitStatus.interrupted.code
         } catch {
-            _ = runner?.finish()
+            for runner in runners { _ = runner?.finish() }
             throw error
         }
-        guard let status = runner?.finish(), status != 0 else {
-            return summarize("event", token: feed.token, to: output)
-        }
+        let failed = runners.compactMap { $0?.finish() }.first { $0 != 0 }
+        guard let failed else { return summarize("event", token: feed.stores[0].token, to: output) }
         throw CommandFailure(
-            .busy, code: "command_failed", "\(exec ?? "") ended with exit status \(status)",
+            .busy, code: "command_failed", "\(exec ?? "") ended with exit status \(failed)",
             remedy: "check the command's output; the event is repeated when you continue from the last completed token")
     }
 
     /// Prints events. With `--once`, returns after the first event that requires the store to be read again.
-    private func print(_ feed: StoreFeed, runner: EventCommand?, tokens: TokenFile?, to output: Output) throws {
-        while true {
+    private func print(
+        _ feed: any WatchedFeed, runners: [EventCommand?], tokens: TokenFile?, to output: Output
+    ) throws {
+        var isDone = false
+        while !isDone {
             let deadline = timeout.map { Deadline(after: .milliseconds(Int64($0 * 1000))) } ?? .none
-            guard let event = try feed.next(deadline: deadline) else {
+            let hasReceived = try feed.receive(until: deadline) { event in
+                // Several events may come at once.
+                guard !isDone else { return }
+                if event.isBookmark {
+                    try tokens?.write(event.store.token)
+                    return
+                }
+                record(event, output)
+                // An event that couldn't be printed isn't done: the token stays unchanged.
+                try Output.checkDelivered()
+                if exec != nil, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
+                    try runners[index]?.run(EventRun(event))
+                }
+                if let token = event.token { try tokens?.write(token) }
+                isDone = once && event.requiresReading
+            }
+            guard hasReceived else {
+                let names = feed.stores.map(\.name).joined(separator: ", ")
                 throw CommandFailure(
-                    .busy, code: "timed_out", "no event of \(feed.name) within \(timeout.map { "\($0)" } ?? "0") s",
+                    .busy, code: "timed_out", "no event of \(names) within \(timeout.map { "\($0)" } ?? "0") s",
                     remedy: "use a longer --timeout, or none")
             }
-            if event.isBookmark {
-                try tokens?.write(feed.token)
-                continue
-            }
-            output.record(event.object, "\(Self.timeOfDay())  \(event.type)  \(feed.name)  \(event.words)")
-            // An event that couldn't be printed isn't done: the token stays unchanged.
-            try Output.checkDelivered()
-            try runner?.run(EventRun(event, feed))
-            if let token = event.token { try tokens?.write(token) }
-            if once, event.requiresReading { return }
         }
     }
 
+    private func record(_ event: FeedEvent, _ output: Output) {
+        if output.json, let line = event.line { return output.record(encoded: line) }
+        output.record(
+            event.object, "\(Self.timeOfDay())  \(event.type)  \(event.store.name)  \(event.words)")
+    }
+
     /// Reports that no later event is missed. For people on standard error, because it isn't an event.
-    private func announce(_ feed: StoreFeed, _ output: Output) {
+    private func announce(_ store: WatchedStore, _ type: String, _ output: Output) {
         if output.json {
-            var line: JSONObject = ["type": "subscribed"]
-            line.setPath("store", bytes: feed.address.bytes)
-            line.setPath("path", bytes: feed.path.bytes)
-            line["token"] = .string(feed.token)
+            var line: JSONObject = ["type": .string(type)]
+            line.setPath("store", bytes: store.bytes)
+            line.setPath("path", bytes: store.path.bytes)
+            line["token"] = .string(store.token)
             output.record(line, "")
         } else if !output.quiet {
-            Output.write("watching \(PrintablePath(feed.path)), token \(feed.token)", to: STDERR_FILENO)
+            Output.write("watching \(PrintablePath(store.path)), token \(store.token)", to: STDERR_FILENO)
         }
     }
 
@@ -158,5 +222,16 @@ struct WatchCommand: ParsableCommand {
         }
         let clock = [parts.tm_hour, parts.tm_min, parts.tm_sec].map { padded(Int($0), 2) }.joined(separator: ":")
         return clock + "." + padded(now.tv_nsec / 1_000_000, 3)
+    }
+}
+
+extension AgentConnectionError {
+    /// True if no agent serves the store.
+    fileprivate var leavesFilesToWatch: Bool {
+        switch self {
+        case .noSocketPath, .noAgent: true
+        case .refused(let refusal): ["not_served", "unknown_store"].contains(refusal.code)
+        case .lost, .timedOut, .notUnderstood, .interrupted: false
+        }
     }
 }

@@ -7,6 +7,7 @@ import ManagedObjectModels
 import MappingModels
 import PersistentHistory
 import SQLiteStore
+import StoreFollowing
 import StoreMigration
 import StoreRelocation
 import SystemPackage
@@ -65,6 +66,7 @@ extension CommandFailure {
         case let error as AgentConnectionError: status(of: error)
         case let error as AgentInstance.Failure: if case .alreadyServed = error { .busy } else { .configuration }
         case let error as ConfigurationError: error.kind == .notPermitted ? .notPermitted : .configuration
+        case let error as DirectFeedError: if case .notAStore = error { .badData } else { .inputOutput }
         case let error as FileCoordinationError: error.code == .notWritable ? .notPermitted : .busy
         case let error as HistoryError: if case .unacknowledged = error { .busy } else { .badData }
         case let error as MappingModelError:

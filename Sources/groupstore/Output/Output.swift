@@ -32,6 +32,9 @@ struct Output: Sendable {
         if json { Self.write(json: object) } else if !quiet { Self.write(lines: lines(), to: STDOUT_FILENO) }
     }
 
+    /// Prints a line of JSON that was encoded already.
+    func record(encoded line: [UInt8]) { if json { Self.write(exactly: line[...], to: STDOUT_FILENO) } }
+
     /// Reports a failure on standard error and, under `--json`, as the last object too.
     func fail(_ failure: CommandFailure) {
         if json {
@@ -75,7 +78,11 @@ struct Output: Sendable {
     static func write(json object: JSONObject) { write(exactly: object.text + "\n", to: STDOUT_FILENO) }
 
     private static func write(exactly text: String, to descriptor: CInt) {
-        var bytes = Array(text.utf8)[...]
+        write(exactly: Array(text.utf8)[...], to: descriptor)
+    }
+
+    private static func write(exactly bytes: ArraySlice<UInt8>, to descriptor: CInt) {
+        var bytes = bytes
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if count < 0, errno == EINTR { continue }

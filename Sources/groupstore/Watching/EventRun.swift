@@ -11,13 +11,13 @@ struct EventRun: Sendable {
     private let store: [UInt8]
     private let path: [UInt8]
 
-    init(_ event: FeedEvent, _ feed: StoreFeed) {
+    init(_ event: FeedEvent) {
         self.event = event.type
-        token = event.token ?? feed.token
+        token = event.token ?? event.store.token
         tables = Set(event.tableNames)
         isComplete = event.type != "change" || event.object.bool("complete") == true
-        store = feed.address.bytes
-        path = feed.path.bytes
+        store = event.store.bytes
+        path = event.store.path.bytes
     }
 
     /// Adds a later event. The event that requires the most work stands for both, so that a later event doesn't make

@@ -1,0 +1,223 @@
+import AgentProtocol
+import DirectoryWatching
+import LinuxSystem
+import Logging
+import SQLiteFormat
+import SystemPackage
+
+/// Follows stores for this process alone, without an agent. Used by the thread that runs its loop.
+package final class DirectFeed {
+    /// A store that a caller watches.
+    private struct Watched {
+        /// The path that the caller named.
+        let path: FilePath
+        var place: StorePlace
+        var address: StoreAddress
+    }
+
+    /// The handler of events: the store's number, the event, and the token after it.
+    package typealias Handler = (Int, StoreEvent, DirectToken) -> Void
+
+    private let stores: FollowedStores
+    private let receiver = DirectReceiver()
+    private let handler: Handler
+    private let wantsTables: Bool
+    /// The watched stores by number.
+    private var watched: [Int: Watched] = [:]
+    private var numbers: [StoreAddress: [Int]] = [:]
+    /// The directories' groups, which have no other meaning here.
+    private var groups: [FilePath: String] = [:]
+    private var nextNumber = 0
+
+    /// - Parameters:
+    ///   - wantsTables: True if changes are to name their tables.
+    ///   - handler: Called for each event, as soon as it is known.
+    package init(loop: FeedLoop, wantsTables: Bool = true, log: Logger, handler: @escaping Handler) {
+        stores = loop.makeStores(
+            for: receiver, states: FollowingStates(), descriptors: DescriptorBudget(), log: log)
+        self.wantsTables = wantsTables
+        self.handler = handler
+        receiver.wantsTables = wantsTables
+        receiver.publish = { [unowned self] event, address in
+            for number in numbers[address] ?? [] { handler(number, event, token(of: number)) }
+        }
+    }
+
+    /// Starts to follow the stores at these absolute paths, which need not exist, and returns their numbers. Calls `ready` once
+    /// each change from then on is handled, with its tables if they can be known. Throws `DirectFeedError`.
+    package func add(_ paths: [FilePath], ready: @escaping () -> Void = {}) throws -> [Int] {
+        let places = try paths.map { path in
+            guard let place = StorePlace(path) else { throw DirectFeedError.notAStore(path) }
+            if FileStatus(following: place.path)?.kind == .directory { throw DirectFeedError.notAStore(path) }
+            return place
+        }
+        var added: [Int] = []
+        for (path, place) in zip(paths, places) {
+            guard let address = address(of: place) else { throw DirectFeedError.notAStore(path) }
+            watched[nextNumber] = Watched(path: path, place: place, address: address)
+            added.append(nextNumber)
+            nextNumber += 1
+        }
+        reconfigure()
+        for number in added {
+            guard let reason = watched[number].flatMap({ stores.unwatchedReason(of: $0.address) }) else { continue }
+            remove(added)
+            throw DirectFeedError.unwatchable(reason)
+        }
+        awaitTables(of: added, ready)
+        return added
+    }
+
+    /// Stops following stores.
+    package func remove(_ numbers: [Int]) {
+        for number in numbers { watched[number] = nil }
+        reconfigure()
+    }
+
+    /// Handles the next events. Returns false once the loop is stopped. Throws if the source fails.
+    package func step(_ loop: FeedLoop, timeout: Duration? = nil) throws -> Bool {
+        defer { if receiver.mayLeadElsewhere { resolvePlaces() } }
+        return try loop.step(stores, timeout: timeout)
+    }
+
+    /// The position up to which all events of the store were handled.
+    package func token(of number: Int) -> DirectToken {
+        DirectToken(watched[number].flatMap { stores.stores[$0.address]?.position })
+    }
+
+    /// The place of the store's database.
+    package func path(of number: Int) -> FilePath? { watched[number]?.place.path }
+
+    /// Closes every descriptor of the stores.
+    package func close() { remove(Array(watched.keys)) }
+
+    private func address(of place: StorePlace) -> StoreAddress? {
+        let group = groups[place.directory] ?? "\(groups.count)"
+        groups[place.directory] = group
+        return StoreAddress(group: group, name: place.name.bytes)
+    }
+
+    private func awaitTables(of added: [Int], _ ready: @escaping () -> Void) {
+        var waiting = 1
+        let isDone = {
+            waiting -= 1
+            if waiting == 0 { ready() }
+        }
+        if wantsTables {
+            for address in Set(added.compactMap { watched[$0]?.address }) {
+                waiting += 1
+                stores.whenTablesAreKnown(of: address, isDone)
+            }
+        }
+        isDone()
+    }
+
+    private func reconfigure() {
+        numbers = [:]
+        var plan = FollowingPlan()
+        for (number, store) in watched {
+            numbers[store.address, default: []].append(number)
+            plan.directories[store.address.group] = store.place.directory
+            plan.stores.insert(store.address)
+            plan.nameDirectories.formUnion(store.place.linkDirectories)
+        }
+        receiver.stores = plan.stores
+        // What it reports is known to whoever asked for it.
+        receiver.isSilent = true
+        stores.configure(plan)
+        receiver.isSilent = false
+        receiver.linkDirectories = plan.nameDirectories
+    }
+
+    /// Follows stores whose path leads to another place now, such as one that a relocation left a symbolic link to.
+    private func resolvePlaces() {
+        receiver.mayLeadElsewhere = false
+        var moved: [(number: Int, from: FilePath)] = []
+        for (number, store) in watched {
+            guard let place = StorePlace(store.path), place != store.place, let address = address(of: place) else {
+                continue
+            }
+            if place.path != store.place.path { moved.append((number, store.place.path)) }
+            watched[number]?.place = place
+            watched[number]?.address = address
+        }
+        guard !moved.isEmpty else { return reconfigure() }
+        reconfigure()
+        for (number, from) in moved {
+            guard let store = watched[number] else { continue }
+            if wantsTables { stores.whenTablesAreKnown(of: store.address) {} }
+            let isThere = FileStatus(following: store.place.path) != nil
+            handler(
+                number, isThere ? .relocated(from: from.bytes, to: store.place.path.bytes) : .reset(.vanished),
+                token(of: number))
+        }
+    }
+}
+
+/// Why a store can't be watched.
+package enum DirectFeedError: ActionableError, Equatable {
+    /// The path can't be a database's, or is a directory.
+    case notAStore(FilePath)
+    /// A limit or a missing permission prevents it.
+    case unwatchable(String)
+
+    package var errorCode: String {
+        switch self {
+        case .notAStore: "not_a_file"
+        case .unwatchable: "not_watchable"
+        }
+    }
+
+    package var message: String {
+        switch self {
+        case .notAStore(let path): "\(PrintablePath(path)) can't be a store's database file"
+        case .unwatchable(let reason): reason
+        }
+    }
+
+    package var remedy: String {
+        switch self {
+        case .notAStore: "name the database file"
+        case .unwatchable: "groupstore doctor names the limit or permission"
+        }
+    }
+
+    package var errorPath: FilePath? {
+        if case .notAStore(let path) = self { path } else { nil }
+    }
+}
+
+/// Receives the events of the followed stores.
+private final class DirectReceiver: StoreEventReceiver {
+    // Only the thread of the loop uses them.
+    nonisolated(unsafe) var publish: (StoreEvent, StoreAddress) -> Void = { _, _ in }
+    nonisolated(unsafe) var stores: Set<StoreAddress> = []
+    nonisolated(unsafe) var linkDirectories: Set<FilePath> = []
+    nonisolated(unsafe) var wantsTables = true
+    /// True while stores are added and removed.
+    nonisolated(unsafe) var isSilent = false
+    /// True if a path may lead to another place now.
+    nonisolated(unsafe) var mayLeadElsewhere = false
+
+    func open(_ store: StoreAddress) {}
+
+    func close(_ store: StoreAddress) -> Bool { !stores.contains(store) }
+
+    func publish(_ event: StoreEvent, of store: StoreAddress) {
+        guard !isSilent else { return }
+        if case .reset = event { mayLeadElsewhere = true }
+        publish(event, store)
+    }
+
+    func subscribedStores() -> Set<StoreAddress> { stores }
+
+    func wantsDetail(of store: StoreAddress) -> Bool { wantsTables }
+
+    func receive(_ notice: Notice) {
+        switch notice {
+        case .event(let event): if linkDirectories.contains(event.directory) { mayLeadElsewhere = true }
+        case .directoryAppeared, .directoryVanished, .overflow: mayLeadElsewhere = true
+        case .directoryChanged, .unwatchable, .woken: break
+        }
+    }
+}

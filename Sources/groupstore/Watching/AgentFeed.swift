@@ -1,0 +1,103 @@
+import AgentProtocol
+import Glibc
+import GroupStore
+import LinuxSystem
+import SystemPackage
+
+/// The events of an agent's stores across connections: if the agent goes away, the feed waits for it and requests the
+/// events after the last tokens.
+final class AgentFeed: WatchedFeed {
+    let stores: [WatchedStore]
+    var openingType: String { "subscribed" }
+    private let socket: FilePath
+    private var subscriptions: [SubscribeOperation]
+    private var connection: AgentConnection?
+
+    private static let reconnectTimeout = Duration.seconds(30)
+    private static let replyTimeout = Duration.seconds(40)
+
+    /// Connects and subscribes.
+    ///
+    /// - Parameters:
+    ///   - paths: Paths, or `GROUP_ID/NAME`.
+    ///   - token: The position after which to begin, if there is one store.
+    ///   - configure: Sets filters; without it, all events are received.
+    init(
+        _ paths: [FilePath], since token: String? = nil, _ configure: (inout SubscribeOperation) -> Void = { _ in }
+    ) throws(AgentConnectionError) {
+        socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
+        let connection = try AgentConnection(socket, interrupt: Interruption.descriptor)
+        self.connection = connection
+        let groups = try ServedGroups(connection)
+        var stores: [WatchedStore] = []
+        var subscriptions: [SubscribeOperation] = []
+        for path in paths {
+            let address = try groups.address(of: path)
+            guard !subscriptions.contains(where: { $0.store == address }) else { continue }
+            var subscription = SubscribeOperation(address, since: token)
+            configure(&subscription)
+            subscription.wantsBookmarks = true
+            subscriptions.append(subscription)
+            let reply = try connection.request(.subscribe(subscription), deadline: Deadline(after: Self.replyTimeout))
+            stores.append(
+                WatchedStore(
+                    name: Self.name(of: address), bytes: address.bytes,
+                    path: reply.path("path").flatMap { FilePath(bytes: $0) } ?? path,
+                    token: reply.string("token") ?? ""))
+        }
+        (self.stores, self.subscriptions) = (stores, subscriptions)
+    }
+
+    private static func name(of address: StoreAddress) -> String {
+        "\(address.group)/\(FilePath.Component(bytes: address.name).map { "\(PrintablePath($0))" } ?? "")"
+    }
+
+    func receive(until deadline: Deadline, _ body: (FeedEvent) throws -> Void) throws -> Bool {
+        guard let event = try next(deadline) else { return false }
+        try body(event)
+        return true
+    }
+
+    /// Returns the next event, or nil if none came before the deadline.
+    private func next(_ deadline: Deadline) throws(AgentConnectionError) -> FeedEvent? {
+        while true {
+            do throws(AgentConnectionError) {
+                if connection == nil { connection = try reconnected(deadline) }
+                guard let connection else { return nil }
+                guard let (type, object) = try connection.event(deadline: deadline) else { return nil }
+                guard let address = object.store,
+                    let index = subscriptions.firstIndex(where: { $0.store == address })
+                else { continue }
+                let event = FeedEvent(stores[index], type: type, object: object)
+                stores[index].token = event.token ?? stores[index].token
+                return event
+            } catch {
+                guard case .lost = error else { throw error }
+                connection = nil
+            }
+        }
+    }
+
+    /// Reconnects. Returns nil if the caller's deadline passes first, and throws if the agent doesn't come back.
+    private func reconnected(_ deadline: Deadline) throws(AgentConnectionError) -> AgentConnection? {
+        let giveUp = Deadline(after: Self.reconnectTimeout)
+        var backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
+        while true {
+            do throws(AgentConnectionError) {
+                let newConnection = try AgentConnection(socket, interrupt: Interruption.descriptor)
+                for (index, store) in stores.enumerated() {
+                    subscriptions[index].since = store.token
+                    _ = try newConnection.request(
+                        .subscribe(subscriptions[index]), deadline: Deadline(after: Self.replyTimeout))
+                }
+                return newConnection
+            } catch {
+                if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }
+            }
+            if Interruption.isRequested { throw .interrupted }
+            if deadline.hasPassed { return nil }
+            let delay = backoff.next()
+            pause(min(delay, deadline.remaining ?? delay))
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import AgentProtocol
+import LinuxSystem
+import SystemPackage
+
+/// A store that is watched.
+final class WatchedStore {
+    /// The store in the lines for people.
+    let name: String
+    /// The member `store` of the lines for programs.
+    let bytes: [UInt8]
+    /// The place of the database.
+    var path: FilePath
+    /// The position up to which all events were received.
+    var token: String
+
+    init(name: String, bytes: [UInt8], path: FilePath, token: String) {
+        self.name = name
+        self.bytes = bytes
+        self.path = path
+        self.token = token
+    }
+}
+
+/// The events of watched stores, from an agent or from the kernel.
+protocol WatchedFeed: AnyObject {
+    var stores: [WatchedStore] { get }
+    /// The first line of each store under `--json`.
+    var openingType: String { get }
+    /// Waits for events and passes each to `body` as soon as it is known. Returns false if none came before the
+    /// deadline. Throws the error of `body`, `AgentConnectionError`, and the errors of the source.
+    func receive(until deadline: Deadline, _ body: (FeedEvent) throws -> Void) throws -> Bool
+}
+
+/// An event of a watched store.
+struct FeedEvent {
+    private enum Content {
+        case received(type: String, JSONObject)
+        case found(StoreEvent)
+    }
+
+    let store: WatchedStore
+    /// The position after it; nil for an event of an agent that has none.
+    let token: String?
+    private let content: Content
+    /// The event's line, if it was encoded already.
+    let line: [UInt8]?
+
+    /// Creates an event that an agent has sent.
+    init(_ store: WatchedStore, type: String, object: JSONObject) {
+        self.store = store
+        token = object.string("token")
+        content = .received(type: type, object)
+        line = nil
+    }
+
+    /// Creates an event that this process has found.
+    init(_ store: WatchedStore, _ event: StoreEvent, line: [UInt8]? = nil) {
+        self.store = store
+        token = store.token
+        content = .found(event)
+        self.line = line
+    }
+
+    var type: String {
+        switch content {
+        case .received(let type, _): type
+        case .found(let event): event.type
+        }
+    }
+
+    /// The event as on the wire.
+    var object: JSONObject {
+        switch content {
+        case .received(_, let object): object
+        case .found(let event): event.json(store: store.bytes, token: token ?? "")
+        }
+    }
+
+    /// The names of the changed tables, as far as they are known; nil for other events.
+    private var tables: String? {
+        guard type == "change" else { return nil }
+        let names = tableNames.map { $0.isEmpty || $0.contains { " ,\"".contains($0) } ? "\"\($0)\"" : $0 }
+        let isComplete = object.bool("complete") == true
+        if names.isEmpty { return isComplete ? "no table" : "unknown tables" }
+        return names.joined(separator: ",") + (isComplete ? "" : ",…")
+    }
+
+    var tableNames: [String] {
+        guard case .array(let values)? = object["tables"] else { return [] }
+        return values.compactMap { if case .string(let name) = $0 { name } else { nil } }
+    }
+
+    /// True if the store's content may have changed; the other events only report progress.
+    var requiresReading: Bool { !["relocating", "abandoned"].contains(type) }
+
+    /// True for a bookmark, which only advances the subscription's position.
+    var isBookmark: Bool { type == "bookmark" }
+
+    /// The text that follows the event's type for people.
+    var words: String {
+        let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
+        let words = [object.string("reason"), object.string("outcome"), tables, path, token]
+        return words.compactMap { $0 }.joined(separator: "  ")
+    }
+}

@@ -1,0 +1,118 @@
+import AgentProtocol
+import DirectoryWatching
+import Glibc
+import GroupStore
+import LinuxSystem
+import Logging
+import StoreFollowing
+import SystemPackage
+
+/// The events of stores that this process follows by itself, without an agent.
+final class KernelFeed: WatchedFeed {
+    private(set) var stores: [WatchedStore] = []
+    var openingType: String { "watching" }
+    private let loop: FeedLoop
+    private var feed: DirectFeed?
+    private let tables: TableFilter?
+    private var lines: [ChangeLine] = []
+    /// The events that are known before anybody asks for events.
+    private var missed: [FeedEvent] = []
+    /// The consumer, while it waits.
+    private var body: ((FeedEvent) throws -> Void)?
+    private var hasReceived = false
+    private var failure: (any Error)?
+
+    /// Begins to follow the stores.
+    ///
+    /// - Parameters:
+    ///   - paths: Absolute paths, at which there need not be stores yet.
+    ///   - token: The position after which to begin, if there is one store.
+    ///   - tables: Leaves out changes that are known to affect only other tables.
+    ///
+    /// Throws `SystemError` and `DirectFeedError`.
+    init(_ paths: [FilePath], since token: String?, tables: TableFilter?) throws {
+        self.tables = tables
+        reduceTimerSlack()
+        loop = FeedLoop(source: try InotifySource(privateDirectory: "/", through: .systemCalls))
+        let log = Logger(label: "watch") { _ in StandardErrorLines() }
+        let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
+            receive(event, of: number, token)
+        }
+        self.feed = feed
+        var isReady = false
+        _ = try feed.add(paths) { isReady = true }
+        while !isReady, try feed.step(loop) {}
+        for (number, path) in paths.enumerated() {
+            let token = feed.token(of: number).description
+            stores.append(
+                WatchedStore(
+                    name: "\(PrintablePath(path))", bytes: path.bytes, path: feed.path(of: number) ?? path, token: token
+                ))
+            lines.append(ChangeLine(store: path.bytes))
+        }
+        if let token, let store = stores.first {
+            missed += events(since: token, of: store).map { FeedEvent(store, $0) }
+        }
+        try stopOnInterruption()
+    }
+
+    private func events(since token: String, of store: WatchedStore) -> [StoreEvent] {
+        guard let former = DirectToken(token), let now = DirectToken(store.token) else { return [.reset(.epoch)] }
+        return former.event(until: now).map { [$0] } ?? []
+    }
+
+    /// A signal doesn't end the wait for file events, so another thread waits for it.
+    private func stopOnInterruption() throws {
+        _ = try SystemThread(name: "gs-signals") { [loop] in
+            var request = pollfd(fd: Interruption.descriptor, events: Int16(POLLIN), revents: 0)
+            while poll(&request, 1, -1) < 0, errno == EINTR {}
+            loop.wake()
+        }
+    }
+
+    func receive(until deadline: Deadline, _ body: (FeedEvent) throws -> Void) throws -> Bool {
+        try withoutActuallyEscaping(body) { body in
+            self.body = body
+            defer { self.body = nil }
+            hasReceived = !missed.isEmpty
+            let events = missed
+            missed = []
+            for event in events { try body(event) }
+            while !hasReceived {
+                if Interruption.isRequested { throw AgentConnectionError.interrupted }
+                if deadline.hasPassed { return false }
+                guard try feed?.step(loop, timeout: deadline.remaining) == true else { return false }
+                if let failure { throw failure }
+            }
+            return true
+        }
+    }
+
+    private func receive(_ event: StoreEvent, of number: Int, _ token: DirectToken) {
+        guard stores.indices.contains(number), failure == nil else { return }
+        let store = stores[number]
+        store.token = token.description
+        if let path = feed?.path(of: number) { store.path = path }
+        var line: [UInt8]?
+        if case .change(let changed) = event {
+            if let tables, !tables.admits(changed) { return }
+            line = lines[number].bytes(changed, token: store.token)
+        }
+        guard let body else { return missed.append(FeedEvent(store, event, line: line)) }
+        hasReceived = true
+        do { try body(FeedEvent(store, event, line: line)) } catch { failure = error }
+    }
+}
+
+/// Writes log lines to standard error.
+private struct StandardErrorLines: LogHandler {
+    var logLevel = Logger.Level.warning
+    var metadata: Logger.Metadata = [:]
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) { Output.write("groupstore: \(event.message)", to: STDERR_FILENO) }
+}
