@@ -21,8 +21,8 @@ struct Options {
         self.store = store
         while let option = rest.popFirst() {
             switch option {
-            case "--rows": rows = try Self.number(option, rest.popFirst(), 1...1_000_000_000)
-            case "--rate": pause = UInt32(1_000_000 / (try Self.number(option, rest.popFirst(), 1...1_000_000)))
+            case "--rows": rows = try Self.number(option, rest.popFirst(), in: 1...1_000_000_000)
+            case "--rate": pause = UInt32(1_000_000 / (try Self.number(option, rest.popFirst(), in: 1...1_000_000)))
             case "--rollback-journal": journalMode = "DELETE"
             case "--leave-wal": leavesWAL = true
             default: throw Problem(description: "unknown option \(option); \(Self.usage)")
@@ -33,7 +33,7 @@ struct Options {
         }
     }
 
-    private static func number(_ option: String, _ text: String?, _ range: ClosedRange<Int>) throws(Problem) -> Int {
+    private static func number(_ option: String, _ text: String?, in range: ClosedRange<Int>) throws(Problem) -> Int {
         guard let text, let number = Int(text), range.contains(number) else {
             throw Problem(description: "\(option) takes a number from \(range.lowerBound) to \(range.upperBound)")
         }
