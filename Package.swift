@@ -57,7 +57,10 @@ let package = Package(
         .target(name: "AgentProtocol", swiftSettings: strict),
         .target(
             name: "GroupStore",
-            dependencies: ["AgentProtocol", "FileCoordination", "GroupContainers", "LinuxSystem", systemPackage],
+            dependencies: [
+                "AgentProtocol", "DirectoryWatching", "FileCoordination", "GroupContainers", "LinuxSystem",
+                "StoreFollowing", logging, systemPackage,
+            ],
             swiftSettings: strict),
         .target(
             name: "GroupStoreGRDB",
@@ -68,9 +71,13 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "DirectoryWatching",
+            dependencies: ["CLinux", "LinuxSystem", systemPackage],
+            swiftSettings: strict),
+        .target(
+            name: "InotifyToolsWatching",
             dependencies: [
-                .target(name: "CInotifyTools", condition: .when(traits: ["InotifyTools"])), "CLinux", "LinuxSystem",
-                systemPackage,
+                .target(name: "CInotifyTools", condition: .when(traits: ["InotifyTools"])), "DirectoryWatching",
+                "LinuxSystem", systemPackage,
             ],
             swiftSettings: strict),
         .target(name: "PropertyLists", swiftSettings: strict),
@@ -144,7 +151,7 @@ let package = Package(
             name: "GroupStoreCommand",
             dependencies: [
                 "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
-                "GroupStore", "GroupStoreAgent", "LinuxSystem", "ManagedObjectModels", "MappingModels",
+                "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels", "MappingModels",
                 "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration", "StoreRelocation",
                 argumentParser, logging, systemPackage,
             ],
@@ -212,7 +219,9 @@ let package = Package(
         .testTarget(name: "AgentProtocolTests", dependencies: ["AgentProtocol"], swiftSettings: strict),
         .testTarget(
             name: "DirectoryWatchingTests",
-            dependencies: ["CLinux", "DirectoryWatching", "LinuxSystem", "TestSupport", systemPackage],
+            dependencies: [
+                "CLinux", "DirectoryWatching", "InotifyToolsWatching", "LinuxSystem", "TestSupport", systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "PropertyListsTests", dependencies: ["PropertyLists", "TestSupport"], swiftSettings: strict),
@@ -257,11 +266,15 @@ let package = Package(
         .testTarget(
             name: "ChangeFeedTests",
             dependencies: [
-                "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat", "TestSupport", systemPackage,
+                "ChangeFeed", "DirectoryWatching", "InotifyToolsWatching", "LinuxSystem", "SQLiteFormat", "TestSupport",
+                systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(
-            name: "StoreFollowingTests", dependencies: ["StoreFollowing"], swiftSettings: strict),
+            name: "StoreFollowingTests",
+            dependencies: [
+                "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreFollowing", "TestSupport", logging, systemPackage,
+            ], swiftSettings: strict),
         .testTarget(
             name: "StoreRelocationTests",
             dependencies: [

@@ -6,7 +6,7 @@ import SystemPackage
 ///
 /// The kernel assigns a removed watch's number again only after 2^31 others. Events that a watch left in the queue are
 /// therefore never taken for those of a newer one.
-protocol InotifyInstance: AnyObject {
+package protocol InotifyInstance: AnyObject {
     /// Watches the file that the descriptor refers to, even a symbolic link, for exactly the events of `mask`. Returns
     /// the existing watch's number if there is one.
     func watch(_ file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt
@@ -22,10 +22,10 @@ protocol InotifyInstance: AnyObject {
 }
 
 /// Maps an event's watch, mask and name, in place, to an index, or to nil.
-typealias InotifyFastPath = (CInt, UInt32, UnsafeRawBufferPointer) -> Int?
+package typealias InotifyFastPath = (CInt, UInt32, UnsafeRawBufferPointer) -> Int?
 
 /// A result of `InotifyInstance.next`.
-enum QueuedEvent: Equatable {
+package enum QueuedEvent: Equatable {
     case event(InotifyEvent)
     /// The index that the fast path returned for the event.
     case fastPath(Int)
@@ -33,7 +33,7 @@ enum QueuedEvent: Equatable {
     case woken
 
     /// Makes a result of one event. The kernel pads its name with NULs.
-    init(watch: CInt, mask: UInt32, paddedName: UnsafeRawBufferPointer, fastPath: InotifyFastPath?) {
+    package init(watch: CInt, mask: UInt32, paddedName: UnsafeRawBufferPointer, fastPath: InotifyFastPath?) {
         let length = paddedName.baseAddress.map {
             strnlen($0.assumingMemoryBound(to: CChar.self), paddedName.count)
         }
@@ -47,16 +47,16 @@ enum QueuedEvent: Equatable {
 }
 
 /// An event of inotify(7).
-struct InotifyEvent: Equatable {
-    let watch: CInt
-    let mask: UInt32
+package struct InotifyEvent: Equatable {
+    package let watch: CInt
+    package let mask: UInt32
     /// The name, empty for an event of the watched file itself.
-    let name: [UInt8]
+    package let name: [UInt8]
 }
 
 extension InotifyInstance {
     /// Adds a watch, or changes the existing one, in the instance with the descriptor `raw`.
-    func addWatch(
+    package func addWatch(
         _ file: borrowing Descriptor, mask: UInt32, path: FilePath, to raw: CInt
     ) throws(SystemError) -> CInt {
         let watch = inotify_add_watch(raw, "/proc/self/fd/\(file.raw)", mask)

@@ -4,38 +4,16 @@ import SystemPackage
 
 /// An event source that reads the kernel's directory events.
 package final class InotifySource: EventSource {
-    /// The way from the source to the kernel.
-    package enum Access: CaseIterable, Sendable {
-        /// The system calls of inotify(7). Any number of such sources may exist.
-        case systemCalls
-        #if InotifyTools
-            /// libinotifytools, which allows one source in a process and no descriptor above 1023.
-            case libinotifytools
-        #endif
-
-        /// The package trait `InotifyTools`, which is enabled by default, selects libinotifytools.
-        package static var standard: Access {
-            #if InotifyTools
-                .libinotifytools
-            #else
-                .systemCalls
-            #endif
-        }
-    }
-
     private let instance: any InotifyInstance
     private let paths: WatchedPaths
     private var pending: [Notice] = []
 
-    /// Creates a source. With libinotifytools, it creates a file in `privateDirectory`, through which `wake()` works,
-    /// removes it at the end, and throws EBUSY while another such source exists in this process. Throws `SystemError`.
-    package init(privateDirectory: FilePath, through access: Access = .standard) throws {
-        switch access {
-        case .systemCalls: instance = try SystemInotify()
-        #if InotifyTools
-            case .libinotifytools: instance = try InotifyTools(privateDirectory: privateDirectory)
-        #endif
-        }
+    /// Creates a source that uses the system calls of inotify(7). Any number of them may exist. Throws `SystemError`.
+    package convenience init() throws(SystemError) { self.init(try SystemInotify()) }
+
+    /// Creates a source that uses `instance`, which nothing else uses.
+    package init(_ instance: any InotifyInstance) {
+        self.instance = instance
         paths = WatchedPaths(instance)
     }
 

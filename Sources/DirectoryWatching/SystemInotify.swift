@@ -5,7 +5,7 @@ import SystemPackage
 
 /// An inotify instance used through the system calls of inotify(7). A process may have any number of them, on any
 /// descriptors.
-final class SystemInotify: InotifyInstance {
+package final class SystemInotify: InotifyInstance {
     private let instance: Descriptor
     private let waker: Descriptor
     private let buffer: UnsafeMutableRawBufferPointer
@@ -16,7 +16,7 @@ final class SystemInotify: InotifyInstance {
     private static let capacity = 1 << 16
 
     /// Throws EMFILE if the user has no inotify instance left, or this process no descriptor.
-    init() throws(SystemError) {
+    package init() throws(SystemError) {
         instance = Descriptor(owning: try retrying("inotify_init") { inotify_init1(O_NONBLOCK | O_CLOEXEC) })
         waker = Descriptor(owning: try retrying("eventfd") { gs_eventfd() })
         buffer = .allocate(byteCount: Self.capacity, alignment: MemoryLayout<inotify_event>.alignment)
@@ -24,18 +24,18 @@ final class SystemInotify: InotifyInstance {
 
     deinit { buffer.deallocate() }
 
-    func watch(_ file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+    package func watch(_ file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
         try addWatch(file, mask: mask, path: path, to: instance.raw)
     }
 
-    func remove(_ watch: CInt) { inotify_rm_watch(instance.raw, watch) }
+    package func remove(_ watch: CInt) { inotify_rm_watch(instance.raw, watch) }
 
-    func wake() {
+    package func wake() {
         var one: UInt64 = 1
         _ = write(waker.raw, &one, 8)
     }
 
-    func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
+    package func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
         if unread.isEmpty {
             let ready = try readable(timeout)
             if ready.contains(.waker) {

@@ -44,6 +44,9 @@ package final class FeedLoop: Sendable {
         source.wake()
     }
 
+    /// Ends the thread that reads whole stores. Call it when no thread runs the loop any more.
+    package func close() { scanner.stop() }
+
     private static let workSlice = Duration.milliseconds(5)
 
     /// Does the queued work, waits for file events and handles them. `timeout` limits the wait (nil: no limit), and

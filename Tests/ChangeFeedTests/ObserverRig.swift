@@ -1,5 +1,6 @@
 import ChangeFeed
 import DirectoryWatching
+import InotifyToolsWatching
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import DirectoryWatching
+import InotifyToolsWatching
 
 /// Both ways to the kernel, side by side on the same directories, report the same. Without libinotifytools, two
 /// instances of the one way are compared.

@@ -1,4 +1,5 @@
 import DirectoryWatching
+import InotifyToolsWatching
 import Glibc
 import LinuxSystem
 import SystemPackage

@@ -1,5 +1,6 @@
 import CLinux
 import DirectoryWatching
+import InotifyToolsWatching
 import LinuxSystem
 import SystemPackage
 import TestSupport

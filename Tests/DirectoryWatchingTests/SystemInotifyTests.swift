@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import DirectoryWatching
+import InotifyToolsWatching
 
 /// Guarantees of the source that calls inotify(7) itself, and of both while they wait.
 @Suite(.serialized) struct SystemInotifyTests {

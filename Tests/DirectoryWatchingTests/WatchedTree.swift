@@ -1,4 +1,5 @@
 import DirectoryWatching
+import InotifyToolsWatching
 import LinuxSystem
 import SystemPackage
 import TestSupport

@@ -121,10 +121,10 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(5))) func aPoolSurvivesMovesBackAndForth() async throws {
-        try await attack(SharedDatabasePool(store) { try Self.create($0) }, rounds: 100)
+        try await attack(SharedDatabasePool(store, patience: .ample) { try Self.create($0) }, rounds: 40)
     }
 
     @Test(.timeLimit(.minutes(5))) func aQueueSurvivesMovesBackAndForth() async throws {
-        try await attack(SharedDatabaseQueue(store) { try Self.create($0) }, rounds: 100)
+        try await attack(SharedDatabaseQueue(store, patience: .ample) { try Self.create($0) }, rounds: 40)
     }
 }

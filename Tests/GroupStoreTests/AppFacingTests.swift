@@ -26,7 +26,8 @@ import Testing
 
     @Test func endsASequenceAfterAnError() async throws {
         let listener = try UnixSocket.listen(at: socket)
-        let reader = ChangeReader(SubscribeOperation(store.address), socket: socket)
+        let reader = ChangeReader(
+            ChangeSource(subscription: SubscribeOperation(store.address), socket: socket, store: nil))
         let first = Task { try await reader.next() }
         let agent = try await StandInAgent.accept(on: listener)
         try agent.greet()

@@ -64,7 +64,8 @@ import Testing
                 state.isOpen = true
             }, close: { state.isOpen = false })
         let listener = try UnixSocket.listen(at: socket)
-        let reader = ChangeReader(SubscribeOperation(store.address), socket: socket, store: store)
+        let reader = ChangeReader(
+            ChangeSource(subscription: SubscribeOperation(store.address), socket: socket, store: store))
         let agent = try await subscribe(reader, listener)
         for round in 1...300 {
             let next = Task {
@@ -92,7 +93,8 @@ import Testing
     @Test func endsWhileTheStoreIsNotOpen() async throws {
         let presentation = try await store.present(open: { _ in }, close: {})
         let listener = try UnixSocket.listen(at: socket)
-        let reader = ChangeReader(SubscribeOperation(store.address), socket: socket, store: store)
+        let reader = ChangeReader(
+            ChangeSource(subscription: SubscribeOperation(store.address), socket: socket, store: store))
         let agent = try await subscribe(reader, listener)
         let path = scratch.path.appending("group")
         try await FileCoordinator(in: container).coordinate(

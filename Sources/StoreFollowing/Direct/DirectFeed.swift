@@ -11,6 +11,8 @@ package final class DirectFeed {
     private struct Watched {
         /// The path that the caller named.
         let path: FilePath
+        /// True if changes are to name their tables.
+        let wantsTables: Bool
         var place: StorePlace
         var address: StoreAddress
     }
@@ -21,7 +23,6 @@ package final class DirectFeed {
     private let stores: FollowedStores
     private let receiver = DirectReceiver()
     private let handler: Handler
-    private let wantsTables: Bool
     /// The watched stores by number.
     private var watched: [Int: Watched] = [:]
     private var numbers: [StoreAddress: [Int]] = [:]
@@ -29,42 +30,41 @@ package final class DirectFeed {
     private var groups: [FilePath: String] = [:]
     private var nextNumber = 0
 
-    /// - Parameters:
-    ///   - wantsTables: True if changes are to name their tables.
-    ///   - handler: Called for each event, as soon as it is known.
-    package init(loop: FeedLoop, wantsTables: Bool = true, log: Logger, handler: @escaping Handler) {
+    /// - Parameter handler: Called for each event, as soon as it is known.
+    package init(loop: FeedLoop, log: Logger, handler: @escaping Handler) {
         stores = loop.makeStores(
             for: receiver, states: FollowingStates(), descriptors: DescriptorBudget(), log: log)
-        self.wantsTables = wantsTables
         self.handler = handler
-        receiver.wantsTables = wantsTables
         receiver.publish = { [unowned self] event, address in
             for number in numbers[address] ?? [] { handler(number, event, token(of: number)) }
         }
     }
 
-    /// Starts to follow the stores at these absolute paths, which need not exist, and returns their numbers. Calls `ready` once
-    /// each change from then on is handled, with its tables if they can be known. Throws `DirectFeedError`.
-    package func add(_ paths: [FilePath], ready: @escaping () -> Void = {}) throws -> [Int] {
-        let places = try paths.map { path in
-            guard let place = StorePlace(path) else { throw DirectFeedError.notAStore(path) }
-            if FileStatus(following: place.path)?.kind == .directory { throw DirectFeedError.notAStore(path) }
-            return place
+    /// Starts to follow the stores at these absolute paths, which need not exist, and returns their numbers.
+    ///
+    /// - Parameters:
+    ///   - wantsTables: True if changes are to name their tables.
+    ///   - ready: Called once each change from then on is handled, with its tables if they can be known.
+    /// - Throws: `DirectFeedError`.
+    package func add(
+        _ paths: [FilePath], wantsTables: Bool = true, ready: @escaping ([Int]) -> Void
+    ) throws -> [Int] {
+        let new = try paths.map { path in
+            guard let place = StorePlace(path), FileStatus(following: place.path)?.kind != .directory,
+                let address = address(of: place)
+            else { throw DirectFeedError.notAStore(path) }
+            return Watched(path: path, wantsTables: wantsTables, place: place, address: address)
         }
-        var added: [Int] = []
-        for (path, place) in zip(paths, places) {
-            guard let address = address(of: place) else { throw DirectFeedError.notAStore(path) }
-            watched[nextNumber] = Watched(path: path, place: place, address: address)
-            added.append(nextNumber)
-            nextNumber += 1
-        }
+        let added = Array(nextNumber..<nextNumber + new.count)
+        nextNumber += new.count
+        for (number, store) in zip(added, new) { watched[number] = store }
         reconfigure()
-        for number in added {
-            guard let reason = watched[number].flatMap({ stores.unwatchedReason(of: $0.address) }) else { continue }
+        for store in new {
+            guard let reason = stores.unwatchedReason(of: store.address) else { continue }
             remove(added)
             throw DirectFeedError.unwatchable(reason)
         }
-        awaitTables(of: added, ready)
+        awaitTables(of: wantsTables ? Set(new.map(\.address)) : []) { ready(added) }
         return added
     }
 
@@ -97,17 +97,15 @@ package final class DirectFeed {
         return StoreAddress(group: group, name: place.name.bytes)
     }
 
-    private func awaitTables(of added: [Int], _ ready: @escaping () -> Void) {
+    private func awaitTables(of addresses: Set<StoreAddress>, _ ready: @escaping () -> Void) {
         var waiting = 1
         let isDone = {
             waiting -= 1
             if waiting == 0 { ready() }
         }
-        if wantsTables {
-            for address in Set(added.compactMap { watched[$0]?.address }) {
-                waiting += 1
-                stores.whenTablesAreKnown(of: address, isDone)
-            }
+        for address in addresses {
+            waiting += 1
+            stores.whenTablesAreKnown(of: address, isDone)
         }
         isDone()
     }
@@ -122,6 +120,7 @@ package final class DirectFeed {
             plan.nameDirectories.formUnion(store.place.linkDirectories)
         }
         receiver.stores = plan.stores
+        receiver.detailed = Set(watched.values.filter(\.wantsTables).map(\.address))
         // What it reports is known to whoever asked for it.
         receiver.isSilent = true
         stores.configure(plan)
@@ -145,7 +144,7 @@ package final class DirectFeed {
         reconfigure()
         for (number, from) in moved {
             guard let store = watched[number] else { continue }
-            if wantsTables { stores.whenTablesAreKnown(of: store.address) {} }
+            if store.wantsTables { stores.whenTablesAreKnown(of: store.address) {} }
             let isThere = FileStatus(following: store.place.path) != nil
             handler(
                 number, isThere ? .relocated(from: from.bytes, to: store.place.path.bytes) : .reset(.vanished),
@@ -193,7 +192,8 @@ private final class DirectReceiver: StoreEventReceiver {
     nonisolated(unsafe) var publish: (StoreEvent, StoreAddress) -> Void = { _, _ in }
     nonisolated(unsafe) var stores: Set<StoreAddress> = []
     nonisolated(unsafe) var linkDirectories: Set<FilePath> = []
-    nonisolated(unsafe) var wantsTables = true
+    /// The stores whose changes are to name their tables.
+    nonisolated(unsafe) var detailed: Set<StoreAddress> = []
     /// True while stores are added and removed.
     nonisolated(unsafe) var isSilent = false
     /// True if a path may lead to another place now.
@@ -211,7 +211,7 @@ private final class DirectReceiver: StoreEventReceiver {
 
     func subscribedStores() -> Set<StoreAddress> { stores }
 
-    func wantsDetail(of store: StoreAddress) -> Bool { wantsTables }
+    func wantsDetail(of store: StoreAddress) -> Bool { detailed.contains(store) }
 
     func receive(_ notice: Notice) {
         switch notice {

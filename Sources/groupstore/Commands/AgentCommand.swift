@@ -4,6 +4,7 @@ import DirectoryWatching
 import Glibc
 import GroupContainers
 import GroupStoreAgent
+import InotifyToolsWatching
 import LinuxSystem
 import Logging
 import SQLiteFormat

@@ -33,14 +33,14 @@ final class KernelFeed: WatchedFeed {
     init(_ paths: [FilePath], since token: String?, tables: TableFilter?) throws {
         self.tables = tables
         reduceTimerSlack()
-        loop = FeedLoop(source: try InotifySource(privateDirectory: "/", through: .systemCalls))
+        loop = FeedLoop(source: try InotifySource())
         let log = Logger(label: "watch") { _ in StandardErrorLines() }
         let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
             receive(event, of: number, token)
         }
         self.feed = feed
         var isReady = false
-        _ = try feed.add(paths) { isReady = true }
+        _ = try feed.add(paths) { _ in isReady = true }
         while !isReady, try feed.step(loop) {}
         for (number, path) in paths.enumerated() {
             let token = feed.token(of: number).description

@@ -110,7 +110,7 @@ import Testing
     @Test func subscribesOnceTheGroupIsServed() async throws {
         let agent = try otherAgent()
         let store = try SharedStore("Notes.sqlite", in: container)
-        let reader = ChangeReader(.init(store.address), socket: socket)
+        let reader = ChangeReader(ChangeSource(subscription: .init(store.address), socket: socket, store: nil))
         guard case .notServed(let message)? = try await reader.next() else { throw Unexpected("served") }
         #expect(message.contains(AgentProcess.group))
         try serve(agent)

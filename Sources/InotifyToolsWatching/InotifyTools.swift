@@ -1,5 +1,6 @@
 #if InotifyTools
     import CInotifyTools
+    import DirectoryWatching
     import Glibc
     import LinuxSystem
     import Synchronization
@@ -9,30 +10,31 @@
     ///
     /// The library knows a watch only by its path and keeps a dead one's path for ever, so watches are set without it.
     /// A request for several events spins, so one event is requested at a time.
-    final class InotifyTools: InotifyInstance {
+    package final class InotifyTools: InotifyInstance {
         private let library: InotifyToolsLibrary
         private let wakeFile: WakeFile
 
         /// Throws `SystemError`, with EBUSY while another such instance exists, and EMFILE if the user has no inotify
         /// instance left or this process has too many files open for the library.
-        init(privateDirectory: FilePath) throws {
+        package init(privateDirectory: FilePath) throws {
             library = try InotifyToolsLibrary()
             wakeFile = try WakeFile(in: privateDirectory, library)
+            try library.findDescriptor(watching: wakeFile.inode, as: wakeFile.watch)
         }
 
-        func watch(_ file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+        package func watch(_ file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
             guard let raw = library.raw else { throw SystemError("inotify_add_watch", .badFileDescriptor, path: path) }
             return try addWatch(file, mask: mask, path: path, to: raw)
         }
 
-        func remove(_ watch: CInt) {
+        package func remove(_ watch: CInt) {
             if let raw = library.raw { inotify_rm_watch(raw, watch) }
         }
 
-        func wake() { wakeFile.wake() }
+        package func wake() { wakeFile.wake() }
 
         /// The library's timeouts are whole seconds, and most timeouts here are shorter.
-        func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
+        package func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
             guard let timeout else {
                 while true { if let event = try next(waits: true, fastPath) { return event } }
             }
@@ -76,6 +78,8 @@
         private static let isInUse = Mutex(false)
         /// False if initialization failed. Such an object must not release the library that another one owns.
         private var isReady = false
+        /// The instances that other parts of the process had before.
+        private let others: Set<CInt>
         /// The library's descriptor, or nil if it could not be determined.
         private(set) var raw: CInt?
 
@@ -85,20 +89,33 @@
                 return !isInUse
             }
             guard isFree else { throw SystemError("inotify_init", .resourceBusy) }
-            let others = Self.instances()
+            others = Self.instances()
             guard inotifytools_initialize() != 0 else {
                 let code = inotifytools_error()
                 Self.isInUse.withLock { $0 = false }
                 throw SystemError("inotify_init", Errno(rawValue: code))
             }
-            raw = Self.instances().subtracting(others).max()
+            isReady = true
+        }
+
+        /// Finds the library's descriptor, which the library keeps to itself, by its watch: other threads may open and
+        /// close instances at the same time.
+        func findDescriptor(watching inode: UInt64, as watch: CInt) throws(SystemError) {
+            let all = Self.instances()
+            raw = all.first { Self.instance($0, watches: inode, as: watch) } ?? all.subtracting(others).max()
             if let raw { _ = fcntl(raw, F_SETFD, FD_CLOEXEC) }
             guard raw.map({ $0 < CInt(FD_SETSIZE) }) ?? true else {
-                inotifytools_cleanup()
-                Self.isInUse.withLock { $0 = false }
                 throw SystemError("inotify_init", .tooManyOpenFiles)
             }
-            isReady = true
+        }
+
+        /// Reads proc(5), /proc/pid/fdinfo.
+        private static func instance(_ raw: CInt, watches inode: UInt64, as watch: CInt) -> Bool {
+            guard let file = try? Descriptor(opening: FilePath("/proc/self/fdinfo/\(raw)"), flags: O_RDONLY),
+                let bytes = try? file.read(count: 1 << 16, at: 0)
+            else { return false }
+            let start = "inotify wd:\(String(watch, radix: 16)) ino:\(String(inode, radix: 16)) "
+            return String(decoding: bytes, as: UTF8.self).split(separator: "\n").contains { $0.hasPrefix(start) }
         }
 
         deinit {
@@ -140,6 +157,7 @@
     /// A private file. Writing to it wakes the thread that waits in the library, which waits for nothing but events.
     private final class WakeFile: Sendable {
         let watch: CInt
+        let inode: UInt64
         private let file: Descriptor
         private let directory: Directory
         private let name: FilePath.Component
@@ -149,6 +167,7 @@
             let unique = "wake-\(getpid())-\(String(UInt64.random(in: 0...UInt64.max), radix: 36))"
             name = FilePath.Component(unique) ?? "wake"
             file = try directory.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+            inode = try file.status().identity.inode
             watch = try library.watch(FilePath("/proc/self/fd/\(directory.raw)/\(unique)"), mask: UInt32(IN_MODIFY))
         }
 

@@ -1,0 +1,304 @@
+import AgentProtocol
+import Dispatch
+import LinuxSystem
+import Synchronization
+import SystemPackage
+
+/// Where a sequence of changes comes from: an agent, this process itself, or the one while there isn't the other.
+struct ChangeSource: Sendable {
+    /// The subscription at the agent; nil if no agent is asked.
+    let subscription: SubscribeOperation?
+    let socket: FilePath?
+    /// The store whose presentations in this process are waited for; nil for none.
+    let store: SharedStore?
+    /// The database to watch if there is no agent; nil if only an agent can serve the subscription.
+    let path: FilePath?
+    let since: String?
+    let tables: TableFilter?
+    let namesTables: Bool
+
+    /// A source of an agent's events. If `store` isn't nil and needs no history, this process replaces a missing agent.
+    init(subscription: SubscribeOperation, socket: FilePath?, store: SharedStore?) {
+        self.subscription = subscription
+        self.socket = socket
+        self.store = store
+        let needsAgent =
+            subscription.wantsRows || subscription.wantsDurableTokens
+            || subscription.filter != HistoryOperation.Filter()
+        path = needsAgent ? nil : store.map { FilePath($0.groupURL.path) }
+        since = subscription.since
+        tables = subscription.tables
+        namesTables = subscription.wantsDetail
+    }
+
+    /// A source without an agent.
+    init(path: FilePath, since: String?, tables: TableFilter?, namesTables: Bool) {
+        (subscription, socket, store) = (nil, nil, nil)
+        self.path = path
+        self.since = since
+        self.tables = tables
+        self.namesTables = namesTables
+    }
+}
+
+/// Reads one change per request, on its own thread. Changes that aren't requested wait in the agent, where many become
+/// one.
+final class ChangeReader: Sendable {
+    private enum Delivery: Sendable {
+        case change(StoreChange)
+        case failure(GroupStoreError)
+        case end
+    }
+
+    private struct State {
+        var consumer: CheckedContinuation<Delivery, Never>?
+        var isStarted = false
+        var isEnded = false
+        /// True once an agent has accepted the subscription.
+        var hadAgent = false
+        var transport: AgentSocketConnection?
+        var direct: DirectSubscription?
+        var token: String?
+    }
+
+    private let source: ChangeSource
+    private let state: Mutex<State>
+    private let demand = DispatchSemaphore(value: 0)
+    private let pauseEnd = DispatchSemaphore(value: 0)
+
+    /// The time for which a change waits for the store's presentations in this process. A store that can't be opened
+    /// must not hold up the changes for ever.
+    private static let presentationTimeout = Duration.seconds(10)
+
+    init(_ source: ChangeSource) {
+        self.source = source
+        state = Mutex(State(token: source.since))
+    }
+
+    deinit { end() }
+
+    func next() async throws -> StoreChange? {
+        let delivery = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in request(continuation) }
+        } onCancel: {
+            end()
+        }
+        switch delivery {
+        case .change(let change): return change
+        case .failure(let error): throw error
+        case .end: return nil
+        }
+    }
+
+    private func request(_ continuation: CheckedContinuation<Delivery, Never>) {
+        let (isEnded, isFirst) = state.withLock { state in
+            guard !state.isEnded else { return (true, false) }
+            state.consumer = continuation
+            defer { state.isStarted = true }
+            return (false, !state.isStarted)
+        }
+        if isEnded { return continuation.resume(returning: .end) }
+        demand.signal()
+        guard isFirst else { return }
+        do {
+            // The thread retains the reader only while it works for it.
+            _ = try SystemThread(name: "gs-changes") { [weak self, demand] in
+                let feed = Feed()
+                defer { feed.direct?.end() }
+                while true {
+                    demand.wait()
+                    guard let reader = self, reader.serve(feed) else { return }
+                }
+            }
+        } catch {
+            deliver(.failure(GroupStoreError(error)))
+        }
+    }
+
+    private func end() {
+        let (consumer, transport, direct) = state.withLock { state in
+            state.isEnded = true
+            return (state.consumer.take(), state.transport, state.direct)
+        }
+        transport?.end()
+        direct?.end()
+        pauseEnd.signal()
+        demand.signal()
+        consumer?.resume(returning: .end)
+    }
+
+    private func deliver(_ delivery: Delivery) {
+        state.withLock { state in
+            switch delivery {
+            case .change(let change): state.token = change.token ?? state.token
+            // Nobody is left to serve another request.
+            case .failure, .end: state.isEnded = true
+            }
+            return state.consumer.take()
+        }?.resume(returning: delivery)
+    }
+
+    // MARK: The reader's thread
+
+    /// The connection and its state. Used only by the reader's thread.
+    private final class Feed {
+        var connection: AgentConnection?
+        /// The subscription of this process itself, while there is no agent.
+        var direct: DirectSubscription?
+        /// True if the consumer knows that no changes arrive from an agent.
+        var hasReportedLoss = false
+        /// The agent doesn't serve the store; it announces when its configuration changes.
+        var isNotServed = false
+        var backoff = Backoff(first: .milliseconds(20), longest: .seconds(2))
+        /// The pauses between looks for an agent, while this process watches the store itself.
+        var agentBackoff = Backoff(first: .seconds(1), longest: .seconds(60))
+    }
+
+    private var isEnded: Bool { state.withLock { $0.isEnded } }
+
+    /// Delivers one change. Returns false when the sequence is over.
+    private func serve(_ feed: Feed) -> Bool {
+        while !isEnded {
+            do throws(GroupStoreError) {
+                guard let change = try next(feed) else { continue }
+                if change.reopensStore { waitUntilPresented() }
+                deliver(.change(change))
+                return true
+            } catch {
+                deliver(.failure(error))
+                return false
+            }
+        }
+        return false
+    }
+
+    private func next(_ feed: Feed) throws(GroupStoreError) -> StoreChange? {
+        guard let subscription = source.subscription else { return try nextFound(feed) }
+        return try next(feed, subscription)
+    }
+
+    /// Returns the next change of a store that an agent may serve; nil if there is none yet.
+    private func next(_ feed: Feed, _ subscription: SubscribeOperation) throws(GroupStoreError) -> StoreChange? {
+        do throws(AgentConnectionError) {
+            guard let connection = feed.connection else { return try connect(feed, subscription) }
+            return try receive(connection, feed, subscription)
+        } catch {
+            feed.connection = nil
+            if feed.isNotServed {
+                // The agent is gone, which is reported separately.
+                (feed.isNotServed, feed.hasReportedLoss) = (false, false)
+            }
+            if case .refused = error { throw GroupStoreError(error) }
+            if !feed.hasReportedLoss {
+                feed.hasReportedLoss = true
+                return .disconnected
+            }
+            guard error.saysThatThereIsNoAgent, let found = try nextFoundWithoutAgent(feed) else {
+                _ = pauseEnd.wait(timeout: .now() + .nanoseconds(Int(feed.backoff.next().nanoseconds)))
+                return nil
+            }
+            return found
+        }
+    }
+
+    private func receive(
+        _ connection: AgentConnection, _ feed: Feed, _ subscription: SubscribeOperation
+    ) throws(AgentConnectionError) -> StoreChange? {
+        guard let (type, object) = try connection.event(deadline: .none) else { return nil }
+        if feed.isNotServed {
+            if type == AgentConfigured.type { feed.connection = nil }
+            return nil
+        }
+        guard object.store == subscription.store else { return nil }
+        if let change = StoreChange(type: type, object) { return change }
+        // A bookmark, or an event of a later agent.
+        if let token = object.string("token") { state.withLock { $0.token = token } }
+        return nil
+    }
+
+    /// Returns the next change that this process found by itself; nil if there is none before the next look for an
+    /// agent, or if only an agent can serve the subscription.
+    private func nextFoundWithoutAgent(_ feed: Feed) throws(GroupStoreError) -> StoreChange? {
+        guard source.path != nil, feed.direct != nil || !state.withLock({ $0.hadAgent }) else { return nil }
+        // The consumer of a token that an agent gave waits for the agent, which may know what happened since.
+        return try nextFound(feed, within: feed.agentBackoff.next())
+    }
+
+    private func nextFound(_ feed: Feed, within time: Duration? = nil) throws(GroupStoreError) -> StoreChange? {
+        guard let path = source.path else { return nil }
+        let direct: DirectSubscription
+        if let subscription = feed.direct {
+            direct = subscription
+        } else {
+            direct = try DirectSubscription(
+                path, since: state.withLock { $0.token }, tables: source.tables, namesTables: source.namesTables)
+            feed.direct = direct
+            state.withLock { $0.direct = direct }
+            if isEnded { direct.end() }
+        }
+        return try direct.next(within: time)
+    }
+
+    /// Waits until the store's presenters in this process have it open again. The agent tells them and this subscriber
+    /// at about the same time, on two connections, and opening takes its time.
+    private func waitUntilPresented() {
+        guard let store = source.store else { return }
+        let deadline = Deadline(after: Self.presentationTimeout)
+        for presentation in PresentedStores.presentations(of: store) {
+            let opened = DispatchSemaphore(value: 0)
+            presentation.whenOpened { opened.signal() }
+            // In slices: the end of the sequence doesn't signal the semaphore.
+            while let remaining = deadline.remaining, remaining > .zero, !state.withLock({ $0.isEnded }) {
+                let slice = min(remaining, .milliseconds(20))
+                if opened.wait(timeout: .now() + .nanoseconds(Int(slice.nanoseconds))) == .success { break }
+            }
+        }
+    }
+
+    /// Keeps the transport so that `end` can close it without waiting for the agent.
+    private func hold(_ transport: AgentSocketConnection) {
+        let isEnded = state.withLock { state in
+            state.transport = transport
+            return state.isEnded
+        }
+        if isEnded { transport.end() }
+    }
+
+    /// Connects and subscribes. Returns the change to deliver, if any.
+    private func connect(
+        _ feed: Feed, _ subscription: SubscribeOperation
+    ) throws(AgentConnectionError) -> StoreChange? {
+        guard let socket = source.socket else { throw .noSocketPath }
+        let connection = try AgentConnection(socket, greeting: hold)
+        let since = state.withLock { $0.token }
+        var resumed = subscription
+        resumed.since = since
+        resumed.wantsBookmarks = true
+        let hasReportedLoss = feed.hasReportedLoss
+        do throws(AgentConnectionError) {
+            let reply = try connection.request(.subscribe(resumed), deadline: Deadline(after: SharedStore.replyTimeout))
+            (feed.connection, feed.hasReportedLoss, feed.isNotServed) = (connection, false, false)
+            feed.backoff.reset()
+            feed.direct?.end()
+            feed.direct = nil
+            state.withLock { ($0.hadAgent, $0.direct) = (true, nil) }
+            guard let since else { return .reset(reason: "subscribed", token: reply.string("token") ?? "") }
+            return hasReportedLoss ? .connected(token: since) : nil
+        } catch {
+            guard case .refused(let refusal) = error, refusal.code == "unknown_store" else { throw error }
+            // Reported once, however often the configuration changes.
+            let isKnown = feed.isNotServed
+            (feed.connection, feed.hasReportedLoss, feed.isNotServed) = (connection, true, true)
+            return isKnown ? nil : .notServed(message: refusal.message)
+        }
+    }
+}
+
+extension AgentConnectionError {
+    fileprivate var saysThatThereIsNoAgent: Bool {
+        switch self {
+        case .noSocketPath, .noAgent: true
+        case .lost, .timedOut, .notUnderstood, .refused, .interrupted: false
+        }
+    }
+}

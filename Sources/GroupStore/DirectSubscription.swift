@@ -1,0 +1,237 @@
+import AgentProtocol
+import DirectoryWatching
+import Dispatch
+import LinuxSystem
+import Logging
+import StoreFollowing
+import Synchronization
+import SystemPackage
+
+/// A subscription to a store's changes without an agent. Changes that aren't taken wait here, where many become one.
+final class DirectSubscription: Sendable {
+    private struct State {
+        var waiting: [StoreChange] = []
+        var failure: GroupStoreError?
+        var isEnded = false
+        var number: Int?
+    }
+
+    private let tables: TableFilter?
+    private let state = Mutex(State())
+    private let arrived = DispatchSemaphore(value: 0)
+
+    /// Starts to follow the store. The first change is a `reset` with the reason `subscribed`, or what happened since
+    /// the token.
+    ///
+    /// - Parameters:
+    ///   - path: The absolute path of the database, which need not exist.
+    ///   - tables: Leaves out changes that are known to affect only other tables.
+    /// - Throws: ``GroupStoreError`` with `system`.
+    init(_ path: FilePath, since token: String?, tables: TableFilter?, namesTables: Bool) throws(GroupStoreError) {
+        self.tables = tables
+        do {
+            try DirectWatcher.shared.perform { watcher in
+                watcher.add(self, path, since: token, namesTables: namesTables)
+            }
+        } catch {
+            throw GroupStoreError(.system, "\(error)", remedy: "see the limits of open files and threads")
+        }
+    }
+
+    /// Returns the next change, or nil if none came within the time. Throws the error that ended the subscription.
+    func next(within time: Duration?) throws(GroupStoreError) -> StoreChange? {
+        let deadline = time.map(Deadline.init(after:)) ?? .none
+        while true {
+            let (change, failure, isEnded) = state.withLock { state in
+                (state.waiting.isEmpty ? nil : state.waiting.removeFirst(), state.failure, state.isEnded)
+            }
+            if let change { return change }
+            if let failure { throw failure }
+            if isEnded { return nil }
+            guard let remaining = deadline.remaining else {
+                arrived.wait()
+                continue
+            }
+            guard remaining > .zero else { return nil }
+            _ = arrived.wait(timeout: .now() + .nanoseconds(Int(remaining.nanoseconds)))
+        }
+    }
+
+    /// Makes `next` return nil, and stops following the store.
+    func end() {
+        let number = state.withLock { state in
+            state.isEnded = true
+            return state.number
+        }
+        arrived.signal()
+        guard let number else { return }
+        try? DirectWatcher.shared.perform { $0.remove(number) }
+    }
+
+    // MARK: The watching thread
+
+    /// Returns false if the subscription has ended meanwhile.
+    fileprivate func begin(_ number: Int) -> Bool {
+        state.withLock { state in
+            state.number = number
+            return !state.isEnded
+        }
+    }
+
+    fileprivate func fail(_ error: any Error) {
+        let advice = (error as? any ActionableError)?.remedy ?? "see the limits of open files and inotify watches"
+        state.withLock { $0.failure = GroupStoreError(.system, "\(error)", remedy: advice) }
+        arrived.signal()
+    }
+
+    fileprivate func receive(_ event: StoreEvent, token: DirectToken) {
+        if case .change(let changed) = event, let tables, !tables.admits(changed) { return }
+        guard let change = StoreChange(event, token: token.description) else { return }
+        deliver(change)
+    }
+
+    fileprivate func deliver(_ change: StoreChange) {
+        state.withLock { state in
+            if case .reset = change { state.waiting = [] }
+            if let last = state.waiting.last, let merged = last.merged(with: change) {
+                state.waiting[state.waiting.count - 1] = merged
+            } else {
+                state.waiting.append(change)
+            }
+        }
+        arrived.signal()
+    }
+}
+
+extension StoreChange {
+    /// Returns the change for an event that this process found itself.
+    init?(_ event: StoreEvent, token: String) {
+        let object = event.json(store: [], token: token)
+        self.init(type: event.type, object)
+    }
+
+    /// Returns one change for two; nil if both are needed.
+    fileprivate func merged(with later: StoreChange) -> StoreChange? {
+        guard case .changed(let first, let isComplete, nil, _) = self,
+            case .changed(let second, let isLaterComplete, nil, let token) = later
+        else { return nil }
+        let names = first.flatMap { first in second.map { Set(first).union($0).sorted() } }
+        return .changed(tables: names, isComplete: isComplete && isLaterComplete && names != nil, token: token)
+    }
+}
+
+/// The thread that follows this process's directly watched stores, while there are any.
+private final class DirectWatcher: Sendable {
+    static let shared = DirectWatcher()
+
+    private let run = Mutex<Run?>(nil)
+
+    /// Has the watching thread do the work, and starts it if it isn't running. Throws `SystemError`.
+    func perform(_ work: @escaping @Sendable (Run) -> Void) throws {
+        try run.withLock { current in
+            if let run = current, run.perform(work) { return }
+            let run = try Run()
+            current = run
+            _ = run.perform(work)
+        }
+    }
+
+    /// One run of the thread.
+    final class Run: Sendable {
+        private let loop: FeedLoop
+        // Only the watching thread uses these.
+        nonisolated(unsafe) private var feed: DirectFeed?
+        nonisolated(unsafe) private var subscriptions: [Int: DirectSubscription] = [:]
+        /// The subscriptions that get events: those whose first change was delivered.
+        nonisolated(unsafe) private var ready: Set<Int> = []
+        private struct Work {
+            /// The number of queued items.
+            var queued = 0
+            /// True once the thread accepts no more.
+            var isOver = false
+        }
+
+        private let work = Mutex(Work())
+
+        init() throws {
+            loop = FeedLoop(source: try InotifySource())
+            _ = try SystemThread(name: "gs-watch") { [self] in follow() }
+        }
+
+        /// Queues work. Returns false if the thread is about to end.
+        func perform(_ item: @escaping @Sendable (Run) -> Void) -> Bool {
+            work.withLock { work in
+                guard !work.isOver else { return false }
+                work.queued += 1
+                loop.perform { [self] _ in
+                    item(self)
+                    finishItem()
+                }
+                return true
+            }
+        }
+
+        /// Ends the thread if nobody needs it.
+        private func finishItem() {
+            let isUnused = subscriptions.isEmpty
+            work.withLock { work in
+                work.queued -= 1
+                guard isUnused, work.queued == 0 else { return }
+                work.isOver = true
+                loop.stop()
+            }
+        }
+
+        private func follow() {
+            let log = Logger(label: "groupstore") { _ in SwiftLogNoOpLogHandler() }
+            feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
+                if ready.contains(number) { subscriptions[number]?.receive(event, token: token) }
+            }
+            do {
+                while try feed?.step(loop) == true {}
+            } catch {
+                work.withLock { $0.isOver = true }
+                for subscription in subscriptions.values { subscription.fail(error) }
+            }
+            feed?.close()
+            feed = nil
+            subscriptions = [:]
+            loop.close()
+        }
+
+        func add(_ subscription: DirectSubscription, _ path: FilePath, since token: String?, namesTables: Bool) {
+            guard let feed else { return }
+            do {
+                let numbers = try feed.add([path], wantsTables: namesTables) { [unowned self] numbers in
+                    for number in numbers {
+                        ready.insert(number)
+                        begin(subscription, number, since: token)
+                    }
+                }
+                for number in numbers {
+                    subscriptions[number] = subscription
+                    if !subscription.begin(number) { remove(number) }
+                }
+            } catch {
+                subscription.fail(error)
+            }
+        }
+
+        private func begin(_ subscription: DirectSubscription, _ number: Int, since token: String?) {
+            guard let now = feed?.token(of: number) else { return }
+            guard let token else {
+                return subscription.deliver(.reset(reason: "subscribed", token: now.description))
+            }
+            guard let former = DirectToken(token) else {
+                return subscription.deliver(.reset(reason: "epoch", token: now.description))
+            }
+            if let event = former.event(until: now) { subscription.receive(event, token: now) }
+        }
+
+        func remove(_ number: Int) {
+            subscriptions[number] = nil
+            ready.remove(number)
+            feed?.remove([number])
+        }
+    }
+}
