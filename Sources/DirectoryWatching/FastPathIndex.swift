@@ -12,6 +12,7 @@ struct FastPathIndex {
     private var indexes: [FilePath: [FilePath.Component: Int]] = [:]
     /// The events that led to registered files, by the hash of their name. Of colliding ones, the last.
     private var cache = [CachedEvent?](repeating: nil, count: count)
+    private var isCacheEmpty = true
     private static let count = 256
 
     subscript(name: FilePath.Component, directory: FilePath) -> Int? {
@@ -24,10 +25,15 @@ struct FastPathIndex {
     }
 
     /// Clears the cache, because a path or a name may lead to another directory.
-    mutating func invalidateCache() { cache = [CachedEvent?](repeating: nil, count: Self.count) }
+    mutating func invalidateCache() {
+        guard !isCacheEmpty else { return }
+        cache = [CachedEvent?](repeating: nil, count: Self.count)
+        isCacheEmpty = true
+    }
 
     /// Records an event that belongs to this registered file alone.
     mutating func record(_ event: InotifyEvent, index: Int) {
+        isCacheEmpty = false
         event.name.withUnsafeBytes { name in
             cache[Self.slot(name)] = CachedEvent(watch: event.watch, name: event.name, index: index)
         }

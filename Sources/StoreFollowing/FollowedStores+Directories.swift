@@ -26,18 +26,30 @@ extension FollowedStores {
             unwatchable[directory] = nil
             states.setUnwatchable(nil, directory)
         }
-        for (directory, kinds) in wanted where watched[directory]?.isSuperset(of: kinds) != true {
-            do {
-                try source.watch(directory, for: kinds)
-                watched[directory, default: []].formUnion(kinds)
-                recordWatch(of: directory)
-            } catch {
-                // The source may have dropped its earlier watch.
-                watched[directory] = nil
-                recordWatchFailure(directory, error)
-            }
-        }
+        for (directory, kinds) in wanted { watch(directory, for: kinds) }
         scheduleRetry()
+    }
+
+    /// Watches a followed store's directory. A configuration follows thousands of stores, and checks all directories
+    /// once.
+    func watch(_ directory: FilePath) {
+        watch(
+            directory,
+            for: nameDirectories.contains(directory) ? Self.storeKinds.union(Self.nameKinds) : Self.storeKinds)
+        scheduleRetry()
+    }
+
+    private func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) {
+        guard watched[directory]?.isSuperset(of: kinds) != true else { return }
+        do {
+            try source.watch(directory, for: kinds)
+            watched[directory, default: []].formUnion(kinds)
+            recordWatch(of: directory)
+        } catch {
+            // The source may have dropped its earlier watch.
+            watched[directory] = nil
+            recordWatchFailure(directory, error)
+        }
     }
 
     /// True if something must be retried even if no event arrives.

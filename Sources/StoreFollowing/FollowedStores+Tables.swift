@@ -57,8 +57,10 @@ extension FollowedStores {
         guard let store = stores[address], !store.wantsTables else { return false }
         store.wantsTables = true
         guard isFollowed(address) else { return false }
-        // A program that has just opened the store has created the files to read.
-        if readQueuedEvents(of: store) != nil { handle([]) }
+        // A program that has just opened the store has created the files to read. A notice that a directory appeared
+        // is handled too: as long as it waits, no scan can begin.
+        _ = readQueuedEvents(of: store)
+        if !unhandled.isEmpty { handle([]) }
         scanTables(of: store)
         guard store.isScanning else { return false }
         let timeout = PendingAnswers.timeout(storeSize: FileStatus(following: store.path)?.size ?? 0)

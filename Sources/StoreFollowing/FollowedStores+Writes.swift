@@ -53,17 +53,17 @@ extension FollowedStores {
     /// ordinary way for both.
     func addFastPath(for store: FollowedStore) {
         let isShared = (parts[store.directory]?[store.name.wal]?.count ?? 0) > 1
-        let free = fastPathStores.firstIndex { $0 == nil }
-        if free == nil { fastPathStores.append(nil) }
-        let index = free ?? fastPathStores.count - 1
-        fastPathStores[index] = store
+        let index = freeFastPathIndexes.popLast() ?? fastPathStores.count
+        if index == fastPathStores.count { fastPathStores.append(store) } else { fastPathStores[index] = store }
         store.fastPathIndex = index
         source.setFastPath(store.name.wal, in: store.directory, index: isShared ? nil : index)
     }
 
     func removeFastPath(of store: FollowedStore) {
         source.setFastPath(store.name.wal, in: store.directory, index: nil)
-        if let index = store.fastPathIndex { fastPathStores[index] = nil }
+        guard let index = store.fastPathIndex.take() else { return }
+        fastPathStores[index] = nil
+        freeFastPathIndexes.append(index)
     }
 
     /// Watches the database by itself if it has several hard links: a directory's watch reports no write through

@@ -28,6 +28,8 @@ package final class FollowedStores {
     private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
     /// The stores by fast-path index, the number that the source reports for a write to their log.
     var fastPathStores: [FollowedStore?] = []
+    /// The fast-path indexes of stores that are no longer followed.
+    var freeFastPathIndexes: [Int] = []
     package internal(set) var watched: [FilePath: DirectoryEvent.Kinds] = [:]
     /// The time to retry the watches that failed.
     var watchRetryAt: ContinuousClock.Instant?
@@ -199,7 +201,7 @@ extension FollowedStores {
             _ = receiver.close(store.address)
         }
         for store in receiver.subscribedStores().union(new.stores) { follow(store, wasSubscribed: true) }
-        for address in Array(stores.keys) { forgetIfUnused(address) }
+        for address in Array(stores.keys) { _ = forgetUnused(address) }
         refreshWatches()
     }
 
@@ -232,7 +234,7 @@ extension FollowedStores {
         }
         receiver.open(address)
         addFastPath(for: store)
-        refreshWatches()
+        watch(directory)
         if released[address] == nil {
             attach(store)
             reportState(of: store)
@@ -274,11 +276,16 @@ extension FollowedStores {
 
     /// Stops following the store if it isn't configured and has no subscriber.
     package func forgetIfUnused(_ address: StoreAddress) {
+        if forgetUnused(address) { refreshWatches() }
+    }
+
+    /// Does the same, but leaves the watches as they are. Returns true if the store was followed and no longer is.
+    private func forgetUnused(_ address: StoreAddress) -> Bool {
         if pendingAnswers[address] == nil, !receiver.wantsDetail(of: address) { stores[address]?.wantsTables = false }
-        guard pendingAnswers[address] == nil, !isConfigured(address), receiver.close(address) else { return }
+        guard pendingAnswers[address] == nil, !isConfigured(address), receiver.close(address) else { return false }
         if starved.remove(address) != nil { states.set(nil, of: address) }
-        guard let store = stores[address] else { return }
+        guard let store = stores[address] else { return false }
         forget(store)
-        refreshWatches()
+        return true
     }
 }

@@ -36,6 +36,18 @@ import Testing
         shell.closeInput()
     }
 
+    /// The watch of a new directory reports first that the directory is there. That must not keep the tables from being
+    /// known once the store is watched.
+    @Test func namesTheTablesOfTheFirstCommit() throws {
+        let shell = try RunningProcess("sqlite3", [Word(rig.store)])
+        shell.send("SELECT count(*) FROM note;")
+        try shell.line { $0 == "0" }
+        try rig.watch(rig.store)
+        shell.send("INSERT INTO note VALUES ('one');")
+        #expect(tables(try rig.next()) == ChangedTables(["note"], isComplete: true))
+        shell.closeInput()
+    }
+
     @Test func staysSilentWhileNobodyCommits() throws {
         try rig.watch(rig.store)
         try rig.sqlite("SELECT * FROM note; BEGIN; INSERT INTO note VALUES ('gone'); ROLLBACK; PRAGMA wal_checkpoint")
