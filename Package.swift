@@ -169,6 +169,8 @@ let package = Package(
         .executableTarget(
             name: "NotesWidget", dependencies: ["GroupStore"], path: "Samples/NotesWidget", swiftSettings: strict),
         .executableTarget(
+            name: "StoreFollower", dependencies: ["GroupStore"], path: "Samples/StoreFollower", swiftSettings: strict),
+        .executableTarget(
             name: "NotesUpgrade", dependencies: ["ManagedObjectModels", "StoreMigration", systemPackage],
             path: "Samples/NotesUpgrade", swiftSettings: strict),
         .executableTarget(
@@ -296,7 +298,7 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers", "GroupStore",
                 "GroupStoreCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor", "LinuxSystem", "NotesApp",
-                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "StrictYAML",
+                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "StoreFollower", "StrictYAML",
                 "TestSupport", systemPackage,
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),

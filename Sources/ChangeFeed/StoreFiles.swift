@@ -13,7 +13,8 @@ final class StoreFiles {
     private var nameCount: UInt64
     /// True if the database alone is a mount point. Writes to it raise their events in the directory it comes from.
     private let isMountPoint: Bool
-    private let database: SharedDescriptor
+    /// The database; nil while nobody uses it and its descriptor is closed.
+    private var openDatabase: SharedDescriptor?
     private(set) var walIndex: WALIndexFile?
     /// The WAL that belongs to the index. It is opened when its frames are needed.
     private(set) var wal: WALFile?
@@ -34,7 +35,7 @@ final class StoreFiles {
         isMountPoint = (try? directory.isMountPoint(name.database)) ?? false
         self.directory = directory
         self.name = name
-        self.database = database
+        openDatabase = database
         walIndex = try WALIndexFile(name.sharedMemory, in: directory)
     }
 
@@ -86,11 +87,30 @@ final class StoreFiles {
 
     /// Returns the WAL's stamp, or nil if there is no WAL.
     func walStamp() throws(SystemError) -> Stamp? {
-        try directory.status(name.wal).map { Stamp(size: $0.size, modified: $0.modified) }
+        try directory.status(name.wal).map(Stamp.init)
     }
 
+    /// Returns the open database. Throws ENOENT if another file has its name now.
+    private func database() throws(SystemError) -> SharedDescriptor {
+        if let openDatabase { return openDatabase }
+        // A relocation's lease must not make this thread wait.
+        let file = SharedDescriptor(try directory.open(name.database, flags: O_RDONLY | O_NONBLOCK))
+        guard try file.identity() == identity else { throw SystemError("open", .noSuchFileOrDirectory, path: path) }
+        openDatabase = file
+        return file
+    }
+
+    /// Closes the database, so that other programs can prove that nobody has it open. It is opened again when it is
+    /// read.
+    func closeDatabase() { openDatabase = nil }
+
+    /// True unless a connection to the store, in any process, can be seen. Each connection in WAL mode holds a lock on
+    /// byte 128 of the index ("DMS", https://sqlite.org/walformat.html, §2.3.1). In rollback mode a connection holds one
+    /// only during a transaction.
+    var isUnused: Bool { walIndex?.isLocked(at: 128) != true }
+
     func header() throws(SystemError) -> DatabaseHeader? {
-        DatabaseHeader(try database.read(count: DatabaseHeader.length, at: 0, path: path))
+        DatabaseHeader(try database().read(count: DatabaseHeader.length, at: 0, path: path))
     }
 
     /// The size and modification time of a file, which show that it was written again.
@@ -98,14 +118,31 @@ final class StoreFiles {
         let size: Int64
         /// Nanoseconds since 1970.
         let modified: Int64
+        /// The time of the last change of the content or the status, in nanoseconds since 1970. No program can set it.
+        let changed: Int64
+
+        init(_ status: FileStatus) {
+            (size, modified, changed) = (status.size, status.modified, status.changed)
+        }
+
+        init(size: Int64, modified: Int64, changed: Int64) {
+            (self.size, self.modified, self.changed) = (size, modified, changed)
+        }
+
+        /// A change of permissions or links is no write.
+        static func == (one: Stamp, other: Stamp) -> Bool { one.size == other.size && one.modified == other.modified }
 
         /// The stamp, or nil if a write from now on could leave it unchanged.
-        var whenSettled: Stamp? { FileTime.isSettled(modified) ? self : nil }
+        var whenSettled: Stamp? { FileTime.isSettled(max(modified, changed)) ? self : nil }
     }
 
     func stamp() throws(SystemError) -> Stamp {
-        let status = try database.status()
-        return Stamp(size: status.size, modified: status.modified)
+        let found: FileStatus?
+        if let openDatabase { found = try openDatabase.status() } else { found = try directory.status(name.database) }
+        guard let status = found, status.identity == identity else {
+            throw SystemError("stat", .noSuchFileOrDirectory, path: path)
+        }
+        return Stamp(status)
     }
 
     func isJournalHot() throws(SystemError) -> Bool { try RollbackJournal.isHot(name.journal, in: directory) }
@@ -148,10 +185,10 @@ final class StoreFiles {
         guard let walIndex else {
             // A WAL left by a crash can be scanned once it has an index again.
             let isAlone = try directory.status(name.wal).map { $0.size == 0 } ?? true
-            return isAlone ? PageMapScan.Subject(database: database, wal: nil) : nil
+            return isAlone ? PageMapScan.Subject(database: try database(), wal: nil) : nil
         }
         guard let commit, let file = try openWAL() else { return nil }
-        return PageMapScan.Subject(database: database, wal: .init(file: file, index: walIndex, commit: commit))
+        return PageMapScan.Subject(database: try database(), wal: .init(file: file, index: walIndex, commit: commit))
     }
 
     /// True if somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
@@ -160,7 +197,10 @@ final class StoreFiles {
     // MARK: The database's locks
 
     /// True if a program locks out every reader.
-    func isLockedExclusively() -> Bool { DatabaseLocks.areExclusive(on: database.raw) }
+    func isLockedExclusively() -> Bool {
+        // A file that can't be opened is found out by the next read.
+        (try? database()).map { DatabaseLocks.areExclusive(on: $0.raw) } ?? false
+    }
 
     /// Waits at most a millisecond for a writer that has just committed to release its lock, so that a reader can read
     /// as soon as it is notified. Returns true if the lock is still held.

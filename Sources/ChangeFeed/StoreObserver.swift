@@ -68,6 +68,19 @@ package final class StoreObserver {
         didSet { if !wantsTables { discardPageMap() } }
     }
 
+    /// True if the database's descriptor is closed while nobody else uses the store. A relocation moves a store only if
+    /// nobody has it open.
+    package var releasesUnusedStore = false
+    /// The delays between looks whether a program that is closing the store has closed it.
+    private var releaseBackoff = StoreObserver.makeReleaseBackoff()
+
+    /// True if a program has closed a file that it could write.
+    private var isClosing = false
+
+    private static func makeReleaseBackoff() -> Backoff {
+        Backoff(first: .milliseconds(1), longest: .milliseconds(256))
+    }
+
     /// Creates an observer, which opens nothing before `attach()`.
     package init(directory: FilePath, name: StoreName) {
         self.directory = directory
@@ -81,6 +94,12 @@ package final class StoreObserver {
             isUnreadable = true
             failure = error as? SystemError
         }
+        releaseUnusedStore()
+    }
+
+    /// Closes the database if nobody uses the store and that is wanted.
+    package func releaseUnusedStore() {
+        if releasesUnusedStore, !isScanning, files?.isUnused == true { files?.closeDatabase() }
     }
 
     /// Opens the store, if there is one, and takes its present state as the baseline. Throws if it can't be read.
@@ -150,6 +169,7 @@ package final class StoreObserver {
         if part == .journal { usesJournal = true }
         eventCounts.record(part, created: created, modified: modified)
         sessions.record(part, created: created, modified: modified, removed: removed)
+        if closed { isClosing = true }
         bracket.record(part, created: created, modified: modified, removed: removed, closed: closed)
     }
 
@@ -203,7 +223,25 @@ package final class StoreObserver {
             discardPageMap()
         }
         found.needsEvents = tracker.needsEvents
+        if releasesUnusedStore { found = releasingUnusedStore(found) }
         return found.needsEvents ? found : withTables(found)
+    }
+
+    /// Closes the database if nobody uses the store any more. A program's close of a file precedes the end of its locks,
+    /// so the store is looked at again.
+    private func releasingUnusedStore(_ found: Observation) -> Observation {
+        guard let files, found.nextPollDelay == nil else { return found }
+        if files.isUnused {
+            files.closeDatabase()
+        } else if isClosing {
+            let delay = releaseBackoff.next()
+            if delay < .milliseconds(256) {
+                return found.withRecheck(after: [found.recheckDelay, delay].compactMap(\.self).min())
+            }
+        }
+        isClosing = false
+        releaseBackoff = Self.makeReleaseBackoff()
+        return found
     }
 
     /// Completes a poll that needed events. `events`: this store's queued side-file events that are not recorded yet,
@@ -226,6 +264,9 @@ package final class StoreObserver {
         do {
             if let files, files.walIndex != nil, parts.isSubset(of: [.wal]) { return try inspectWAL(files) }
             return try inspectStore()
+        } catch let error as SystemError where error.errno == .resourceTemporarilyUnavailable {
+            // A relocation holds a lease on the database.
+            return Observation(.unchanged, nextPollDelay: backoff.next())
         } catch {
             return unreadable(error)
         }

@@ -26,7 +26,10 @@ package struct StorePosition: Equatable, Sendable {
         guard identity == later.identity else { return .replaced }
         // Commits and checkpoints never leave the WAL with the same last commit and other content in front of it.
         if commit.frame > 0, commit == later.commit { return .none }
-        guard commit == later.commit, changeCounter == later.changeCounter, let stamp, stamp == later.stamp else {
+        guard commit == later.commit, changeCounter == later.changeCounter, let stamp,
+            // A file that was restored with its times has another time of change.
+            stamp == later.stamp, stamp.changed == later.stamp?.changed
+        else {
             return .changed
         }
         return .none
@@ -43,13 +46,14 @@ extension StorePosition: CustomStringConvertible {
             UInt64(commit.checksum.second), changeCounter.map(UInt64.init),
         ]
         fields += [stamp.map { UInt64(bitPattern: $0.size) }, stamp.map { UInt64(bitPattern: $0.modified) }]
+        fields.append(stamp.map { UInt64(bitPattern: $0.changed) })
         return fields.map { $0.map { String($0, radix: 16) } ?? "" }.joined(separator: ".")
     }
 
     /// Parses a description. Returns nil for any other text.
     package init?(_ text: some StringProtocol) {
         let fields = text.split(separator: ".", omittingEmptySubsequences: false)
-        guard fields.count == 9 else { return nil }
+        guard fields.count == 10 else { return nil }
         var numbers: [UInt64?] = []
         for field in fields {
             guard field.isEmpty || UInt64(field, radix: 16) != nil else { return nil }
@@ -63,8 +67,12 @@ extension StorePosition: CustomStringConvertible {
         identity = FileIdentity(device: device, inode: inode)
         commit = WALPosition(salt: salt, frame: frame, checksum: FrameChecksum(first, second))
         changeCounter = numbers[6].flatMap(UInt32.init(exactly:))
-        stamp = numbers[7].flatMap { size in
-            numbers[8].map { StoreFiles.Stamp(size: Int64(bitPattern: size), modified: Int64(bitPattern: $0)) }
+        if let size = numbers[7], let modified = numbers[8], let changed = numbers[9] {
+            stamp = StoreFiles.Stamp(
+                size: Int64(bitPattern: size), modified: Int64(bitPattern: modified),
+                changed: Int64(bitPattern: changed))
+        } else {
+            stamp = nil
         }
     }
 }

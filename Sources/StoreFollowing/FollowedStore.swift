@@ -37,11 +37,13 @@ package final class FollowedStore {
     /// All files but the log, which is written most often.
     var filesBesideLog: [FilePath.Component] { files.compactMap { file, part in part == .wal ? nil : file } }
 
-    init(_ address: StoreAddress, directory: FilePath, name: StoreName) {
+    /// - Parameter releasesUnused: True if the database's descriptor is closed while nobody else uses the store.
+    init(_ address: StoreAddress, directory: FilePath, name: StoreName, releasesUnused: Bool) {
         self.address = address
         self.directory = directory
         self.name = name
         observer = StoreObserver(directory: directory, name: name)
+        observer.releasesUnusedStore = releasesUnused
     }
 
     /// The position of the last finding; nil if there is no readable store.
@@ -97,6 +99,26 @@ package final class FollowedStore {
             part, created: created, modified: modified, removed: removed,
             closed: kinds.contains(.closedAfterWriting))
         return true
+    }
+
+    /// The end of a pause that a relocation asks for.
+    private var pausedUntil: ContinuousClock.Instant?
+
+    /// Opens nothing for some time: a relocation has announced itself by a name in the store's directory, and moves the
+    /// store only if nobody has it open. What happens meanwhile is found afterwards.
+    func pauseForRelocation() {
+        let end = ContinuousClock.now.advanced(by: .milliseconds(300))
+        pausedUntil = end
+        pollAt = end
+        observer.releaseUnusedStore()
+    }
+
+    /// True while the store must not be opened.
+    var isPaused: Bool {
+        guard let pausedUntil else { return false }
+        if pausedUntil > .now { return true }
+        self.pausedUntil = nil
+        return false
     }
 
     /// Tells the observer that events were lost.

@@ -125,7 +125,18 @@ extension FollowedStores {
         busy = touched
     }
 
+    /// The start of the name that a relocation reserves beside a store before it moves it.
+    private static let reservation = Array(".groupstore-".utf8)
+
     private func sort(_ event: DirectoryEvent, _ touched: inout Set<StoreAddress>) {
+        if plan.releasesUnusedStores, !event.kinds.isDisjoint(with: .arrived),
+            event.name.bytes.starts(with: Self.reservation)
+        {
+            for store in stores.values where store.directory == event.directory {
+                store.pauseForRelocation()
+                pollScheduled.insert(store.address)
+            }
+        }
         for (store, part) in parts[event.directory]?[event.name] ?? [] where store.record(part, event.kinds) {
             touched.insert(store.address)
         }
@@ -137,6 +148,10 @@ extension FollowedStores {
     /// Polls the store. Publishes `event` unless the poll finds a reset.
     func poll(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
         guard released[store.address] == nil else { return }
+        guard !store.isPaused else {
+            pollScheduled.insert(store.address)
+            return
+        }
         let found = observe(store)
         if case .reset? = found {
             publish(found, of: store)
@@ -227,7 +242,8 @@ extension FollowedStores {
         else { return }
         guard descriptors.reserve(.store) else { return starve(address) }
         starved.remove(address)
-        let store = FollowedStore(address, directory: directory, name: name)
+        let store = FollowedStore(
+            address, directory: directory, name: name, releasesUnused: plan.releasesUnusedStores)
         stores[address] = store
         for (file, part) in store.files {
             parts[directory, default: [:]][file, default: []].append((store, part))

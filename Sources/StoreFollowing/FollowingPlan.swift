@@ -9,6 +9,9 @@ package struct FollowingPlan: Sendable {
     package var stores: Set<StoreAddress>
     /// Directories in which names are reported to the receiver as they come and go.
     package var nameDirectories: Set<FilePath>
+    /// True if a store's descriptors are closed while nobody else uses it. An agent needs this not: its relocations
+    /// have the feed release the store.
+    package var releasesUnusedStores = false
 
     package init(
         directories: [String: FilePath] = [:], stores: Set<StoreAddress> = [], nameDirectories: Set<FilePath> = []

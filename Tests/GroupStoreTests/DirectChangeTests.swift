@@ -63,7 +63,13 @@ import Testing
         var changes = StoreChanges(of: url, tables: ["NOTE_tag"]).makeAsyncIterator()
         _ = try await changes.next()
         for table in ["note", "note", "note_tag"] { shell.send(Word("INSERT INTO \(table) VALUES ('one');")) }
-        #expect(try await changes.next()?.tables?.contains("note_tag") == true)
+        // A change whose tables aren't known might be one of these.
+        while true {
+            let change = try #require(try await changes.next())
+            guard let tables = change.tables else { continue }
+            #expect(tables.contains("note_tag"))
+            break
+        }
         shell.closeInput()
     }
 

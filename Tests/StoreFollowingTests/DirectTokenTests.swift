@@ -89,6 +89,21 @@ import Testing
         #expect(try event(since: token, rig) != nil)
     }
 
+    /// Neither the size nor the times that programs can set tell that it was written.
+    @Test(arguments: modes) func seesAWriteUnderRestoredTimes(_ mode: String) throws {
+        let rig = try rig(mode)
+        let old = rig.scratch.path.appending("Old.sqlite")
+        pause(.milliseconds(30))
+        try rig.watch(rig.store)
+        let token = rig.token()
+        try run("cp", ["-p", Word(rig.store), Word(old)])
+        try rig.sqlite("UPDATE note SET text = 'other'")
+        try run("touch", ["-r", Word(old), Word(rig.store)])
+        #expect(try event(since: token, rig) != nil)
+        try run("cp", ["-p", Word(old), Word(rig.store)])
+        #expect(try event(since: token, rig) != nil)
+    }
+
     @Test func seesAStoreComeAndGo() throws {
         let rig = try rig("WAL")
         let absent = DirectToken(nil)
@@ -101,7 +116,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "file1", "file1-x", "file1-1.2.3", "file1-1.2.3.4.5.6.7.8.9.a", "e-12", "file1-g.2.3.4.5.6.7.8.9",
+        "", "file1", "file1-x", "file1-1.2.3", "file1-1.2.3.4.5.6.7.8.9", "file1-1.2.3.4.5.6.7.8.9.a.b", "e-12",
+        "file1-g.2.3.4.5.6.7.8.9.a"
     ])
     func refusesOtherTokens(_ text: String) { #expect(DirectToken(text) == nil) }
 }

@@ -38,6 +38,7 @@ extension StoreObserver {
     /// possible now. `events`: this store's queued side-file events that are not recorded yet, or nil if events were
     /// lost. A session that begins after they were read disturbs the scan.
     package func beginScan(with events: SideFileEventCounts?) -> PageMapScan? {
+        defer { releaseUnusedStore() }
         guard wantsScan, let files else { return nil }
         let index = try? files.readIndex()
         // A commit that is not published yet is published first.
@@ -65,6 +66,7 @@ extension StoreObserver {
     /// Begins to adopt the map of a finished scan. Does nothing if the scan was cancelled. Returns true if
     /// `finishAdoption(with:)` must complete it.
     package func adopt(_ scan: PageMapScan) -> Bool {
+        defer { releaseUnusedStore() }
         guard scanSchedule.current === scan, let result = scan.result else { return false }
         switch result {
         case .failure(let error):
@@ -79,6 +81,7 @@ extension StoreObserver {
     /// Completes an `adopt(_:)` that needed events. `events`: this store's queued side-file events that are not
     /// recorded yet, or nil if events were lost.
     package func finishAdoption(with events: SideFileEventCounts?) {
+        defer { releaseUnusedStore() }
         guard let adoption = adoption.take(), scanSchedule.current === adoption.scan else { return }
         let isKnown = begin(adoption, with: events)
         scanSchedule.end(isKnown ? nil : Unattributable.disturbed)

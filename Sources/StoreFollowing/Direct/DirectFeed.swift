@@ -113,6 +113,7 @@ package final class DirectFeed {
     private func reconfigure() {
         numbers = [:]
         var plan = FollowingPlan()
+        plan.releasesUnusedStores = true
         for (number, store) in watched {
             numbers[store.address, default: []].append(number)
             plan.directories[store.address.group] = store.place.directory
