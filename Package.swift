@@ -151,8 +151,10 @@ let package = Package(
             name: "GroupStoreCommand",
             dependencies: [
                 "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
-                "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels", "MappingModels",
-                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration", "StoreRelocation",
+                "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels",
+                "MappingModels",
+                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration",
+                "StoreRelocation",
                 argumentParser, logging, systemPackage,
             ],
             path: "Sources/groupstore",
@@ -275,7 +277,8 @@ let package = Package(
         .testTarget(
             name: "StoreFollowingTests",
             dependencies: [
-                "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreFollowing", "TestSupport", logging, systemPackage,
+                "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreFollowing", "TestSupport", logging,
+                systemPackage,
             ], swiftSettings: strict),
         .testTarget(
             name: "StoreRelocationTests",
@@ -298,7 +301,8 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers", "GroupStore",
                 "GroupStoreCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor", "LinuxSystem", "NotesApp",
-                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "StoreFollower", "StrictYAML",
+                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "StoreFollower",
+                "StrictYAML",
                 "TestSupport", systemPackage,
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),

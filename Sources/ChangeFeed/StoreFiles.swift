@@ -105,8 +105,8 @@ final class StoreFiles {
     func closeDatabase() { openDatabase = nil }
 
     /// True unless a connection to the store, in any process, can be seen. Each connection in WAL mode holds a lock on
-    /// byte 128 of the index ("DMS", https://sqlite.org/walformat.html, §2.3.1). In rollback mode a connection holds one
-    /// only during a transaction.
+    /// byte 128 of the index ("DMS", https://sqlite.org/walformat.html, §2.3.1). In rollback mode a connection holds
+    /// one only during a transaction.
     var isUnused: Bool { walIndex?.isLocked(at: 128) != true }
 
     func header() throws(SystemError) -> DatabaseHeader? {

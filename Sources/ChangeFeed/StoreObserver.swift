@@ -227,8 +227,8 @@ package final class StoreObserver {
         return found.needsEvents ? found : withTables(found)
     }
 
-    /// Closes the database if nobody uses the store any more. A program's close of a file precedes the end of its locks,
-    /// so the store is looked at again.
+    /// Closes the database if nobody uses the store any more. A program's close of a file precedes the end of its
+    /// locks, so the store is looked at again.
     private func releasingUnusedStore(_ found: Observation) -> Observation {
         guard let files, found.nextPollDelay == nil else { return found }
         if files.isUnused {

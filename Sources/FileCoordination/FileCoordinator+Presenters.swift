@@ -29,7 +29,8 @@ extension FileCoordinator {
         RegisteredPresenters.shared(in: container).registration(of: presenter)?.registration
     }
 
-    /// Ends the presenter's registration. A method of the presenter that is running continues; no further one is called.
+    /// Ends the presenter's registration. A method of the presenter that is running continues; no further one is
+    /// called.
     public static func removeFilePresenter(_ presenter: any FilePresenter, in container: GroupContainer) {
         RegisteredPresenters.shared(in: container).remove(presenter)
     }

@@ -39,8 +39,8 @@ public final class FileCoordinator: Sendable {
     /// The deadline of an access that names none: 30 seconds.
     public static let standardDeadline = Duration.seconds(30)
 
-    /// Creates a coordinator for items of one group container. `presenter` makes the accesses itself: it is neither asked
-    /// for them nor notified of them.
+    /// Creates a coordinator for items of one group container. `presenter` makes the accesses itself: it is neither
+    /// asked for them nor notified of them.
     public convenience init(in container: GroupContainer, filePresenter presenter: (any FilePresenter)? = nil) {
         self.init(in: container, presenters: .shared(in: container), filePresenter: presenter)
     }

@@ -50,8 +50,9 @@ extension PresenterMessage {
 }
 
 extension ClaimOperation {
-    /// Returns nil if an item can't be sent. `deadline` is the claimant's own. The agent gets a tenth less, at
-    /// least 50 ms and at most 0.5 s, so that its reply, which names the processes waited for, comes first even on a busy machine.
+    /// Returns nil if an item can't be sent. `deadline` is the claimant's own. The agent gets a tenth less, at least 50
+    /// ms and at most 0.5 s, so that its reply, which names the processes waited for, comes first even on a busy
+    /// machine.
     init?(_ intents: [ClaimIntent], _ presenter: UInt64?, _ deadline: Duration) {
         var operations: [Intent] = []
         for intent in intents {

@@ -79,11 +79,11 @@ extension SharedStore {
     /// sequence continues where it was.
     ///
     /// If there is no agent, the first element is `disconnected`. This process then watches the group container itself:
-    /// a `reset` comes next, and changes follow. It learns of no relocation in advance, and looks for an agent from time
-    /// to time.
+    /// a `reset` comes next, and changes follow. It learns of no relocation in advance, and looks for an agent from
+    /// time to time.
     ///
-    /// `filter`, `includingRows` and `durably` need an agent and a store that keeps a history. Each of them delays every change by
-    /// some milliseconds, until the agent has read the history.
+    /// `filter`, `includingRows` and `durably` need an agent and a store that keeps a history. Each of them delays
+    /// every change by some milliseconds, until the agent has read the history.
     ///
     /// - Parameters:
     ///   - token: The position after which to begin, from ``StoreChange/token``.

@@ -3,8 +3,9 @@
 /// Hand-written because FoundationEssentials reads property lists only through `Codable`, which has no type for a keyed
 /// archive's references, and doesn't bound the depth.
 ///
-/// Several references may share one object, so a short list can expand to an enormous or endless value. The reader limits
-/// the depth, the number of objects and the number of bytes, and counts an object again for each reference to it.
+/// Several references may share one object, so a short list can expand to an enormous or endless value. The reader
+/// limits the depth, the number of objects and the number of bytes, and counts an object again for each reference to
+/// it.
 struct BinaryPropertyList {
     private static let maximumObjectCount = 2_000_000
 
@@ -90,7 +91,8 @@ struct BinaryPropertyList {
         return value
     }
 
-    /// Returns the integer of 2^`power` bytes. An 8-byte integer is signed; of a 16-byte integer only the lower half counts.
+    /// Returns the integer of 2^`power` bytes. An 8-byte integer is signed; of a 16-byte integer only the lower half
+    /// counts.
     private func signed(_ start: Int, _ power: Int) throws(PropertyListError) -> Int64 {
         let size = 1 << power
         guard power <= 4, start + size <= offsetTable else { throw PropertyListError("a number is out of bounds") }
@@ -110,8 +112,8 @@ struct BinaryPropertyList {
         }
     }
 
-    /// Returns the element count and the start of the elements. The count is the marker's lower half, or an integer object
-    /// after the marker.
+    /// Returns the element count and the start of the elements. The count is the marker's lower half, or an integer
+    /// object after the marker.
     private func length(_ start: Int) throws(PropertyListError) -> (count: Int, start: Int) {
         let short = Int(bytes[start] & 0x0F)
         guard short == 15 else { return (short, start + 1) }

@@ -1,7 +1,7 @@
 /// A writer of binary property lists (CFBinaryPList.c, opensource.apple.com). It stores each distinct string once.
 ///
-/// Hand-written because FoundationEssentials writes property lists only through `Codable`, which has no type for a keyed
-/// archive's references.
+/// Hand-written because FoundationEssentials writes property lists only through `Codable`, which has no type for a
+/// keyed archive's references.
 package struct BinaryPropertyListWriter {
     private var objects: [[UInt8]] = []
     /// The object numbers of each collection's elements. They are written last, when the size of a reference is known.

@@ -20,8 +20,8 @@ package struct KeyedArchive {
     }
 }
 
-/// An archive's objects and a budget of collection elements. A collection is charged for each reference to it, so a short
-/// archive can't expand to an enormous model.
+/// An archive's objects and a budget of collection elements. A collection is charged for each reference to it, so a
+/// short archive can't expand to an enormous model.
 private final class ArchiveContent {
     let objects: [PropertyListValue]
     private(set) var remainingElements = 250_000
@@ -35,7 +35,8 @@ private final class ArchiveContent {
     }
 }
 
-/// One object in a keyed archive. References may form cycles, so code that follows them recursively must limit its depth.
+/// One object in a keyed archive. References may form cycles, so code that follows them recursively must limit its
+/// depth.
 package struct ArchivedObject {
     package let number: Int
     package let className: String

@@ -1,5 +1,5 @@
-/// A builder of archives in the form of `NSKeyedArchiver`. Objects refer to each other by number; each distinct string is
-/// stored once.
+/// A builder of archives in the form of `NSKeyedArchiver`. Objects refer to each other by number; each distinct string
+/// is stored once.
 package struct KeyedArchiveBuilder {
     /// The reference to object 0, which represents nil.
     package static let null = PropertyListValue.uid(0)

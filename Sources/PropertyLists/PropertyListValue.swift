@@ -17,8 +17,9 @@ package indirect enum PropertyListValue: Equatable, Sendable {
 
     /// The limit of a property list's size, in bytes. An XML document has the same limit.
     package static let maximumSize = 64 << 20
-    /// The limit of the nesting. The readers recurse, as does the code that reads their results, so malicious or damaged
-    /// bytes could exhaust the stack. Core Data's metadata nests three levels; an app's own values add a few more.
+    /// The limit of the nesting. The readers recurse, as does the code that reads their results, so malicious or
+    /// damaged bytes could exhaust the stack. Core Data's metadata nests three levels; an app's own values add a few
+    /// more.
     package static let maximumDepth = 64
 
     /// Parses a binary or XML property list; the first bytes determine the format. Throws `PropertyListError`.

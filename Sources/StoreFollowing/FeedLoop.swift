@@ -78,8 +78,8 @@ package final class FeedLoop: Sendable {
 
     private var hasWork: Bool { mailbox.withLock { !$0.work.isEmpty || $0.isStopping } }
 
-    /// Does the queued work for a while; then the events that came meanwhile have their turn, so that a client with many
-    /// requests doesn't delay the reporting of commits. Returns false if the loop is stopped and all work is done.
+    /// Does the queued work for a while; then the events that came meanwhile have their turn, so that a client with
+    /// many requests doesn't delay the reporting of commits. Returns false if the loop is stopped and all work is done.
     private func doWork(_ stores: FollowedStores) -> Bool {
         let end = ContinuousClock.now.advanced(by: Self.workSlice)
         while true {

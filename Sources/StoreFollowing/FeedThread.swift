@@ -13,8 +13,8 @@ package final class FeedThread: Sendable {
     /// Queues work for the thread. It runs after earlier work, and not before `start`.
     package func perform(_ work: @escaping FeedLoop.Work) { loop.perform(work) }
 
-    /// Starts the thread, and returns once `prepare` has returned there. `failed` is called on it when the source fails.
-    /// Throws `SystemError`.
+    /// Starts the thread, and returns once `prepare` has returned there. `failed` is called on it when the source
+    /// fails. Throws `SystemError`.
     package func start(
         receiver: any StoreEventReceiver, states: FollowingStates, descriptors: DescriptorBudget = .unlimited,
         log: Logger, prepare: @escaping @Sendable (FollowedStores) -> Void,

@@ -45,7 +45,9 @@ import Testing
         try shell.line { $0 == "0" }
         var changes = StoreChanges(of: url).makeAsyncIterator()
         _ = try await changes.next()
-        for table in ["note", "note_tag"] { shell.send(Word("INSERT INTO \(table) VALUES ('one'); SELECT '\(table)';")) }
+        for table in ["note", "note_tag"] {
+            shell.send(Word("INSERT INTO \(table) VALUES ('one'); SELECT '\(table)';"))
+        }
         try shell.line { $0 == "note_tag" }
         var tables: Set<String> = []
         while tables.count < 2 {

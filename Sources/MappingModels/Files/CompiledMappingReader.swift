@@ -1,7 +1,7 @@
 import PropertyLists
 
-/// Reads a compiled `.cdm`: a keyed archive of an `NSMappingModel` without implicit parts. The format was derived from files
-/// that Xcode compiled.
+/// Reads a compiled `.cdm`: a keyed archive of an `NSMappingModel` without implicit parts. The format was derived from
+/// files that Xcode compiled.
 enum CompiledMappingReader {
     /// Throws `MappingFault`.
     static func read(_ bytes: [UInt8]) throws(MappingFault) -> MappingModel {

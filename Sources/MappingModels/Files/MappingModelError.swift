@@ -37,7 +37,8 @@ public struct MappingModelError: ActionableError, Equatable {
     public private(set) var path: FilePath?
     /// The line in the file, starting at 1; nil if unknown.
     public let line: Int?
-    /// The entity mapping's name, followed by a dot and the property's name if one is concerned; or another element's name.
+    /// The entity mapping's name, followed by a dot and the property's name if one is concerned; or another element's
+    /// name.
     public let element: String?
     /// A description of the failure for a person.
     public let message: String

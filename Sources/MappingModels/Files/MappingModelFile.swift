@@ -91,8 +91,8 @@ public struct MappingModelFile: Equatable, Sendable {
             || name.string.hasSuffix(".mapping.yml")
     }
 
-    /// Returns true if the mapping model fits the two versions. All elements that it names must exist. If it has version
-    /// hashes, they must match; otherwise the names of its versions must match, as far as both sides are known.
+    /// Returns true if the mapping model fits the two versions. All elements that it names must exist. If it has
+    /// version hashes, they must match; otherwise the names of its versions must match, as far as both sides are known.
     ///
     /// - Parameters:
     ///   - source: The older version, whose name is nil if unknown.

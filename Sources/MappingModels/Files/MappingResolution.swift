@@ -1,12 +1,13 @@
 import ManagedObjectModels
 
 extension MappingModel {
-    /// Returns this mapping model with all implicit parts filled in for two models: automatic properties get expressions, as
-    /// Xcode's compiler creates them, and entities get the models' version hashes.
+    /// Returns this mapping model with all implicit parts filled in for two models: automatic properties get
+    /// expressions, as Xcode's compiler creates them, and entities get the models' version hashes.
     ///
     ///     let resolved = try file.mappingModel.resolved(from: old, to: new)
     ///
-    /// - Throws: ``MappingModelError`` if the mapping names elements that the models don't have, or other version hashes.
+    /// - Throws: ``MappingModelError`` if the mapping names elements that the models don't have, or other version
+    ///   hashes.
     public func resolved(
         from source: ManagedObjectModel, to destination: ManagedObjectModel
     ) throws(MappingModelError) -> MappingModel {
@@ -15,8 +16,8 @@ extension MappingModel {
         }
     }
 
-    /// Returns true if the mapping can be resolved for the two models: all elements that it names exist, and its version
-    /// hashes match. ``MappingModelFile/fits(from:to:)`` also compares the names of the versions.
+    /// Returns true if the mapping can be resolved for the two models: all elements that it names exist, and its
+    /// version hashes match. ``MappingModelFile/fits(from:to:)`` also compares the names of the versions.
     public func fits(from source: ManagedObjectModel, to destination: ManagedObjectModel) -> Bool {
         (try? resolved(from: source, to: destination)) != nil
     }
@@ -141,7 +142,8 @@ struct MappingResolution {
         return result
     }
 
-    /// Returns the expression for the source's property of that name, as Xcode's compiler creates it; nil if there is none.
+    /// Returns the expression for the source's property of that name, as Xcode's compiler creates it; nil if there is
+    /// none.
     private func automatic(_ name: String, of entity: EntityDescription, isAttribute: Bool) -> MappingExpression? {
         switch source.property(named: name, of: entity) {
         case .attribute(let attribute)? where isAttribute && !attribute.isTransient: return .source(name)
@@ -151,8 +153,8 @@ struct MappingResolution {
         }
     }
 
-    /// Returns the expression for a relationship's migrated objects. It names the entity mapping of the destination if there
-    /// is exactly one; an entity with subentities has several, so the expression covers all of them.
+    /// Returns the expression for a relationship's migrated objects. It names the entity mapping of the destination if
+    /// there is exactly one; an entity with subentities has several, so the expression covers all of them.
     private func instances(_ relationship: RelationshipDescription) -> MappingExpression {
         let family = source.family(of: relationship.destinationEntityName)
         let candidates = mapping.entityMappings.filter { candidate in

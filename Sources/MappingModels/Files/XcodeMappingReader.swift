@@ -1,8 +1,9 @@
 import FoundationEssentials
 import PropertyLists
 
-/// Reads Xcode's `.xcmappingmodel`. Its `xcmapping.xml` is a Core Data XML store whose objects refer to each other by number;
-/// its expressions are keyed archives. Apple doesn't document the format; it was derived from files that Xcode wrote.
+/// Reads Xcode's `.xcmappingmodel`. Its `xcmapping.xml` is a Core Data XML store whose objects refer to each other by
+/// number; its expressions are keyed archives. Apple doesn't document the format; it was derived from files that Xcode
+/// wrote.
 ///
 /// The file has no version hashes. Xcode's compiler inserts them, together with automatic values.
 struct XcodeMappingReader {

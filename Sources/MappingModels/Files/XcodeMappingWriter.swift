@@ -1,11 +1,11 @@
 import FoundationEssentials
 
 extension MappingModel {
-    /// Returns the mapping model as the `xcmapping.xml` of an `.xcmappingmodel`. It lacks the snapshots of the models, which
-    /// Xcode creates again.
+    /// Returns the mapping model as the `xcmapping.xml` of an `.xcmappingmodel`. It lacks the snapshots of the models,
+    /// which Xcode creates again.
     ///
-    /// - Throws: ``MappingModelError`` with the code ``MappingModelError/Code/inexpressible`` for elements that Xcode's form
-    ///   doesn't have: mapping names other than Xcode's own, version hashes, and steps before and after.
+    /// - Throws: ``MappingModelError`` with the code ``MappingModelError/Code/inexpressible`` for elements that Xcode's
+    ///   form doesn't have: mapping names other than Xcode's own, version hashes, and steps before and after.
     public func xcodeDocument() throws(MappingModelError) -> String {
         do {
             var writer = XcodeMappingWriter()

@@ -101,8 +101,8 @@ enum YAMLMappingReader {
         return properties.sorted { $0.name.precedes($1.name) }
     }
 
-    /// Reads one property: `~` for a new value, `automatic`, an expression, or, for a relationship, an entity mapping and
-    /// the key path to its older objects.
+    /// Reads one property: `~` for a new value, `automatic`, an expression, or, for a relationship, an entity mapping
+    /// and the key path to its older objects.
     private static func property(
         _ name: String, _ value: YAMLMappingValue, isAttribute: Bool
     ) throws(MappingFault) -> PropertyMapping {

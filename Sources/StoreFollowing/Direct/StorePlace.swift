@@ -16,8 +16,8 @@ struct StorePlace: Equatable {
 
     private static let maximumLinks = 40
 
-    /// Follows an absolute path as far as its last component is a symbolic link, as SQLite does. The place need not exist.
-    /// Returns nil for a path that can't be a store's.
+    /// Follows an absolute path as far as its last component is a symbolic link, as SQLite does. The place need not
+    /// exist. Returns nil for a path that can't be a store's.
     init?(_ path: FilePath) {
         guard path.isAbsolute else { return nil }
         var path = path

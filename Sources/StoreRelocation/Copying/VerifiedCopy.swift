@@ -2,8 +2,8 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// A copy of one file, with its attributes, as a new file. The copy is synced, and verified by reading it back. Its name
-/// isn't: the caller syncs the directory.
+/// A copy of one file, with its attributes, as a new file. The copy is synced, and verified by reading it back. Its
+/// name isn't: the caller syncs the directory.
 struct VerifiedCopy {
     /// Bytes to change in the copy: a database's file format version.
     struct Patch {

@@ -79,8 +79,8 @@ final class CopyVerifier: Sendable {
         finished.wait()
     }
 
-    /// Waits for the comparison and returns the hash of the file. Throws `VerifiedCopy.Mismatch` if it differs from what
-    /// was written.
+    /// Waits for the comparison and returns the hash of the file. Throws `VerifiedCopy.Mismatch` if it differs from
+    /// what was written.
     func finish() throws -> String {
         guard isConcurrent else { return comparison.text }
         written.signal()

@@ -16,8 +16,8 @@ import SystemPackage
 /// 3. Lease: a write lease proves that no process has the database open. Everything is then checked again.
 /// 4. Withdraw: the database and an empty directory of ours swap names, so that the old name can be neither opened nor
 ///    created. The lease, still intact, proves that nobody opened the database meanwhile, and is released.
-/// 5. Grace period: a program that looked the old name up before may finish opening it. A second lease and a second check
-///    detect such an opener, and the transfer is undone.
+/// 5. Grace period: a program that looked the old name up before may finish opening it. A second lease and a second
+///    check detect such an opener, and the transfer is undone.
 /// 6. Commit: the support folder moves first, the database last, to a name that nobody knew before.
 /// 7. Complete: the receipt, the old set's retirement, write-ahead logging. The journal is removed last.
 final class StoreTransfer {
