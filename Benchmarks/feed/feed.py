@@ -1,10 +1,12 @@
-"""Measures what the agent costs with a thousand subscribers, with a thousand stores, and to a writer that never rests.
+"""Measures what the agent and direct watching cost: with many subscribers, with many stores, and to a writer that never
+rests.
 
-usage: feed.py PROGRAMS GROUPSTORE [--rounds N] [--subscribers N] [--stores N] [--commits N] [--require]
+usage: feed.py PROGRAMS GROUPSTORE [--part PART] [--rounds N] [--subscribers N] [--stores N] [--commits N] [--require]
 
 Rounds are interleaved, so other load on the machine affects all ways alike. Prints Markdown tables. --require fails when a
-result exceeds its bound: the last subscriber is notified within 2 times the C program's time; 32 KiB a subscriber; stores
-ready in 2 s, 100 MB, no system call while idle; a writer's speed at least 0.95 of its speed without the agent.
+result exceeds its bound: the last subscriber is notified within 2 times the C program's time; 32 KiB a subscriber; 10,000
+stores ready in 2 s, 80 MB, 1,000 stores of `watch --direct` in 0.3 s, 20 MB, no system call while idle; a writer's speed at
+least 0.95 of its speed without the agent, and 0.99 if nobody subscribes.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -21,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 GROUP = "group.example.bench"
@@ -170,47 +174,209 @@ def calls_while_idle(process):
     return len([call for _, call in calls if not call.startswith("gettid(")]) - len(threads)
 
 
+def allow_descriptors(count):
+    """Raises this process's limit on open files, and so its children's, as far as that is permitted. Returns the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted, most in ((count, max(count, hard)), (hard, hard)):
+        with contextlib.suppress(OSError, ValueError):
+            if soft < wanted:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            break
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def make_stores(place, count):
+    names = [f"{number}.sqlite" for number in range(count)]
+    place.keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for name in names:
+        shutil.copy(place.store, os.path.join(place.group, name))
+    return names
+
+
+# The most subscriptions that the agent allows on a connection.
+CONNECTION_SUBSCRIPTIONS = 1024
+
+
+def subscribe(place, names):
+    """Returns connections with a subscription to each store, once all are answered."""
+    parts = range(0, len(names), CONNECTION_SUBSCRIPTIONS)
+    return [subscribe_on_one(place, names[start:start + CONNECTION_SUBSCRIPTIONS]) for start in parts]
+
+
+def subscribe_on_one(place, names):
+    connection = socket.socket(socket.AF_UNIX)
+    place.stack.callback(connection.close)
+    connection.connect(place.socket)
+    requests = [json.dumps({"id": name, "op": "subscribe", "store": f"{GROUP}/{name}"}) for name in names]
+    sender = threading.Thread(target=connection.sendall, args=("\n".join([*requests, ""]).encode(),))
+    sender.start()
+    answers = 0
+    for line in connection.makefile("rb"):
+        if b'"ok":false' in line:
+            sys.exit(f"feed: a subscription was refused: {line}")
+        answers += b'"ok"' in line
+        if answers == len(names):
+            break
+    sender.join()
+    return connection
+
+
+def status(process, key):
+    """Returns a field of the process's status in MB."""
+    with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(key + ":")) / 1000
+
+
+def watched_directly(options, count):
+    """Returns what `watch --direct` of as many stores costs."""
+    with contextlib.ExitStack() as stack:
+        place = Place(stack, options)
+        paths = [os.path.join(place.group, name) for name in make_stores(place, count)]
+        began = time.monotonic()
+        process = place.start(
+            [options.groupstore, "watch", "--direct", "--json", *paths], stdout=subprocess.PIPE, bufsize=1 << 20)
+        for _ in paths:
+            if b'"watching"' not in process.stdout.readline():
+                sys.exit("feed: a store isn't watched")
+        ready = time.monotonic() - began
+        time.sleep(1)
+        return ready, status(process, "VmRSS"), status(process, "RssAnon"), calls_while_idle(process)
+
+
+def served(options, count, is_subscribed):
+    """Returns what an agent with as many stores costs."""
+    with contextlib.ExitStack() as stack:
+        place = Place(stack, options)
+        names = make_stores(place, count)
+        process, ready = place.agent(names)
+        if is_subscribed:
+            began = time.monotonic()
+            subscribe(place, names)
+            ready = time.monotonic() - began
+            time.sleep(2)
+        time.sleep(1)
+        return ready, status(process, "VmRSS"), status(process, "RssAnon"), calls_while_idle(process)
+
+
 def stores(options):
-    rows = []
-    for subscribed in (False, True):
-        with contextlib.ExitStack() as stack:
-            place = Place(stack, options)
-            names = [f"{number}.sqlite" for number in range(options.stores)]
-            place.keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            for name in names:
-                shutil.copy(place.store, os.path.join(place.group, name))
-            process, ready = place.agent(names)
-            if subscribed:
-                began = time.monotonic()
-                with_all = socket.socket(socket.AF_UNIX)
-                stack.callback(with_all.close)
-                with_all.connect(place.socket)
-                answers = with_all.makefile("rb")
-                for name in names:
-                    request = {"id": name, "op": "subscribe", "store": f"{GROUP}/{name}"}
-                    with_all.sendall(json.dumps(request).encode() + b"\n")
-                for line in answers:
-                    if names[-1].encode() in line:
-                        break
-                ready = time.monotonic() - began
-                time.sleep(2)
-            time.sleep(1)
-            resident = memory(process, "Rss")
-            rows.append((subscribed, ready, resident, memory(process, "Anonymous"), calls_while_idle(process)))
-            bound("seconds until the stores are ready", ready, 2)
-            bound("MB resident", resident / 1000, 100)
-            bound("system calls while idle", rows[-1][4] or 0, 0)
-    print(f"{options.stores} watched stores:\n")
+    few, wanted = options.stores, options.stores * 10
+    # The agent reserves four descriptors a store, and three quarters of its limit are for stores at most.
+    many = min(wanted, (allow_descriptors(wanted * 6) - 200) * 3 // 16)
+    # Fewer stores than wanted prove nothing.
+    most = (2, 80) if many == wanted else (None, None)
+    ways = [
+        (f"`watch --direct` of {few} stores", lambda: watched_directly(options, few), (0.3, 20)),
+        (f"the agent with {few} stores, just started", lambda: served(options, few, False), (2, 100)),
+        (f"one subscriber to each of the {few}", lambda: served(options, few, True), (2, 100)),
+        (f"the agent with {many} stores, just started", lambda: served(options, many, False), most),
+        (f"one subscriber to each of the {many}", lambda: served(options, many, True), most),
+    ]
+    found = {name: [] for name, _, _ in ways}
+    for number in range(options.rounds):
+        for name, measure, _ in ways:
+            found[name].append(measure())
+        print(f"stores: round {number + 1}", file=sys.stderr)
+    print(f"Many stores, medians of {options.rounds} rounds:\n")
     print("| | ready after s | resident MB | its own MB | system calls in 5 s |\n| --- | --: | --: | --: | --: |")
-    for subscribed, ready, resident, own, calls in rows:
-        name = "one subscriber to each, on one connection" if subscribed else "the agent, just started"
-        print(f"| {name} | {ready:.2f} | {resident / 1000:.0f} | {own / 1000:.1f} | {calls} |")
+    for name, _, (most_seconds, most_memory) in ways:
+        ready, resident, own = (statistics.median(row[column] for row in found[name]) for column in range(3))
+        calls = [row[3] for row in found[name]]
+        known = [call for call in calls if call is not None]
+        print(f"| {name} | {ready:.2f} | {resident:.1f} | {own:.1f} | {max(known) if known else '-'} |")
+        if most_seconds:
+            bound(f"{name}: seconds until ready", ready, most_seconds)
+            bound(f"{name}: MB resident", resident, most_memory)
+        bound(f"{name}: system calls while idle", max(known, default=0), 0)
+    print()
+
+
+def processor_time(process):
+    """Returns the nanoseconds that the process has spent on processors."""
+    total = 0
+    for thread in os.listdir(f"/proc/{process.pid}/task"):
+        with contextlib.suppress(FileNotFoundError):
+            with open(f"/proc/{process.pid}/task/{thread}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[0])
+    return total
+
+
+def drain(connections):
+    """Reads what comes on the connections until `stop` is set, on a thread of its own."""
+    stop = threading.Event()
+
+    def read():
+        while not stop.is_set():
+            for connection in select.select(connections, [], [], 0.1)[0]:
+                connection.recv(1 << 16)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    return lambda: (stop.set(), thread.join())
+
+
+def time_per_commit(options, count, subscribers, is_direct=False):
+    """Returns the microseconds of processor time that a commit costs, with commits to as many stores in turn."""
+    commits = max(options.commits * 40, count)
+    with contextlib.ExitStack() as stack:
+        place = Place(stack, options)
+        names = make_stores(place, count)
+        paths = [os.path.join(place.group, name) for name in names]
+        if is_direct:
+            process = place.start(
+                [options.groupstore, "watch", "--direct", "--json", *paths], stdout=subprocess.PIPE, bufsize=1 << 20)
+            for _ in paths:
+                process.stdout.readline()
+            connections = []
+            reader = threading.Thread(target=process.stdout.read)
+            reader.start()
+            stack.callback(reader.join)
+            stack.callback(process.kill)
+        else:
+            process, _ = place.agent(names)
+            connections = [one for _ in range(subscribers) for one in subscribe(place, names)]
+        writer = place.program(
+            "paced", commits, 1000, *paths, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        writer.stdout.readline()
+        stop = drain(connections) if connections else lambda: None
+        time.sleep(1)
+        before = processor_time(process)
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+        writer.stdout.readline()
+        time.sleep(0.1)
+        used = processor_time(process) - before
+        stop()
+        return used / commits / 1000
+
+
+def processor(options):
+    """Measures each round with all numbers of stores and subscribers."""
+    allow_descriptors(options.stores * 6)
+    counts = (1, options.stores // 10, options.stores)
+    ways = {f"the agent with {number} subscriber{'s' * (number != 1)}": (number, False) for number in (0, 1, 10)}
+    ways["`watch --direct`"] = (0, True)
+    found = {(name, count): [] for name in ways for count in counts}
+    for number in range(options.rounds):
+        for name, (subscribers, is_direct) in ways.items():
+            for count in counts:
+                found[name, count].append(time_per_commit(options, count, subscribers, is_direct))
+        print(f"processor: round {number + 1}", file=sys.stderr)
+    print(f"Processor time for a commit, in µs, and its ratio to that with one store. One commit a millisecond, to all stores "
+          f"in turn; medians of {options.rounds} rounds:\n")
+    print("| | " + " | ".join(f"{count} store{'s' * (count != 1)}" for count in counts) + " |")
+    print("| --- |" + " --: |" * len(counts))
+    for name in ways:
+        times = [statistics.median(found[name, count]) for count in counts]
+        cells = " | ".join(f"{time:.1f} ({time / max(times[0], 0.1):.2f})" for time in times)
+        print(f"| {name} | {cells} |")
     print()
 
 
 def writer(options):
-    """Runs each round without, with and without the agent, so that a machine that slows down favours neither."""
-    commits, ratios, speeds = options.commits * 1000, [], []
+    """Runs each round without and with the agent in turn, so that a machine that slows down favours neither."""
+    commits = options.commits * 1000
+    ways = {"the agent and 10 subscribers": 10, "the agent and no subscriber": 0}
+    ratios, speeds = {name: [] for name in ways}, {name: [] for name in ways}
     for number in range(options.rounds * 3):
         with contextlib.ExitStack() as stack:
             place = Place(stack, options)
@@ -218,35 +384,39 @@ def writer(options):
             run = lambda: int(subprocess.run(tight, check=True, capture_output=True, text=True).stdout)
             run()
             before = run()
-            process, _ = place.agent()
-            crowds = [place.crowd(1, SUBSCRIBE) for _ in range(10)]
-            during = run()
-            for crowd in crowds:
-                crowd.kill()
-            process.kill()
-            process.wait()
-            after = run()
-            ratios.append((before + after) / 2 / during)
-            speeds.append(commits / during * 1e9)
-        print(f"writer: round {number + 1}: {ratios[-1]:.3f}", file=sys.stderr)
-    ratio = statistics.median(ratios)
-    bound("a writer's time with the agent, times that without", 1 / ratio, 1 / 0.95)
-    print(f"A writer that commits single rows without rest, the agent and 10 subscribers beside it: {ratio:.3f} of its speed")
-    print(f"({statistics.median(speeds):.0f} commits a second; median of {len(ratios)} rounds of {commits} commits).")
+            for name, count in ways.items():
+                process, _ = place.agent()
+                crowds = [place.crowd(1, SUBSCRIBE) for _ in range(count)]
+                during = run()
+                for child in [*crowds, process]:
+                    child.kill()
+                    child.wait()
+                after = run()
+                ratios[name].append((before + after) / 2 / during)
+                speeds[name].append(commits / during * 1e9)
+                before = after
+        found = ", ".join(f"{values[-1]:.3f}" for values in ratios.values())
+        print(f"writer: round {number + 1}: {found}", file=sys.stderr)
+    print(f"A writer that commits single rows without rest, medians of {options.rounds * 3} rounds of {commits} commits:\n")
+    print("| beside it | its speed | commits a second |\n| --- | --: | --: |")
+    for name, least in zip(ways, (0.95, 0.99)):
+        ratio = statistics.median(ratios[name])
+        bound(f"a writer's time with {name}, times that without", 1 / ratio, 1 / least)
+        print(f"| {name} | {ratio:.3f} | {statistics.median(speeds[name]):.0f} |")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("programs")
     parser.add_argument("groupstore")
-    parser.add_argument("--part", choices=["subscribers", "stores", "writer"])
+    parser.add_argument("--part", choices=["subscribers", "stores", "processor", "writer"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--subscribers", type=int, default=1000)
     parser.add_argument("--stores", type=int, default=1000)
     parser.add_argument("--commits", type=int, default=50)
     parser.add_argument("--require", action="store_true", help="fail when a bound is not kept")
     options = parser.parse_args()
-    for part in (subscribers, stores, writer):
+    for part in (subscribers, stores, processor, writer):
         if options.part in (None, part.__name__):
             part(options)
     if FAILURES:

@@ -1,6 +1,7 @@
 /* The least that can be done: wait on inotify, read the wal-index header in shared memory, write one line.
    No configuration, no rollback mode, no replaced or checkpointed store, one store, one subscriber.
-   usage: baseline DIRECTORY STORE SOCKET */
+   usage: baseline DIRECTORY STORE SOCKET      "-" instead of a socket: a line once it watches and the changes, on
+   standard output. */
 #include "serve.h"
 #include <fcntl.h>
 #include <poll.h>
@@ -31,10 +32,11 @@ int main(int argc, char **argv) {
     const volatile uint8_t *index = mmap(NULL, 32768, PROT_READ, MAP_SHARED, shm, 0);
     int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (index == MAP_FAILED || inotify_add_watch(watch, argv[1], IN_MODIFY) < 0) fail(argv[1]);
-    int s = subscriber(argv[3]);
+    int s = strcmp(argv[3], "-") ? subscriber(argv[3]) : STDOUT_FILENO;
 
     struct state known = {0}, found;
     look(index, &known);
+    if (s == STDOUT_FILENO) tell(s);
     int64_t look_until = 0;
     for (;;) {
         struct pollfd wait = {watch, POLLIN, 0};

@@ -1,8 +1,9 @@
-"""Measures the time from COMMIT's return in one process to the line read in another: groupstore's agent and alternatives.
+"""Measures the time from COMMIT's return in one process to the line read in another: groupstore and alternatives.
 
-usage: latency.py PROGRAMS GROUPSTORE [--rounds N] [--commits N] [--pace MICROSECONDS] [--require-ratio R]
+usage: latency.py PROGRAMS GROUPSTORE [--rounds N] [--commits N] [--pace MICROSECONDS] [--require] [--require-ratio R]
 
-Rounds are interleaved, so other load on the machine affects all ways alike. Prints a Markdown table.
+Rounds are interleaved, so other load on the machine affects all ways alike. Prints a Markdown table. --require fails when a
+ratio to the C program exceeds its bound: 1.5 for `watch --direct`, 1.6 for the agent with the tables at p50.
 """
 
 import argparse
@@ -82,6 +83,22 @@ def agent_without_tables(round, stack):
     return agent(round, stack, detail=False)
 
 
+def direct(round, stack):
+    """Watches without an agent. Its changes always name their tables."""
+    process = start(
+        stack, [round.groupstore, "watch", "--direct", "--json", round.store], stdout=subprocess.PIPE, bufsize=0)
+    if b'"watching"' not in process.stdout.readline():
+        sys.exit("latency: the store isn't watched")
+    return start_reader(round, stack, '"change"', stdin=process.stdout)
+
+
+def baseline_with_pipe(round, stack):
+    """Writes to a pipe, as `watch --direct` does."""
+    process = start(stack, [round.program("baseline"), round.directory, NAME, "-"], stdout=subprocess.PIPE, bufsize=0)
+    process.stdout.readline()
+    return start_reader(round, stack, "change", stdin=process.stdout)
+
+
 def baseline(round, stack):
     process = start(stack, [round.program("baseline"), round.directory, NAME, round.socket])
     await_socket(round.socket, process)
@@ -107,10 +124,19 @@ def inotifywait(round, stack):
 SUBJECTS = {
     "groupstore agent": agent,
     "groupstore agent, `detail` false": agent_without_tables,
+    "`groupstore watch --direct`": direct,
     "C program, the least possible": baseline,
+    "C program, to a pipe": baseline_with_pipe,
     "`data_version` every 1 ms": poll,
     "`inotifywait -m`": inotifywait,
 }
+
+
+C_PROGRAM = "C program, the least possible"
+# The ways that are compared with another one than that.
+REFERENCES = {"`groupstore watch --direct`": "C program, to a pipe", "C program, to a pipe": "C program, to a pipe"}
+# The most that the ratios of p50 and p99 may be.
+BOUNDS = {"groupstore agent": (1.6, None), "`groupstore watch --direct`": (1.5, 1.5)}
 
 
 def measure(subject, options):
@@ -155,6 +181,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--commits", type=int, default=1000)
     parser.add_argument("--pace", type=int, default=3000, help="microseconds between two commits, on average")
+    parser.add_argument("--require", action="store_true", help="fail when a bound is not kept")
     parser.add_argument("--require-ratio", type=float, help="fail when the agent's p50 is above R times the C program's")
     options = parser.parse_args()
 
@@ -170,21 +197,28 @@ def main():
           f"{options.rounds} interleaved rounds, page cache warm.\n")
     print("| | p50 µs | p99 µs | p50 ratio | p99 ratio | commits missed | lines |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
-    reference = [value for value in results["C program, the least possible"][0] if value is not None]
-    ratio = None
+    ratio, failures = None, []
     for subject, (found, lines) in results.items():
         values = [value for value in found if value is not None]
         if not values:
             print(f"| {subject} | - | - | - | - | {total} | 0 |")
             continue
-        p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
-        ratios = p50 / max(percentile(reference, 0.5), 1), p99 / max(percentile(reference, 0.99), 1)
+        reference = [value for value in results[REFERENCES.get(subject, C_PROGRAM)][0] if value is not None]
+        times = [percentile(values, share) for share in (0.5, 0.99)]
+        ratios = [time / max(percentile(reference, share), 1) for time, share in zip(times, (0.5, 0.99))]
         if subject == "groupstore agent":
             ratio = ratios[0]
-        print(f"| {subject} | {p50 / 1000:.1f} | {p99 / 1000:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} "
+        for name, found_ratio, most in zip(("p50", "p99"), ratios, BOUNDS.get(subject, (None, None))):
+            if most and found_ratio > most:
+                failures.append(f"{subject}: {name} is {found_ratio:.2f} times the C program's, more than {most}")
+        print(f"| {subject} | {times[0] / 1000:.1f} | {times[1] / 1000:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} "
               f"| {len(found) - len(values)} | {lines} |")
     print("\n`inotifywait` tells that the WAL was written, before the commit can be read, and can't tell a rollback or a "
           "checkpoint from a commit.")
+    if failures:
+        print("latency: " + "; ".join(failures), file=sys.stderr)
+        if options.require:
+            sys.exit(1)
     if options.require_ratio and (ratio is None or ratio > options.require_ratio):
         sys.exit(f"latency: p50 is {ratio} times the C program's, more than {options.require_ratio}")
 

@@ -7,6 +7,8 @@ import SystemPackage
 enum ArgumentBytes {
     /// Returns the path that an argument names, alone or after `--option=`, with its original bytes.
     static func path(_ repaired: String) -> FilePath {
+        // Nothing was repaired, as a rule. A command may name thousands of stores.
+        guard repaired.unicodeScalars.contains("\u{FFFD}") else { return FilePath(repaired) }
         let candidates =
             raw
             + raw.compactMap { argument in
