@@ -58,7 +58,7 @@ let package = Package(
         .target(
             name: "GroupStore",
             dependencies: [
-                "AgentProtocol", "DirectoryWatching", "FileCoordination", "GroupContainers", "LinuxSystem",
+                "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "LinuxSystem",
                 "StoreFollowing", logging, systemPackage,
             ],
             swiftSettings: strict),

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
 #include <linux/sockios.h>
@@ -507,4 +508,28 @@ int gs_stable_name(int directory, char *name, size_t length) {
     }
     closedir(names);
     return found;
+}
+
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE (1U << 1)
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+int gs_unshare_descriptors(int keep) {
+    unsigned first = (unsigned)keep + 1;
+    /* Seccomp filters of containers often refuse unshare(2). Kernels before 5.9 lack close_range(2). */
+    if (syscall(SYS_close_range, first, ~0U, CLOSE_RANGE_UNSHARE) != 0) {
+        if (unshare(CLONE_FILES) != 0) return -1;
+        long limit = sysconf(_SC_OPEN_MAX);
+        for (long other = first; other < limit; other++) close((int)other);
+    }
+    for (int other = 0; other < keep; other++) close(other);
+    /* Nothing else may get the numbers of the standard streams. */
+    int null;
+    do null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (null >= 0 && null < 3);
+    if (null > 2) close(null);
+    return 0;
 }

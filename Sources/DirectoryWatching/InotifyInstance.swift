@@ -59,7 +59,7 @@ extension InotifyInstance {
     package func addWatch(
         _ file: borrowing Descriptor, mask: UInt32, path: FilePath, to raw: CInt
     ) throws(SystemError) -> CInt {
-        let watch = inotify_add_watch(raw, "/proc/self/fd/\(file.raw)", mask)
+        let watch = inotify_add_watch(raw, "/proc/thread-self/fd/\(file.raw)", mask)
         guard watch > 0 else { throw .last("inotify_add_watch", path: path) }
         return watch
     }

@@ -7,7 +7,9 @@ import SystemPackage
 /// descriptors.
 package final class SystemInotify: InotifyInstance {
     private let instance: Descriptor
-    private let waker: Descriptor
+    /// The waker, if it is this instance's own.
+    private let ownWaker: Descriptor?
+    private let waker: CInt
     private let buffer: UnsafeMutableRawBufferPointer
     /// The part of the buffer with events that `next` has not returned yet.
     private var unread = 0..<0
@@ -15,10 +17,19 @@ package final class SystemInotify: InotifyInstance {
     /// Holds at least 240 events, because a name has at most 255 bytes.
     private static let capacity = 1 << 16
 
-    /// Throws EMFILE if the user has no inotify instance left, or this process no descriptor.
-    package init() throws(SystemError) {
+    /// - Parameter waker: An eventfd that wakes it, which stays open for as long as the instance exists; nil for one of
+    ///   its own.
+    /// - Throws: EMFILE if the user has no inotify instance left, or this process no descriptor.
+    package init(waker: CInt? = nil) throws(SystemError) {
         instance = Descriptor(owning: try retrying("inotify_init") { inotify_init1(O_NONBLOCK | O_CLOEXEC) })
-        waker = Descriptor(owning: try retrying("eventfd") { gs_eventfd() })
+        if let waker {
+            ownWaker = nil
+            self.waker = waker
+        } else {
+            let own = Descriptor(owning: try retrying("eventfd") { gs_eventfd() })
+            self.waker = own.raw
+            ownWaker = consume own
+        }
         buffer = .allocate(byteCount: Self.capacity, alignment: MemoryLayout<inotify_event>.alignment)
     }
 
@@ -32,7 +43,7 @@ package final class SystemInotify: InotifyInstance {
 
     package func wake() {
         var one: UInt64 = 1
-        _ = write(waker.raw, &one, 8)
+        _ = write(waker, &one, 8)
     }
 
     package func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
@@ -40,7 +51,7 @@ package final class SystemInotify: InotifyInstance {
             let ready = try readable(timeout)
             if ready.contains(.waker) {
                 var counter: UInt64 = 0
-                _ = read(waker.raw, &counter, 8)
+                _ = read(waker, &counter, 8)
                 return .woken
             }
             guard ready.contains(.instance) else { return nil }
@@ -59,7 +70,7 @@ package final class SystemInotify: InotifyInstance {
     private func readable(_ timeout: Duration?) throws(SystemError) -> Readable {
         let deadline = timeout.map(Deadline.init(after:)) ?? .none
         let ready = try retrying("poll") {
-            gs_wait_readable(instance.raw, waker.raw, deadline.remaining?.nanoseconds ?? -1)
+            gs_wait_readable(instance.raw, waker, deadline.remaining?.nanoseconds ?? -1)
         }
         return Readable(rawValue: ready)
     }

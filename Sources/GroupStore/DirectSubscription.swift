@@ -1,6 +1,8 @@
 import AgentProtocol
+import CLinux
 import DirectoryWatching
 import Dispatch
+import Glibc
 import LinuxSystem
 import Logging
 import StoreFollowing
@@ -129,7 +131,11 @@ private final class DirectWatcher: Sendable {
     /// Has the watching thread do the work, and starts it if it isn't running. Throws `SystemError`.
     func perform(_ work: @escaping @Sendable (Run) -> Void) throws {
         try run.withLock { current in
-            if let run = current, run.perform(work) { return }
+            if let run = current {
+                if run.perform(work) { return }
+                run.closeWaker()
+                current = nil
+            }
             let run = try Run()
             current = run
             _ = run.perform(work)
@@ -137,70 +143,101 @@ private final class DirectWatcher: Sendable {
     }
 
     /// One run of the thread.
+    ///
+    /// The thread has a table of descriptors of its own: if a process closes any descriptor of a database, it loses all
+    /// of its record locks on it, and the app's SQLite relies on these (https://sqlite.org/howtocorrupt.html, §2.2).
+    /// All that owns descriptors is made and released on the thread.
     final class Run: Sendable {
-        private let loop: FeedLoop
+        private struct Mailbox {
+            var items: [@Sendable (Run) -> Void] = []
+            /// True once the thread accepts no more.
+            var isOver = false
+        }
+
+        private let mailbox = Mutex(Mailbox())
+        /// Open in both tables under the same number.
+        private let waker: CInt
         // Only the watching thread uses these.
         nonisolated(unsafe) private var feed: DirectFeed?
         nonisolated(unsafe) private var subscriptions: [Int: DirectSubscription] = [:]
         /// The subscriptions that get events: those whose first change was delivered.
         nonisolated(unsafe) private var ready: Set<Int> = []
-        private struct Work {
-            /// The number of queued items.
-            var queued = 0
-            /// True once the thread accepts no more.
-            var isOver = false
-        }
-
-        private let work = Mutex(Work())
 
         init() throws {
-            loop = FeedLoop(source: try InotifySource())
-            _ = try SystemThread(name: "gs-watch") { [self] in follow() }
+            waker = try retrying("eventfd") { gs_eventfd() }
+            do {
+                _ = try SystemThread(name: "gs-watch") { [self] in run() }
+            } catch {
+                close(waker)
+                throw error
+            }
         }
+
+        /// Closes the waker in the callers' table. No call of `perform` may follow.
+        func closeWaker() { close(waker) }
 
         /// Queues work. Returns false if the thread is about to end.
         func perform(_ item: @escaping @Sendable (Run) -> Void) -> Bool {
-            work.withLock { work in
-                guard !work.isOver else { return false }
-                work.queued += 1
-                loop.perform { [self] _ in
-                    item(self)
-                    finishItem()
-                }
-                return true
+            let isQueued = mailbox.withLock { mailbox in
+                if !mailbox.isOver { mailbox.items.append(item) }
+                return !mailbox.isOver
             }
+            var one: UInt64 = 1
+            if isQueued { _ = write(waker, &one, 8) }
+            return isQueued
         }
 
-        /// Ends the thread if nobody needs it.
-        private func finishItem() {
-            let isUnused = subscriptions.isEmpty
-            work.withLock { work in
-                work.queued -= 1
-                guard isUnused, work.queued == 0 else { return }
-                work.isOver = true
-                loop.stop()
-            }
-        }
-
-        private func follow() {
-            let log = Logger(label: "groupstore") { _ in SwiftLogNoOpLogHandler() }
-            feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
-                if ready.contains(number) { subscriptions[number]?.receive(event, token: token) }
-            }
+        private func run() {
             do {
-                while try feed?.step(loop) == true {}
+                try retrying("close_range") { gs_unshare_descriptors(waker) }
+                try follow(FeedLoop(source: InotifySource(SystemInotify(waker: waker))))
             } catch {
-                work.withLock { $0.isOver = true }
+                let items = mailbox.withLock { mailbox in
+                    mailbox.isOver = true
+                    return mailbox.items
+                }
+                failure = error
+                for item in items { item(self) }
                 for subscription in subscriptions.values { subscription.fail(error) }
             }
             feed?.close()
             feed = nil
             subscriptions = [:]
-            loop.close()
         }
 
+        private func follow(_ loop: FeedLoop) throws {
+            defer { loop.close() }
+            let log = Logger(label: "groupstore") { _ in SwiftLogNoOpLogHandler() }
+            let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
+                if ready.contains(number) { subscriptions[number]?.receive(event, token: token) }
+            }
+            self.feed = feed
+            while work() { _ = try feed.step(loop) }
+            feed.close()
+            self.feed = nil
+        }
+
+        /// Does the queued work. Returns false, and accepts no more, if nobody needs the thread any longer.
+        private func work() -> Bool {
+            while true {
+                let items = mailbox.withLock { mailbox -> [@Sendable (Run) -> Void] in
+                    defer { mailbox.items = [] }
+                    mailbox.isOver = mailbox.items.isEmpty && subscriptions.isEmpty && hasWorked
+                    return mailbox.items
+                }
+                if items.isEmpty { return !subscriptions.isEmpty || !hasWorked }
+                hasWorked = true
+                for item in items { item(self) }
+            }
+        }
+
+        /// The error that ended the thread.
+        nonisolated(unsafe) private var failure: (any Error)?
+        /// True once a subscription was added.
+        nonisolated(unsafe) private var hasWorked = false
+
         func add(_ subscription: DirectSubscription, _ path: FilePath, since token: String?, namesTables: Bool) {
-            guard let feed else { return }
+            guard let feed else { return subscription.fail(failure ?? SystemError("close_range", .notSupported)) }
             do {
                 let numbers = try feed.add([path], wantsTables: namesTables) { [unowned self] numbers in
                     for number in numbers {

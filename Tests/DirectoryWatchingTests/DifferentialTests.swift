@@ -55,7 +55,19 @@ import InotifyToolsWatching
         #expect(logs[0].count > 5000)
         for kind in Self.expectedKinds { #expect(logs[0].contains { $0.mask & UInt32(kind) != 0 }, "\(kind)") }
         #expect(!logs[0].contains { $0.mask & UInt32(IN_Q_OVERFLOW) != 0 })
-        expectEqual(logs[0], logs[1])
+        // A removed directory's watches end when no process refers to it any more, which a child process of another
+        // test may delay. The kernel then ends one watch after the other, between other events.
+        expectEqual(Self.others(of: logs[0]), Self.others(of: logs[1]))
+        expectEqual(Self.ends(of: logs[0]), Self.ends(of: logs[1]))
+    }
+
+    /// Equal neighbours count as one.
+    private static func others(of log: [InstanceLog.Entry]) -> [InstanceLog.Entry] {
+        log.reduce(into: []) { found, entry in if !entry.isEnd, entry != found.last { found.append(entry) } }
+    }
+
+    private static func ends(of log: [InstanceLog.Entry]) -> [String] {
+        log.filter(\.isEnd).map(\.description).sorted()
     }
 
     private static let expectedKinds = [
@@ -150,6 +162,9 @@ private final class InstanceLog {
         let place: String?
         let mask: UInt32
         let name: [UInt8]
+
+        /// True for an event of the end of a watch.
+        var isEnd: Bool { mask & UInt32(IN_IGNORED | IN_DELETE_SELF) != 0 }
 
         var description: String {
             "\(place ?? "nothing"): \(String(mask, radix: 16)) \(PrintablePath(bytes: name))"

@@ -42,15 +42,27 @@ import Testing
         #expect(try await values.next() == nil)
     }
 
+    /// GRDB's own pool: a shared one hears of the other connection's commit by itself.
     @Test func deliversNoValueForOtherTables() async throws {
-        try await notes.write { try $0.execute(sql: "CREATE TABLE tag (name TEXT)") }
-        var values = notes.values(of: Self.counts, bufferingPolicy: .unbounded).makeAsyncIterator()
+        let pool = try DatabasePool(path: notes.url.path)
+        try await pool.write { try $0.execute(sql: "CREATE TABLE tag (name TEXT)") }
+        var values = Self.counts.values(in: pool, bufferingPolicy: .unbounded).makeAsyncIterator()
         #expect(try await values.next() == 0)
         try writeElsewhere()
-        try await notes.withPool { try await ExternalChanges.notify(.tables(["tag"]), $0) }
-        try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('two')") }
+        try await ExternalChanges.notify(.tables(["tag"]), pool)
+        try await pool.write { try $0.execute(sql: "INSERT INTO note VALUES ('two')") }
         // A value after the first notice would have been 1.
         #expect(try await values.next() == 2)
+        try pool.close()
+        try await notes.close()
+    }
+
+    /// Without an agent, and without an announcement.
+    @Test func deliversAFreshValueAfterAnotherConnectionsCommit() async throws {
+        var values = notes.values(of: Self.counts).makeAsyncIterator()
+        #expect(try await values.next() == 0)
+        try writeElsewhere()
+        #expect(try await values.next() == 1)
         try await notes.close()
     }
 

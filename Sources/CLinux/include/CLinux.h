@@ -123,6 +123,11 @@ int gs_epoll_wait(int epoll, struct gs_epoll_event *events, int capacity, int ti
 // for less than a millisecond.
 int gs_wait_readable(int first, int second, int64_t nanoseconds);
 int gs_eventfd(void);
+
+/* Gives the calling thread a table of descriptors of its own, in which only `keep` and /dev/null are open. Returns 0, or
+ * -1 with errno. Record locks (fcntl(2), F_SETLK) belong to a table: what this thread closes releases no lock of the
+ * process's other threads. Threads that it creates share its table. */
+int gs_unshare_descriptors(int keep);
 // Blocks the signals in the calling thread and those it creates later. Returns a descriptor that reads them.
 int gs_signalfd(const int *signals, int count);
 int gs_signalfd_read(int descriptor);
