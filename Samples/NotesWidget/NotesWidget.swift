@@ -33,7 +33,7 @@ struct NotesWidget {
         case .migrated(let old, let new, _): say("migrated from \(old ?? "an unknown version") to \(new)")
         case .abandoned(let outcome, let message, _): say("not relocated: \(outcome): \(message)")
         case .reset(let reason, _): say("reset (\(reason)): everything must be read again")
-        case .disconnected: say("no agent: no changes are received until there is one")
+        case .disconnected: say("no agent for now")
         case .notServed(let message): say("not served: \(message)")
         case .connected: say("connected again")
         }

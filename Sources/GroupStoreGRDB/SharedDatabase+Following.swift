@@ -15,8 +15,8 @@ extension SharedDatabase {
     }
 
     /// The reason why other processes' commits aren't observed although an agent runs: it doesn't serve the store, or
-    /// refuses the subscription. Nil while commits are observed, and while no agent runs; the database keeps looking
-    /// for one. A refused subscription is retried.
+    /// refuses the subscription. Nil while commits are observed, and while no agent runs: this process then watches the
+    /// store itself, and keeps looking for one. A refused subscription is retried.
     public var followingError: (any Error)? { following.withLock { $0.error } }
 
     /// The token of the last change that observers were notified of; nil before the first one. With it,

@@ -29,8 +29,8 @@ public typealias SharedDatabaseQueue = SharedDatabase<DatabaseQueue>
 /// it is back. What an access has committed stays in the store wherever it is moved.
 ///
 /// The class is a GRDB `DatabaseReader` and `DatabaseWriter`: pass it to `ValueObservation`, `DatabaseMigrator`,
-/// `backup(to:)` and GRDBQuery. Observations go on after a reopening. They are notified of other processes' commits
-/// while an agent runs that serves the group.
+/// `backup(to:)` and GRDBQuery. Observations go on after a reopening. They are notified of other processes' commits,
+/// by an agent that serves the group, or by this process itself while there is no agent.
 ///
 /// Where GRDB's methods can't suspend, they differ in how they wait. The synchronous ones block their thread: use the
 /// asynchronous ones in a task. Those with a callback return at once and keep their order. All give up after the
