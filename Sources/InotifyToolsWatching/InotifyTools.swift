@@ -105,6 +105,10 @@
             raw = all.first { Self.instance($0, watches: inode, as: watch) } ?? all.subtracting(others).max()
             if let raw { _ = fcntl(raw, F_SETFD, FD_CLOEXEC) }
             guard raw.map({ $0 < CInt(FD_SETSIZE) }) ?? true else {
+                // Reading its events would crash.
+                isReady = false
+                inotifytools_cleanup()
+                Self.isInUse.withLock { $0 = false }
                 throw SystemError("inotify_init", .tooManyOpenFiles)
             }
         }
