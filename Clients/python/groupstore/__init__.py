@@ -1,0 +1,77 @@
+"""Hear of every commit to a SQLite or Core Data store, and of its relocation, by whichever program.
+
+Blocking:
+
+    import groupstore
+
+    with groupstore.watch("/srv/notes/Notes.sqlite") as events:
+        for event in events:
+            if isinstance(event, (groupstore.Changed, groupstore.Reset, groupstore.Relocated)):
+                read_the_store_again()
+
+With asyncio:
+
+    async with await groupstore.watch_async("group.com.example.notes/Notes.sqlite", tables=["ZNOTE"]) as events:
+        async for event in events: ...
+
+The events come from the groupstore agent if one serves the store, else from the program `groupstore watch --direct`.
+`Changes` and `AsyncChanges` use the agent only, `DirectChanges` and `AsyncDirectChanges` only the program.
+
+The first event is a Reset (reason `subscribed`): a program that reads the store after it misses nothing. To continue in
+another run, pass `token_file`, or save an event's token once you have handled the event, and pass it as `since`: each
+change is then delivered at least once.
+
+As a program, `python3 -m groupstore STORE` prints one JSON object per event.
+
+The package needs Python 3.9 or later and only its standard library. It logs the program's warnings to the logger
+`groupstore`.
+"""
+
+from ._asyncio import AsyncChanges, AsyncWatch, ask_async
+from ._blocking import Changes, Watch, ask
+from ._choice import watch, watch_async
+from ._direct import AsyncDirectChanges, DirectChanges
+from ._protocol import socket_path
+from ._version import __version__
+from .errors import GroupStoreError, NoAgent, ProgramFailed, Refused
+from .events import (
+    Abandoned,
+    Changed,
+    Connected,
+    Disconnected,
+    Event,
+    Holder,
+    Migrated,
+    Relocated,
+    Relocating,
+    Reset,
+)
+
+__all__ = [
+    "Abandoned",
+    "AsyncChanges",
+    "AsyncDirectChanges",
+    "AsyncWatch",
+    "Changed",
+    "Changes",
+    "Connected",
+    "DirectChanges",
+    "Disconnected",
+    "Event",
+    "GroupStoreError",
+    "Holder",
+    "Migrated",
+    "NoAgent",
+    "ProgramFailed",
+    "Refused",
+    "Relocated",
+    "Relocating",
+    "Reset",
+    "Watch",
+    "__version__",
+    "ask",
+    "ask_async",
+    "socket_path",
+    "watch",
+    "watch_async",
+]

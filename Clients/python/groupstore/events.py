@@ -1,0 +1,127 @@
+"""The events of a store. They are the same with an agent and without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+__all__ = [
+    "Abandoned",
+    "Changed",
+    "Connected",
+    "Disconnected",
+    "Event",
+    "Holder",
+    "Migrated",
+    "Relocated",
+    "Relocating",
+    "Reset",
+]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has a store open."""
+
+    pid: int
+    """The process's identifier; 0 if it isn't known."""
+    program: str
+    """The program's name."""
+    elsewhere: bool = False
+    """True if the process is in another PID namespace than the agent."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A transaction was committed, and is visible to a reader from now on."""
+
+    token: str
+    """The position of this event."""
+    tables: Optional[list[str]]
+    """The changed tables, or None if they aren't known."""
+    complete: bool
+    """True if no other table was changed."""
+    rows: Optional[list[dict[str, Any]]] = None
+    """All changed rows that the subscription selects, as the wire protocol's section "Rows" describes them.
+
+    None if they weren't requested, aren't known or are too many.
+    """
+
+
+@dataclass(frozen=True)
+class Relocating:
+    """A legacy store is about to become this one.
+
+    The state lasts until Relocated, Abandoned, Reset or Disconnected.
+    """
+
+    token: str
+    """The position of this event."""
+    waiting_for: list[Holder]
+    """The processes that still have the store open; empty while the relocation is working."""
+
+
+@dataclass(frozen=True)
+class Relocated:
+    """The store was relocated: open it at `to`."""
+
+    token: str
+    """The position of this event."""
+    origin: str
+    """The path at which the store was. A name that isn't UTF-8 is written as `os.fsdecode` writes it."""
+    to: str
+    """The path at which the store is, written in the same way."""
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """The store has another model version now: read everything again, if this program knows that version."""
+
+    token: str
+    """The position of this event."""
+    from_model: Optional[str]
+    """The former version's name; None if it is unknown."""
+    to_model: str
+    """The version's name."""
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """The relocation that Relocating announced has ended and moved nothing."""
+
+    token: str
+    """The position of this event."""
+    outcome: str
+    """The outcome, such as `conflict`."""
+    message: str
+    """The reason, for people."""
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Everything you know is stale: read it again."""
+
+    token: str
+    """The position of this event."""
+    reason: str
+    """`subscribed` for the first event, else a reason of the wire protocol's section "Reset"."""
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """The agent went away. The client keeps trying to connect; no later change is missed without a Reset.
+
+    The state lasts until Connected or Reset.
+    """
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The agent is back. Whatever happened meanwhile comes next, as a Changed or as a Reset."""
+
+    token: str
+    """The position after which the events continue."""
+
+
+Event = Union[Changed, Relocating, Relocated, Migrated, Abandoned, Reset, Disconnected, Connected]
+"""Any event."""

@@ -1,0 +1,142 @@
+"""The events of a store that is watched without an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+import unittest
+
+import groupstore
+
+from .support import PATIENCE, PROGRAM, Places, children, eventually
+
+
+class DirectTests(Places):
+    def test_watches_a_file_if_there_is_no_agent(self) -> None:
+        for agent in (None, False):
+            with groupstore.watch(self.file, agent=agent, program=PROGRAM) as events:
+                self.assertTrue(events.is_direct)
+                self.assertIsInstance(events.next(PATIENCE), groupstore.Reset)
+                self.commit()
+                change = events.next(PATIENCE)
+                self.assertIsInstance(change, groupstore.Changed)
+                self.assertEqual(len(children()), 1)
+            self.assertEqual(children(), [])
+
+    def test_watches_a_file_that_no_agent_serves(self) -> None:
+        self.start_agent()
+        other = os.path.join(self.scratch, "Other, \udcff\n.sqlite")
+        with groupstore.watch(other, program=PROGRAM, tables=["note", "a,b\\"]) as events:
+            self.assertTrue(events.is_direct)
+            self.assertIsInstance(events.next(PATIENCE), groupstore.Reset)
+            self.commit(file=other)
+            self.assertIsInstance(events.next(PATIENCE), (groupstore.Changed, groupstore.Reset))
+        with groupstore.watch(self.file, agent=False, program=PROGRAM) as events:
+            self.assertTrue(events.is_direct)
+            self.assertIsInstance(events.next(PATIENCE), groupstore.Reset)
+
+    def test_continues_after_a_token_file(self) -> None:
+        file = os.path.join(self.scratch, "token")
+        with groupstore.watch(self.file, program=PROGRAM, token_file=file) as events:
+            self.assertIsInstance(events.next(PATIENCE), groupstore.Reset)
+        with groupstore.watch(self.file, program=PROGRAM, token_file=file) as events:
+            self.assertIsNone(events.next(timeout=0.3))
+            self.commit()
+            self.assertIsInstance(events.next(PATIENCE), groupstore.Changed)
+        self.commit()
+        with groupstore.watch(self.file, program=PROGRAM, token_file=file) as events:
+            self.assertIsInstance(events.next(PATIENCE), groupstore.Changed)
+
+    def test_says_why_the_program_ended(self) -> None:
+        with self.assertRaises(groupstore.ProgramFailed) as caught:
+            groupstore.watch(self.group, program=PROGRAM).next(PATIENCE)
+        self.assertEqual(caught.exception.code, "not_a_file")
+        self.assertEqual(caught.exception.exit_status, 65)
+        self.assertIn("name the database file", caught.exception.remedy)
+        with self.assertRaises(groupstore.ProgramFailed) as caught:
+            groupstore.watch(self.file, program=PROGRAM + "-absent").next(PATIENCE)
+        self.assertEqual(caught.exception.code, "no_program")
+        with self.assertRaises(groupstore.ProgramFailed) as caught:
+            groupstore.watch(self.file, program="/bin/false").next(PATIENCE)
+        self.assertEqual((caught.exception.code, caught.exception.exit_status), ("program_failed", 1))
+        with self.assertRaises(groupstore.ProgramFailed) as caught:
+            groupstore.watch(self.file, program="/bin/echo").next(PATIENCE)
+        self.assertEqual(caught.exception.code, "not_understood")
+
+    def test_says_that_the_program_was_killed(self) -> None:
+        with groupstore.watch(self.file, program=PROGRAM) as events:
+            events.next(PATIENCE)
+            os.kill(children()[0], signal.SIGKILL)
+            with self.assertRaises(groupstore.ProgramFailed) as caught:
+                events.next(PATIENCE)
+            self.assertEqual(caught.exception.exit_status, -signal.SIGKILL)
+            self.assertIsNone(events.next(PATIENCE))
+
+    def test_rows_need_an_agent(self) -> None:
+        for agent in (None, False):
+            with self.assertRaises(groupstore.NoAgent) as caught:
+                groupstore.watch(self.file, agent=agent, rows=True, program=PROGRAM)
+            self.assertEqual(caught.exception.code, "needs_agent")
+
+    def test_another_thread_closes_it(self) -> None:
+        for is_stopped in (False, True):
+            events = groupstore.watch(self.file, program=PROGRAM)
+            events.next(PATIENCE)
+            thread = threading.Thread(target=lambda watch=events: list(watch))
+            thread.start()
+            if is_stopped:
+                os.kill(children()[0], signal.SIGSTOP)
+            time.sleep(0.05)
+            events.close()
+            thread.join(PATIENCE)
+            self.assertFalse(thread.is_alive())
+            eventually(lambda: children() == [], "the child ends")
+
+    def test_an_interruption_loses_no_event(self) -> None:
+        with groupstore.watch(self.file, program=PROGRAM) as events:
+            events.next(PATIENCE)
+            timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                events.next(PATIENCE)
+            timer.join()
+            self.commit()
+            self.assertIsInstance(events.next(PATIENCE), groupstore.Changed)
+
+    def test_nothing_remains_of_one_that_nobody_closed(self) -> None:
+        events = groupstore.DirectChanges(self.file, program=PROGRAM)
+        events.next(PATIENCE)
+        del events
+        self.assertEqual(children(), [])
+
+    def test_with_asyncio(self) -> None:
+        async def main() -> None:
+            async with await groupstore.watch_async(self.file, program=PROGRAM) as events:
+                self.assertTrue(events.is_direct)
+                self.assertIsInstance(await events.__anext__(), groupstore.Reset)
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(events.__anext__(), 0.1)
+                self.commit()
+                self.assertIsInstance(await asyncio.wait_for(events.__anext__(), PATIENCE), groupstore.Changed)
+
+                async def rest() -> list[groupstore.Event]:
+                    return [event async for event in events]
+
+                task = asyncio.create_task(rest())
+                await asyncio.sleep(0.05)
+                await events.aclose()
+                self.assertEqual(await task, [])
+                self.assertEqual(children(), [])
+            async with groupstore.AsyncDirectChanges(self.group, program=PROGRAM) as failing:
+                with self.assertRaises(groupstore.ProgramFailed) as caught:
+                    await failing.__anext__()
+            self.assertEqual(caught.exception.exit_status, 65)
+
+        asyncio.run(main())
+
+
+if __name__ == "__main__":
+    unittest.main()
