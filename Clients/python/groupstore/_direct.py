@@ -22,7 +22,7 @@ from .errors import ProgramFailed
 from .events import Event, Reset
 
 PROGRAM = "groupstore"
-END_TIMEOUT = 5.0
+END_TIMEOUT = 2.0
 """The seconds that the program may take to end."""
 MAX_LINE_LENGTH = 1 << 20
 MAX_ERRORS_LENGTH = 8192

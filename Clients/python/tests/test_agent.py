@@ -138,7 +138,11 @@ class AgentTests(Places):
             b"": "agent_lost",
             HELLO[:20]: "agent_lost",
         }.items():
-            with self.subTest(answer=answer[:30]), Impostor(self.socket, [answer]):
+            with (
+                self.subTest(answer=answer[:30]),
+                Impostor(self.socket, [answer]),
+                mock.patch("groupstore._protocol.MAX_ENDED_GREETINGS", 2),
+            ):
                 for number in range(2):
                     with self.assertRaises(groupstore.NoAgent) as caught:
                         if number == 0:

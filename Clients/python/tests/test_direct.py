@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import unittest
+from unittest import mock
 
 import groupstore
 
@@ -90,8 +91,9 @@ class DirectTests(Places):
             if is_stopped:
                 os.kill(children()[0], signal.SIGSTOP)
             time.sleep(0.05)
-            events.close()
-            thread.join(PATIENCE)
+            with mock.patch("groupstore._direct.END_TIMEOUT", 0.2 if is_stopped else PATIENCE):
+                events.close()
+                thread.join(PATIENCE)
             self.assertFalse(thread.is_alive())
             eventually(lambda: children() == [], "the child ends")
 
