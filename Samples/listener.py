@@ -3,6 +3,8 @@
 
 usage: listener.py GROUP_ID/NAME
 
+It shows what a client in any language does; a Python program uses the package in Clients/python instead.
+
 Stays subscribed across restarts of the agent: it sends the last token that it received, and the agent sends a "reset" if
 it can't tell what happened in between.
 """
@@ -15,12 +17,21 @@ import sys
 import time
 
 
+MAX_LINE_LENGTH = 32768
+
+
 class Refused(Exception):
     """The agent replied with an error; repeating the request won't help."""
 
 
+class NotUnderstood(Exception):
+    """The program that answers isn't an agent."""
+
+
 def socket_path():
     explicit = os.environ.get("GROUPSTORE_SOCKET")
+    if not explicit and not os.environ.get("XDG_RUNTIME_DIR"):
+        sys.exit("set GROUPSTORE_SOCKET or XDG_RUNTIME_DIR")
     return explicit or os.path.join(os.environ["XDG_RUNTIME_DIR"], "groupstore", "agent.sock")
 
 
@@ -41,9 +52,19 @@ def events(store, token):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(socket_path())
         connection.sendall(subscribe_request(store, token))
-        # A line is at most 32 KiB long, and makefile() reads any length.
-        for line in connection.makefile("rb"):
-            message = json.loads(line)
+        lines = connection.makefile("rb")
+        while True:
+            line = lines.readline(MAX_LINE_LENGTH)
+            if not line.endswith(b"\n"):
+                if len(line) == MAX_LINE_LENGTH:
+                    raise NotUnderstood("a line is too long")
+                return  # the agent has ended, perhaps within a line
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                raise NotUnderstood("a line is no JSON") from None
+            if not isinstance(message, dict):
+                raise NotUnderstood("a line is no JSON object")
             if message.get("ok") is False:
                 raise Refused(message["error"]["message"])
             yield message
@@ -68,15 +89,20 @@ def describe(message):
 def listen(store):
     token = None
     pause = 0.1
+    has_met_agent = False
     while True:
         try:
             for message in events(store, token):
                 token = message.get("token", token)
                 pause = 0.1
+                has_met_agent = True
                 text = describe(message)
                 if text:
                     print(text, flush=True)
-        except (ConnectionError, FileNotFoundError) as error:
+        except OSError as error:
+            # An agent that was there once comes back. One that never was is a wrong path, or isn't started.
+            if not has_met_agent:
+                sys.exit(f"no agent at {socket_path()}: {error}")
             print(f"no agent: {error}", file=sys.stderr, flush=True)
         # No event announces a new agent, so retry with increasing pauses.
         time.sleep(pause)
@@ -90,6 +116,8 @@ def main():
         listen(os.fsencode(sys.argv[1]))
     except Refused as refusal:
         sys.exit(f"refused: {refusal}")
+    except NotUnderstood as error:
+        sys.exit(f"the program at {socket_path()} isn't an agent: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
 

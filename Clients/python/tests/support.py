@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -34,7 +35,8 @@ def children() -> list[int]:
     """Returns the processes that this one has started and not waited for."""
     found: list[int] = []
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+        # A thread may have ended meanwhile.
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
             found += map(int, file.read().split())
     return found
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import importlib.util
 import os
 import signal
 import socket
@@ -16,18 +15,9 @@ from words import store_name
 
 PATIENT = 30.0
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "Clients", "python"))
+import groupstore as client  # noqa: E402  (it lies there)
 
-
-def load():
-    path = os.path.join(HERE, "..", "..", "..", "Samples", "groupstore.py")
-    spec = importlib.util.spec_from_file_location("groupstore_client", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-client = load()
 NEWS = (client.Changed, client.Reset, client.Relocated)
 
 
@@ -83,7 +73,8 @@ class Scene:
         commit(self.place, f"row-{self.count}")
 
     def changes(self, kind=None, **wishes):
-        return (kind or client.Changes)(self.store, path=self.agent.socket, **wishes)
+        """Returns a client that waits for an agent, however the round begins."""
+        return (kind or client.Changes)(self.store, path=self.agent.socket, wait=True, **wishes)
 
     def in_time(self, start, limit, what):
         took = time.monotonic() - start
@@ -297,6 +288,11 @@ def without_an_agent(scene):
     scene.agent.end()
     if scene.rng.random() < 0.5 and os.path.exists(scene.agent.socket):
         os.remove(scene.agent.socket)
+    try:
+        event = client.Changes(scene.store, path=scene.agent.socket).next(timeout=5)
+        scene.round.problem("wrong-event", f"of no agent: {event}")
+    except client.NoAgent:
+        pass
     with scene.changes() as changes:
         start, events = time.monotonic(), []
         for limit in (0.3, 0.3, 0):

@@ -24,7 +24,7 @@ import Testing
     private static let root = Programs.source("").description
 
     private static func pages() throws -> [String] {
-        let folders = ["Documentation", "Samples", "Sources"]
+        let folders = ["Clients", "Documentation", "Samples", "Sources"]
         let found = try folders.flatMap { folder in
             try FileManager.default.subpathsOfDirectory(atPath: root + "/" + folder).map { folder + "/" + $0 }
         }

@@ -5,7 +5,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// `Samples/groupstore.py`, in both of its forms.
+/// The Python package in `Clients/python`, in both of its forms.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct PythonClientTests {
     private let places: Places
     private let store: FilePath
@@ -22,8 +22,12 @@ import Testing
 
     private func client(_ socket: FilePath, _ words: [Word]) throws -> RunningProcess {
         try RunningProcess(
-            Programs.source("Samples/groupstore.py"), words + ["\(AgentProcess.group)/Notes.sqlite"],
-            environment: AgentProcess.environment(socket))
+            "python3", ["-m", "groupstore"] + words + ["\(AgentProcess.group)/Notes.sqlite"],
+            environment: environment(socket))
+    }
+
+    private func environment(_ socket: FilePath) -> [String: String] {
+        AgentProcess.environment(socket).merging(Programs.pythonClient) { $1 }
     }
 
     /// Returns the next line for the event.
@@ -74,11 +78,8 @@ import Testing
 
     /// Starts a program that uses the client.
     private func program(_ text: String, _ socket: FilePath, _ words: [Word] = []) throws -> RunningProcess {
-        let directory = Programs.source("Samples")
         let preamble = """
             import asyncio, os, socket, sys, threading, time
-            sys.dont_write_bytecode = True
-            sys.path.insert(0, sys.argv[1])
             import groupstore
             STORE = "\(AgentProcess.group)/Notes.sqlite"
 
@@ -86,8 +87,7 @@ import Testing
         let source = places.scratch("program.py")
         try write(preamble + text, to: source)
         return try RunningProcess(
-            "/usr/bin/env", ["python3", Word(source), directory] + words,
-            environment: AgentProcess.environment(socket))
+            "/usr/bin/env", ["python3", Word(source)] + words, environment: environment(socket))
     }
 
     /// The stopped agent accepts no connections: its backlog is full.
@@ -129,7 +129,7 @@ import Testing
                 b'{"type":"relocating","token":"t","waiting_for":[7]}\n', b'{"ok":true,"token":[]}\n', None,
             ]
             listener = socket.socket(socket.AF_UNIX)
-            listener.bind(sys.argv[2])
+            listener.bind(sys.argv[1])
             listener.listen()
 
             def lie(text, times):
@@ -153,10 +153,10 @@ import Testing
                 thread = threading.Thread(target=lie, args=(text, 2))
                 thread.start()
                 try:
-                    said.append(str(groupstore.ask("status", timeout=0.5, path=sys.argv[2])[0]["ok"]))
+                    said.append(str(groupstore.ask("status", timeout=0.5, path=sys.argv[1])[0]["ok"]))
                 except (groupstore.NoAgent, groupstore.Refused) as error:
                     said.append(type(error).__name__)
-                changes = groupstore.Changes(STORE, path=sys.argv[2])
+                changes = groupstore.Changes(STORE, path=sys.argv[1], wait=True)
                 try:
                     said.append(str(changes.next(timeout=0.5)))
                 except groupstore.Refused as error:
@@ -199,7 +199,7 @@ import Testing
 
     @Test(arguments: [[], ["--async"]] as [[Word]])
     func connectsToAnAgentThatStartsLater(_ form: [Word]) throws {
-        let client = try client(places.scratch("agent.sock"), form)
+        let client = try client(places.scratch("agent.sock"), form + ["--wait"])
         try next(client, "Disconnected")
         let agent = try agent()
         #expect(try next(client, "Reset").string("reason") == "subscribed")
@@ -213,10 +213,10 @@ import Testing
     func aRefusalEndsTheClient(_ form: [Word]) throws {
         let agent = try agent()
         let done = try run(
-            Programs.source("Samples/groupstore.py"), form + ["group.nobody/Notes.sqlite"],
-            environment: agent.environment)
+            "python3", ["-m", "groupstore"] + form + ["group.nobody/Notes.sqlite"],
+            environment: environment(agent.socket))
         #expect(done.status == 1)
-        #expect(done.errors.hasPrefix("groupstore.py: the agent does not serve group"), "\(done.errors)")
+        #expect(done.errors.hasPrefix("groupstore: the agent does not serve group"), "\(done.errors)")
     }
 
     /// Closing from another thread, time-outs and cancellation leave nothing open.
@@ -224,9 +224,8 @@ import Testing
         let agent = try agent()
         let script = """
             import asyncio, os, sys, threading
-            sys.path.insert(0, sys.argv[1])
             import groupstore
-            store = sys.argv[2]
+            store = sys.argv[1]
             opened = lambda: len(os.listdir("/proc/self/fd"))
             before = opened()
             for _ in range(20):
@@ -259,10 +258,9 @@ import Testing
                 assert refusal.code == "unknown_op"
             print("clean")
             """
-        let samples = FilePath("\(Programs.source("Samples/groupstore.py"))").removingLastComponent()
         let done = try run(
-            "python3", ["-c", Word(script), Word(samples), "\(AgentProcess.group)/Notes.sqlite"],
-            environment: agent.environment)
+            "python3", ["-c", Word(script), "\(AgentProcess.group)/Notes.sqlite"],
+            environment: environment(agent.socket))
         #expect(done.output == "clean\n", "\(done.errors)")
     }
 

@@ -25,6 +25,9 @@ enum Programs {
         return Word(directories.removingLastComponent().removingLastComponent().appending(path))
     }
 
+    /// The environment in which Python finds the package in `Clients/python`, and leaves no files there.
+    static let pythonClient = ["PYTHONPATH": "\(source("Clients/python"))", "PYTHONDONTWRITEBYTECODE": "1"]
+
     /// True if strace may trace. It needs the right to do so, which containers often lack.
     static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
 
