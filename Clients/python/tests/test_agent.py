@@ -273,6 +273,10 @@ class AgentTests(Places):
 
     def test_runs_as_a_program(self) -> None:
         words = [sys.executable, "-m", "groupstore"]
+        place = {"PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(groupstore.__file__)))}
+        environment = mock.patch.dict(os.environ, place)
+        environment.start()
+        self.addCleanup(environment.stop)
         done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, groupstore.__version__ + "\n")
         for form in ([], ["--async"]):
