@@ -1,7 +1,10 @@
 """Tests the feed under everything that happens to it: writers in several languages, killed agents, subscribers that are
 killed, stopped and restarted, a store that is relocated away and back, an overflow of the kernel's queue.
 
-usage: feed.py GROUPSTORE LEGACY_WRITER CLIENT_DIRECTORY [--commits N] [--kills K] [--seed S]
+usage: feed.py GROUPSTORE LEGACY_WRITER CLIENT_DIRECTORY [--direct] [--commits N] [--kills K] [--seed S]
+
+With --direct there is no agent: each subscriber runs `groupstore watch --direct`, and what would happen to the agent happens
+to all of these.
 
 At each checkpoint the writers pause, and every subscriber must come to know all commits by events alone: it
 reads a table only when an event says so. The store's history must also match the writers' reports, row by row.
@@ -15,7 +18,6 @@ import contextlib
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import sqlite3
@@ -25,11 +27,9 @@ import tempfile
 import threading
 import time
 
+from feeds import GROUP, PATIENCE, AgentFeed, DirectFeed, resources, send
 from rows import Rows
 from writers import AUTHORS, TABLES, write
-
-GROUP = "group.example.soak"
-PATIENCE = 60  # seconds for a subscriber, on a busy machine, to be notified
 
 
 class Pause:
@@ -65,38 +65,6 @@ class Pause:
                 self.condition.notify_all()
 
 
-class Agent:
-    def __init__(self, world):
-        self.world = world
-        self.process = None
-        self.kills = 0
-        self.start()
-
-    def start(self):
-        words = ["agent", "--group", f"{GROUP}={self.world.group}", "--legacy", self.world.legacy + "/None.sqlite"]
-        words = [self.world.program, *words]
-        self.process = subprocess.Popen(words, env=self.world.environment, stderr=subprocess.PIPE)
-        # The first line of its log says that it serves.
-        self.process.stderr.readline()
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.kills += 1
-
-    def memory(self):
-        with open(f"/proc/{self.process.pid}/smaps_rollup", encoding="ascii") as file:
-            return int(re.search(r"Anonymous:\s+(\d+)", file.read())[1])
-
-    def descriptors(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
 class Subscriber:
     def __init__(self, world, number):
         self.world, self.number = world, number
@@ -109,7 +77,11 @@ class Subscriber:
     def start(self):
         here = os.path.dirname(os.path.abspath(__file__))
         words = [sys.executable, here + "/subscriber.py", self.world.client, f"{GROUP}/Notes.sqlite", self.world.group]
-        words += [f"{self.world.scratch}/state-{self.number}"] + (["--async"] if self.number % 2 else [])
+        words += [f"{self.world.scratch}/state-{self.number}"]
+        if self.world.is_direct:
+            words += ["--direct", self.world.program]
+        elif self.number % 2:
+            words += ["--async"]
         self.process = subprocess.Popen(words, env=self.world.environment, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self.listen, args=(self.process,), daemon=True).start()
 
@@ -119,6 +91,10 @@ class Subscriber:
                 message = json.loads(line)
             except ValueError:
                 continue  # a kill truncated it
+            if message["event"] == "Watching":
+                if process is self.process:
+                    self.world.feed.learn(self.number, message["pid"])
+                continue
             with self.news:
                 self.counts[message["event"] + (f" {message['reason']}" if message.get("reason") else "")] += 1
                 if "known" in message and process is self.process:
@@ -164,7 +140,7 @@ class World:
         self.group, self.legacy, self.away = (f"{self.scratch}/{name}" for name in ("group", "legacy", "away"))
         for directory in (self.group, self.legacy, self.away):
             os.mkdir(directory)
-        self.environment = dict(os.environ, GROUPSTORE_SOCKET=f"{self.scratch}/agent.sock")
+        self.is_direct = options.direct
         self.place = self.store = f"{self.group}/Notes.sqlite"
         self.elsewhere = f"{self.away}/Notes.sqlite"
         self.pause = Pause()
@@ -176,6 +152,12 @@ class World:
         self.is_over = False
         self.make_store()
         self.compile()
+        socket_path = f"{self.scratch}/agent.sock"
+        if options.direct:
+            self.feed = DirectFeed(self.program, self.group, socket_path)
+        else:
+            self.feed = AgentFeed(self.program, self.group, socket_path, [self.legacy + "/None.sqlite"])
+        self.environment = self.feed.environment
 
     def make_store(self):
         store = sqlite3.connect(self.store, isolation_level=None)
@@ -216,7 +198,7 @@ class Soak:
         self.rng = random.Random(options.seed)
         self.world = World(options)
         self.rows = Rows(self.world.program, AUTHORS)
-        self.agent = Agent(self.world)
+        self.feed = self.world.feed
         self.subscribers = [Subscriber(self.world, number) for number in range(options.subscribers)]
         self.done = collections.Counter()
         self.checkpoints = 0
@@ -245,9 +227,8 @@ class Soak:
             print(f"soak: {self.rows.compared} commits, {rate:.0f}/s", file=sys.stderr, flush=True)
             self.next_word += max(1, self.options.commits // 10)
 
-    def kill_agent(self):
-        self.agent.kill()
-        self.agent.start()
+    def kill_feed(self):
+        self.feed.kill()
 
     def kill_subscriber(self):
         subscriber = self.rng.choice(self.subscribers)
@@ -263,19 +244,22 @@ class Soak:
         self.rng.choice(self.subscribers).stop()
 
     def overflow(self):
-        """Makes more file events than the kernel keeps, while the agent is stopped."""
+        """Makes more file events than the kernel keeps, while nobody who watches the store takes them."""
         with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
             most = int(file.read())
-        self.agent.process.send_signal(signal.SIGSTOP)
+        stopped = self.feed.pids()
+        for pid in stopped:
+            send(pid, signal.SIGSTOP)
         # Each makes two events with different names: the kernel merges equal events in a row.
         for number in range(most // 2 + 100):
             name = f"{self.world.group}/scratch-{number % 2}"
             os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
             os.unlink(name)
-        self.agent.process.send_signal(signal.SIGCONT)
+        for pid in stopped:
+            send(pid, signal.SIGCONT)
 
     def relocate(self, store, directory):
-        """Asks the agent while it may; reading subscribers hold it off for an instant."""
+        """Relocates; reading subscribers hold it off for an instant."""
         words = [self.world.program, "relocate", store, directory, "--json", "--deadline", "30"]
         done = subprocess.run(words, env=self.world.environment, capture_output=True, text=True)
         if done.returncode != 0:
@@ -298,7 +282,7 @@ class Soak:
         """Returns what happens at which share of the commits."""
         steps = [(0.30, "move_away"), (0.34, "move_back")]
         for name, count in [
-            ("kill_agent", self.options.kills), ("kill_subscriber", 12), ("stop_subscriber", 8), ("overflow", 3),
+            ("kill_feed", self.options.kills), ("kill_subscriber", 12), ("stop_subscriber", 8), ("overflow", 3),
         ]:
             steps += [(self.moment(), name) for _ in range(count)]
         return sorted(steps)
@@ -352,18 +336,19 @@ class Soak:
         self.report(time.monotonic() - self.started, memory)
 
     def last_stretch(self, writers):
-        """Leaves the agent alone: its resources must not grow."""
+        """Leaves the feed alone: its resources must not grow. Returns them of one process, before and after."""
         self.until(0.75)
+        for subscriber in self.subscribers:
+            if subscriber.is_stopped:
+                subscriber.go_on()
         with self.world.pause.quiet():
             self.checkpoint()
-            before = (self.agent.memory(), self.agent.descriptors())
+            self.feed.wait_for(len(self.subscribers))
+            before = {pid: resources(pid) for pid in self.feed.pids()}
         for writer in writers:
             while writer.is_alive():
                 self.committed()
                 writer.join(1)
-        for subscriber in self.subscribers:
-            if subscriber.is_stopped:
-                subscriber.go_on()
         self.checkpoint()
         if self.rows.compared != self.options.commits:
             words = f"{self.options.commits} were committed, and the history has {self.rows.compared}"
@@ -371,26 +356,32 @@ class Soak:
         problem = self.rows.compare_content(self.world.store)
         if problem:
             raise SystemExit(f"soak: seed {self.options.seed}: {problem}")
-        after = (self.agent.memory(), self.agent.descriptors())
-        if after[0] > before[0] + 2048 or after[1] > before[1] + 8:
-            words = f"memory and descriptors went from {before} to {after}"
-            raise SystemExit(f"soak: seed {self.options.seed}: {words}")
-        return before, after
+        if self.feed.pids() != list(before):
+            raise SystemExit(f"soak: seed {self.options.seed}: {list(before)} watched, and now {self.feed.pids()} do")
+        after = {pid: resources(pid) for pid in before}
+        for pid in before:
+            if after[pid][0] > before[pid][0] + self.feed.growth or after[pid][1] > before[pid][1] + 8:
+                words = f"memory and descriptors went from {before[pid]} to {after[pid]}"
+                raise SystemExit(f"soak: seed {self.options.seed}: {words}")
+        largest = max(after, key=after.get)
+        return before[largest], after[largest]
 
     def report(self, seconds, memory):
         counts = sum((subscriber.counts for subscriber in self.subscribers), collections.Counter())
         told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-        print(f"soak: feed: seed {self.options.seed}: {self.options.commits} commits of 8 writers in {seconds:.0f} s")
+        what = "feed, watched directly" if self.options.direct else "feed"
+        print(f"soak: {what}: seed {self.options.seed}: {self.options.commits} commits of 8 writers in {seconds:.0f} s")
         print(f"  history: {self.rows.compared} rows are what the writers did, in {self.rows.reads} reads")
         print(f"  done: {', '.join(f'{name} {count}' for name, count in sorted(self.done.items()))}")
         print(f"  {self.checkpoints} checkpoints; {len(self.subscribers)} subscribers were told: {told}")
-        print(f"  agent's own memory {memory[0][0]} to {memory[1][0]} KiB, descriptors {memory[0][1]} to {memory[1][1]}")
+        who = "watchers'" if self.options.direct else "agent's"
+        print(f"  {who} own memory {memory[0][0]} to {memory[1][0]} KiB, descriptors {memory[0][1]} to {memory[1][1]}")
 
     def end(self):
         for subscriber in self.subscribers:
             subscriber.process.kill()
             subscriber.process.wait()
-        self.agent.stop()
+        self.feed.end()
         shutil.rmtree(self.world.scratch, ignore_errors=True)
 
 
@@ -398,7 +389,8 @@ def main():
     parser = argparse.ArgumentParser(description="Does harm to the feed, and looks whether a commit goes missing.")
     parser.add_argument("groupstore")
     parser.add_argument("legacy_writer")
-    parser.add_argument("client", help="the directory of groupstore.py")
+    parser.add_argument("client", help="the directory of the Python package")
+    parser.add_argument("--direct", action="store_true", help="subscribers watch the store without an agent")
     parser.add_argument("--commits", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--subscribers", type=int, default=6)

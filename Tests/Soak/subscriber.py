@@ -2,15 +2,20 @@
 again only when an event says that it changed. Keeps its knowledge and its token in a file, from which it resumes
 after a kill.
 
-usage: subscriber.py CLIENT_DIRECTORY STORE GROUP_DIRECTORY STATE_FILE [--async]
+usage: subscriber.py CLIENT_DIRECTORY STORE GROUP_DIRECTORY STATE_FILE [--async | --direct GROUPSTORE]
+
+The events are an agent's, or with --direct those of `groupstore watch --direct`.
 
 Prints a line for each event after the read that it asks for: {"event":…,"token":…,"known":{TABLE: ROWS},"reads":…}.
 """
 
 import asyncio
+import ctypes
 import json
 import os
+import signal
 import sqlite3
+import subprocess
 import sys
 
 sys.path.insert(0, sys.argv[1])
@@ -78,20 +83,55 @@ class View:
         os.replace(STATE + ".new", STATE)
 
 
+def direct_changes(program, view):
+    """Yields the events of a program that watches the store; after its end, those of another one that resumes."""
+    while True:
+        words = [program, "watch", "--direct", "--json"] + (["--since", view.token] if view.token else [])
+        watch = subprocess.Popen(
+            [*words, "--", PATH], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=end_with_parent)
+        print(json.dumps({"event": "Watching", "pid": watch.pid}), flush=True)
+        for line in watch.stdout:
+            if line.endswith(b"\n") and (event := direct_event(json.loads(line), view)):
+                yield event
+        watch.wait()
+
+
+def direct_event(line, view):
+    token = line.get("token")
+    if line["type"] == "change":
+        return groupstore.Changed(token, line.get("tables"), line["complete"])
+    if line["type"] == "reset":
+        return groupstore.Reset(token, line["reason"])
+    if line["type"] == "relocated":
+        return groupstore.Relocated(token, line.get("from"), line.get("to"))
+    if line["type"] == "watching" and view.token is None:
+        return groupstore.Reset(token, "subscribed")
+    # A resumed watch may yet report what happened before its first line, whose token is later.
+    return None
+
+
+def end_with_parent():
+    """Ends the watcher when this program is killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
 def main():
     view = View()
+    if "--direct" in sys.argv:
+        for event in direct_changes(sys.argv[sys.argv.index("--direct") + 1], view):
+            view.take(event)
     if view.token is None:
         # A subscriber without any event so far reads everything: an unknown token requests that.
         view.token = ""
     if "--async" in sys.argv:
         asyncio.run(listen(view))
     else:
-        for event in groupstore.Changes(STORE, since=view.token):
+        for event in groupstore.Changes(STORE, since=view.token, wait=True):
             view.take(event)
 
 
 async def listen(view):
-    async for event in groupstore.AsyncChanges(STORE, since=view.token):
+    async for event in groupstore.AsyncChanges(STORE, since=view.token, wait=True):
         view.take(event)
 
 

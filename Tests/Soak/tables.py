@@ -1,7 +1,9 @@
-"""Checks whether `tables` of the agent's changes is right: runs random transactions on stores of random schemas, and compares
+"""Checks whether `tables` of a change is right: runs random transactions on stores of random schemas, and compares
 each with the tables' content before and after it.
 
-usage: tables.py GROUPSTORE [--transactions N] [--seed S] [--per-store K] [--require-complete SHARE]
+usage: tables.py GROUPSTORE [--direct] [--transactions N] [--seed S] [--per-store K] [--require-complete SHARE]
+
+The changes are an agent's, or with --direct those of `groupstore watch --direct`.
 
 It is an error if a change that claims to be complete omits a changed table. Prints a table of the events,
 and how much of it was complete.
@@ -9,62 +11,21 @@ and how much of it was complete.
 
 import argparse
 import collections
-import json
 import os
 import random
-import select
-import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
-GROUP = "group.example.soak"
+from feeds import AgentFeed, DirectFeed
+
 PAGE_SIZES = [512, 1024, 2048, 4096, 4096, 8192, 16384, 32768, 65536]
 
 
 def quoted(name):
     return '"' + name.replace('"', '""') + '"'
-
-
-class Subscriber:
-    """A connection to the agent that reads its events."""
-
-    def __init__(self, path, store):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
-        self.buffer = b""
-        self.send({"id": 1, "op": "subscribe", "store": f"{GROUP}/{store}"})
-        while True:
-            line = self.line(30)
-            if line is None:
-                raise SystemExit("tables: the agent does not answer")
-            if line.get("id") == 1:
-                if not line["ok"]:
-                    raise SystemExit(f"tables: refused: {line}")
-                return
-
-    def send(self, request):
-        self.socket.sendall(json.dumps(request).encode() + b"\n")
-
-    def line(self, timeout):
-        """Returns the next line; None if none comes in time."""
-        deadline = time.monotonic() + timeout
-        while b"\n" not in self.buffer:
-            ready, _, _ = select.select([self.socket], [], [], max(0, deadline - time.monotonic()))
-            if not ready:
-                return None
-            more = self.socket.recv(65536)
-            if not more:
-                raise SystemExit("tables: the agent ended the connection")
-            self.buffer += more
-        line, self.buffer = self.buffer.split(b"\n", 1)
-        return json.loads(line)
-
-    def close(self):
-        self.socket.close()
 
 
 class Store:
@@ -487,12 +448,12 @@ def check(subscriber, store, tally, where):
         print(tally.errors[-1], file=sys.stderr)
 
 
-def run_store(number, options, agent, tally):
+def run_store(number, options, feed, tally):
     seed = f"{options.seed}-{number}"
     name = f"Soak{number}.sqlite"
-    path = os.path.join(agent.directory, name)
+    path = os.path.join(feed.directory, name)
     store = Store(path, random.Random(seed))
-    subscriber = Subscriber(agent.socket, name)
+    subscriber = feed.subscribe(name)
     try:
         for count in range(options.per_store):
             if sum(tally.all.values()) >= options.transactions:
@@ -507,30 +468,10 @@ def run_store(number, options, agent, tally):
                 os.remove(path + end)
 
 
-class Agent:
-    def __init__(self, groupstore, place):
-        self.directory = os.path.join(place, "group")
-        os.mkdir(self.directory)
-        self.socket = os.path.join(place, "socket")
-        configuration = os.path.join(place, "config.yaml")
-        with open(configuration, "w") as file:
-            file.write(f"socket: {{ path: {self.socket} }}\ngroups:\n  - id: {GROUP}\n    directory: {self.directory}\n")
-        self.process = subprocess.Popen(
-            [groupstore, "agent", "--config", configuration], stderr=subprocess.PIPE, text=True)
-        # The first line of its log says that it serves.
-        said = self.process.stderr.readline()
-        if not os.path.exists(self.socket):
-            raise SystemExit(f"tables: no socket\n{said}{self.process.communicate(timeout=20)[1]}")
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait(20)
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("groupstore")
+    parser.add_argument("--direct", action="store_true", help="watch the stores without an agent")
     parser.add_argument("--transactions", type=int, default=100_000)
     parser.add_argument("--per-store", type=int, default=500)
     parser.add_argument("--seed", default=str(random.randrange(10**9)))
@@ -542,14 +483,16 @@ def main():
     tally = Tally()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="groupstore-soak-", dir=os.environ.get("GROUPSTORE_SOAK_PLACE")) as place:
-        agent = Agent(options.groupstore, place)
+        directory = os.path.join(place, "group")
+        os.mkdir(directory)
+        feed = (DirectFeed if options.direct else AgentFeed)(options.groupstore, directory, os.path.join(place, "socket"))
         try:
             number = options.first_store
             while sum(tally.all.values()) < options.transactions:
-                run_store(number, options, agent, tally)
+                run_store(number, options, feed, tally)
                 number += 1
         finally:
-            agent.end()
+            feed.end()
     tally.print()
     print(f"{sum(tally.all.values())} transactions, seed {options.seed}, {time.monotonic() - began:.0f} s")
     share = tally.complete["ordinary"] / max(1, tally.all["ordinary"])

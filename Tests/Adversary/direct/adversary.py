@@ -6,13 +6,15 @@ import sys
 from collections import Counter
 
 sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
+sys.path.append(os.path.join(os.path.dirname(HERE), "agent"))  # for process.py and wire.py
 from program import Round  # noqa: E402
 from rounds import Tester  # noqa: E402
 
 
 class DirectTester(Tester):
-    classes = ["commits", "tables", "paths", "tokens", "kills", "quiet", "options", "many"]
+    classes = ["commits", "tables", "paths", "tokens", "kills", "quiet", "options", "agents", "many"]
     timed = {"late", "slow", "processor", "noise-late"}
 
     def __init__(self, description):

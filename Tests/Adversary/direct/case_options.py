@@ -43,10 +43,23 @@ def timeout(round, path):
 def interrupted(round, path):
     watch = round.watch(path)
     watch.ready() if round.chance.random() < 0.7 else time.sleep(round.chance.random() * 0.1 + 0.05)
-    code = watch.end(round.chance.choice([signal.SIGTERM, signal.SIGINT]))
+    number = round.chance.choice([signal.SIGTERM, signal.SIGINT])
+    wait_until_handled(watch, number)
+    code = watch.end(number)
     expect(round, "a signal", code, [130])
     if code == 130 and (not watch.lines or watch.lines[-1].type != "summary"):
         round.problem("lines", f"no summary: {[line.text for line in watch.lines]}")
+
+
+def wait_until_handled(watch, number):
+    """Waits until the program blocks or catches the signal: on a busy machine it may not have begun yet."""
+    end = time.monotonic() + 25
+    while time.monotonic() < end and watch.process.poll() is None:
+        with open(f"/proc/{watch.process.pid}/status", encoding="ascii", errors="replace") as file:
+            masks = [int(line.split()[1], 16) for line in file if line.startswith(("SigBlk", "SigCgt"))]
+        if any(mask >> (number - 1) & 1 for mask in masks):
+            return
+        time.sleep(0.005)
 
 
 def filtered(round, path):

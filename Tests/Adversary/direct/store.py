@@ -97,6 +97,7 @@ class Writer:
 
     def __init__(self, round, path, **settings):
         self.round, self.commits, self.pending, self.failures = round, [], None, []
+        self.done = threading.Event()
         settings |= {"path": base64.b64encode(os.fsencode(path)).decode(), "seed": round.chance.randrange(1 << 30)}
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "writer.py")
         self.process = subprocess.Popen([sys.executable, program, json.dumps(settings)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -112,6 +113,8 @@ class Writer:
             said = json.loads(text)
             if "before" in said and "after" not in said:
                 self.pending = said
+            elif "done" in said:
+                self.done.set()
             elif "after" in said:
                 self.commits.append(Commit(said["before"], said["after"], said["tables"], said["what"]))
                 self.round.step(f"writer {self.process.pid}: {said['what']} from {said['before'] - self.round.begun:.3f}", said["after"])
@@ -123,6 +126,17 @@ class Writer:
     def go(self, command="go"):
         self.process.stdin.write(command.encode() + b"\n")
         self.process.stdin.flush()
+
+    def committed(self, seconds):
+        """Waits until a writer has its store open and has committed once."""
+        end = time.monotonic() + seconds
+        while not self.commits and not self.done.is_set() and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def idle(self, seconds):
+        """Waits until a writer that holds its store open has made its commits."""
+        if not self.done.wait(seconds):
+            self.round.problem("no-end", f"writer {self.process.pid} is not done after {seconds} s")
 
     def wait(self, seconds=60):
         """Waits for its own end."""

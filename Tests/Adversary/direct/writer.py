@@ -25,7 +25,7 @@ def transaction(connection, number):
     """Runs one transaction; half of the odd kinds are rolled back or do something to the whole store."""
     kind = r.choices(["insert", "update", "big", "rollback", "version", "checkpoint", "vacuum", "mode", "delete"],
                      [40, 20, settings.get("big", 2), 5, 3, settings.get("checkpoint", 4), settings.get("vacuum", 1),
-                      settings.get("mode", 0), 4])[0]  # fmt: skip
+                      settings.get("mode", 0), settings.get("delete", 4)])[0]  # fmt: skip
     if kind == "checkpoint":
         connection.execute(f"PRAGMA wal_checkpoint({r.choice(['PASSIVE', 'FULL', 'RESTART', 'TRUNCATE'])})").fetchall()
         return
@@ -86,6 +86,7 @@ for number in range(settings.get("count", 1 << 30)):
         connection.close()
         connection = None
     time.sleep(r.choice([0, 0, 0.001, 0.01, r.random()]) * settings.get("pause", 0.2))
+say(done=True)
 if settings.get("hold"):
     sys.stdin.readline()  # with the store open, until the input ends
 if connection is not None:

@@ -47,13 +47,14 @@ import Testing
     }
 
     /// Random transactions run on stores with random schemas. An oracle compares the tables' contents.
-    @Test func aCompleteChangeNamesEveryTable() throws {
+    @Test(arguments: [["--transactions", "2500"], ["--direct", "--transactions", "800"]] as [[Word]])
+    func aCompleteChangeNamesEveryTable(_ options: [Word]) throws {
         let soak = try run(
             "python3",
             [
-                Programs.source("Tests/Soak/tables.py"), Programs.groupstore, "--transactions", "2500", "--per-store",
-                "250", "--seed", "bounded", "--require-complete", "0.9",
-            ], within: .seconds(600))
+                Programs.source("Tests/Soak/tables.py"), Programs.groupstore, "--per-store", "250", "--seed", "bounded",
+                "--require-complete", "0.9",
+            ] + options, within: .seconds(600))
         #expect(soak.status == 0, "\(soak.output)\(soak.errors)")
         #expect(soak.output.contains("; 0 missing"))
     }

@@ -14,7 +14,7 @@ import Testing
 
     @Test(arguments: [
         ("migration", Self.migration), ("history", ["--rounds", "6"]), ("agent", Self.agent),
-        ("direct", ["--rounds", "7", "--untimed"]),
+        ("direct", ["--rounds", "8", "--untimed"]),
         ("library", [Programs.libraryActor, "--rounds", "7", "--untimed"]),
     ])
     func findsNothing(_ tester: String, _ options: [Word]) throws {
