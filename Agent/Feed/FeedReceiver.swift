@@ -29,6 +29,8 @@ package final class FeedReceiver: StoreEventReceiver {
 
     package func subscribedStores() -> Set<StoreAddress> { publisher.subscribedStores() }
 
+    package func hasSubscribers(of store: StoreAddress) -> Bool { publisher.hasSubscribers(of: store) }
+
     package func wantsDetail(of store: StoreAddress) -> Bool { publisher.wantsDetail(of: store) }
 
     package func receive(_ notice: Notice) { scheduler?.receive(notice) }
@@ -43,6 +45,8 @@ extension FollowingPlan {
             for store in group.stores {
                 if let address = StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes) {
                     stores.insert(address)
+                    // The history's triggers must follow the schema, and old changes are purged after new ones.
+                    if store.history != nil { observedStores.insert(address) }
                 }
                 nameDirectories.formUnion(store.legacy.map { $0.removingLastComponent() })
             }

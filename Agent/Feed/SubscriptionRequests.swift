@@ -19,8 +19,7 @@ struct SubscriptionRequests {
             publisher.answer(connection, .failure(id: id, .unknownStore(address)), wasExpected: true)
             return stores.forgetIfUnused(address)
         }
-        stores.follow(address)
-        guard let store = stores.stores[address] else {
+        guard stores.follow(address), let store = stores.stores[address] else {
             let isServed = stores.isFollowable(address)
             let error: WireError = isServed ? .unwatchable(stores.descriptors.shortage) : .unknownStore(address)
             return publisher.answer(connection, .failure(id: id, error), wasExpected: true)
@@ -59,8 +58,11 @@ struct SubscriptionRequests {
 
     /// Answers once all earlier commits were published, including those whose events are still in the kernel's queue.
     func sync(_ connection: UInt64, _ address: StoreAddress, id: JSONValue?) {
-        stores.catchUp(address)
-        publisher.sync(connection, address, id: id)
+        // A client need not wait for the answer to its subscription before it asks.
+        stores.afterPendingAnswers(of: address) { [self] in
+            stores.catchUp(address)
+            publisher.sync(connection, address, id: id)
+        }
     }
 }
 

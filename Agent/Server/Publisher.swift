@@ -214,6 +214,8 @@ extension Publisher {
     /// The stores that have subscribers.
     package func subscribedStores() -> Set<StoreAddress> { state.withLock { Set($0.subscribers.keys) } }
 
+    package func hasSubscribers(of store: StoreAddress) -> Bool { state.withLock { $0.subscribers[store] != nil } }
+
     /// True if a subscriber of the store wants to know which tables change.
     package func wantsDetail(of store: StoreAddress) -> Bool {
         state.withLock { $0.subscribers[store]?.contains { $0.wantsDetail } ?? false }

@@ -61,6 +61,8 @@ package protocol EventSource: AnyObject {
     /// Watches a directory, or waits for it to appear if it doesn't exist. Watching it again adds the new kinds. If it
     /// exists, `directoryAppeared` is among the next notices.
     func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) throws
+    /// Changes the kinds of events of a watched directory. No event of a kind that stays is lost.
+    func setKinds(_ kinds: DirectoryEvent.Kinds, of directory: FilePath) throws
     /// Stops watching a directory.
     func unwatch(_ directory: FilePath)
     /// Watches the file with that name in a watched directory for writes through its other hard links, which are

@@ -21,6 +21,10 @@ package final class InotifySource: EventSource {
         pending += try paths.add(directory, kinds)
     }
 
+    package func setKinds(_ kinds: DirectoryEvent.Kinds, of directory: FilePath) throws {
+        try paths.setKinds(kinds, of: directory)
+    }
+
     package func watchFile(_ name: FilePath.Component, in directory: FilePath, enabled: Bool) throws {
         try paths.watchFile(name, in: directory, enabled: enabled)
     }

@@ -84,6 +84,25 @@ final class WatchedPaths {
         }
     }
 
+    /// Changes the kinds of events of a requested directory. Its watch stays, and so do the events in the queue.
+    func setKinds(_ kinds: DirectoryEvent.Kinds, of path: FilePath) throws(SystemError) {
+        guard let number = requested[path]?.target, var watch = watches[number] else {
+            requested[path]?.kinds = kinds
+            return
+        }
+        watch.targets[path] = kinds
+        if watch.neededMask != watch.mask {
+            let directory = try Descriptor(opening: path, flags: gs_o_path | O_DIRECTORY)
+            // Another directory has the path by now. Its event is about to say so, and the new kinds are for it.
+            if try directory.status().identity == watch.identity {
+                watch.mask = watch.neededMask
+                try instance.change(number, of: directory, mask: watch.mask, path: path)
+            }
+        }
+        requested[path]?.kinds = kinds
+        watches[number] = watch
+    }
+
     func remove(_ path: FilePath) {
         removeWatches(of: path)
         requested[path] = nil

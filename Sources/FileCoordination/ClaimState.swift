@@ -204,7 +204,8 @@ extension ClaimState {
         }
         let changed = intents.filter(\.changesContent).compactMap { intent -> PresenterNotice? in
             if intent.item == item { return .didChange(nil) }
-            return intent.item.isInside(item) ? .didChange(intent.item) : nil
+            let subitem = moves.reduce(intent.item) { moved, move in move.destination(of: moved) ?? moved }
+            return subitem.isInside(location) ? .didChange(subitem) : nil
         }
         return moved + changed
     }

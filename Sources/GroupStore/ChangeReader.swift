@@ -66,6 +66,9 @@ final class ChangeReader: Sendable {
     private let demand = DispatchSemaphore(value: 0)
     private let pauseEnd = DispatchSemaphore(value: 0)
 
+    /// The time that an agent has to come back. Then this process watches the store itself.
+    private static let agentAbsence = Duration.seconds(10)
+
     /// The time for which a change waits for the store's presentations in this process. A store that can't be opened
     /// must not hold up the changes for ever.
     private static let presentationTimeout = Duration.seconds(10)
@@ -147,6 +150,8 @@ final class ChangeReader: Sendable {
         var direct: DirectSubscription?
         /// True if the consumer knows that no changes arrive from an agent.
         var hasReportedLoss = false
+        /// The time at which the last agent was lost.
+        var lostAt: ContinuousClock.Instant?
         /// The agent doesn't serve the store; it announces when its configuration changes.
         var isNotServed = false
         var backoff = Backoff(first: .milliseconds(20), longest: .seconds(2))
@@ -191,6 +196,7 @@ final class ChangeReader: Sendable {
             if case .refused = error { throw GroupStoreError(error) }
             if !feed.hasReportedLoss {
                 feed.hasReportedLoss = true
+                feed.lostAt = .now
                 return .disconnected
             }
             guard error.saysThatThereIsNoAgent, let found = try nextFoundWithoutAgent(feed) else {
@@ -219,8 +225,11 @@ final class ChangeReader: Sendable {
     /// Returns the next change that this process found by itself; nil if there is none before the next look for an
     /// agent, or if only an agent can serve the subscription.
     private func nextFoundWithoutAgent(_ feed: Feed) throws(GroupStoreError) -> StoreChange? {
-        guard source.path != nil, feed.direct != nil || !state.withLock({ $0.hadAgent }) else { return nil }
-        // The consumer of a token that an agent gave waits for the agent, which may know what happened since.
+        guard source.path != nil else { return nil }
+        if feed.direct == nil, state.withLock({ $0.hadAgent }) {
+            // The agent may be restarting, and know what happened since the token that it gave.
+            guard let lostAt = feed.lostAt, lostAt.duration(to: .now) >= Self.agentAbsence else { return nil }
+        }
         return try nextFound(feed, within: feed.agentBackoff.next())
     }
 

@@ -135,7 +135,6 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     /// Closes the database like ``close()-swift.method``, and blocks the thread meanwhile.
     ///
     /// - Throws: GRDB's errors; `SQLITE_BUSY` inside an access, which this method would wait for.
-    @available(*, noasync, message: "await the asynchronous method")
     public func close() throws {
         guard !lifecycle.isInsideAccess else {
             throw DatabaseError(

@@ -26,11 +26,12 @@ package final class DescriptorBudget: Sendable {
     private var shared: Int { max(0, limit - min(128, max(32, limit / 8))) }
 
     /// Reserves descriptors; false if there is no room. Neither stores nor connections can use up the whole budget.
-    package func reserve(_ use: Use) -> Bool {
+    /// `mayExceed`: reserves them in any case, for a short time.
+    package func reserve(_ use: Use, mayExceed: Bool = false) -> Bool {
         reserved.withLock { reserved in
             let own = reserved[use, default: 0] + use.count
             let all = reserved.values.reduce(use.count, +)
-            guard all <= shared, own <= shared / 4 * 3 else { return false }
+            guard mayExceed || (all <= shared && own <= shared / 4 * 3) else { return false }
             reserved[use] = own
             return true
         }

@@ -15,10 +15,12 @@ package final class FollowedStore {
     /// The time of the next poll even if no event arrives.
     private(set) var pollAt: ContinuousClock.Instant?
     /// True while a commit may be in progress.
-    private var isCommitUnderWay = false
+    private(set) var isCommitUnderWay = false
     /// The tables of the previous change, as found and as encoded. Consecutive changes are mostly about the same
     /// tables.
     private var last: (found: TableChanges, wire: ChangedTables)?
+    /// The number of events of the store that polls have published.
+    var publishedCount = 0
     /// Its fast-path index: the source reports a write to this store's log by this number.
     var fastPathIndex: Int?
 
@@ -49,6 +51,74 @@ package final class FollowedStore {
     /// The position of the last finding; nil if there is no readable store.
     package var position: StorePosition? { observer.position }
 
+    // MARK: Dormancy
+
+    /// What is known of a store that nobody listens to. None of its files is open, and no event reports its writes.
+    private struct Dormancy {
+        /// The position up to which all events were published.
+        let position: StorePosition?
+        let state: FollowingState
+        /// True if another file may have had the store's name since.
+        var mayBeReplaced = false
+    }
+
+    private var dormancy: Dormancy?
+
+    var isDormant: Bool { dormancy != nil }
+
+    /// Takes the store's present content as what is known of it, without a file open from then on.
+    func attachDormant() {
+        attach()
+        fallAsleep()
+    }
+
+    /// Closes all files until `wake`. `position`: the position up to which all events were published; nil for the last
+    /// finding's.
+    func fallAsleep(at position: StorePosition? = nil) {
+        dormancy = Dormancy(position: position ?? observer.position, state: state)
+        closeFiles()
+    }
+
+    /// The position of the store's present content, read anew. It may include commits that were not found yet, and tells
+    /// more than the last finding's: a log that is gone since says nothing about later writes.
+    var presentPosition: StorePosition? {
+        let fresh = StoreObserver(directory: directory, name: name)
+        defer { fresh.close() }
+        fresh.attach()
+        return fresh.position
+    }
+
+    /// Takes the store's present content as the baseline, and returns the event that stands for everything that
+    /// happened while the store was dormant; nil if nothing did.
+    func wake() -> StoreEvent? {
+        guard let former = dormancy.take() else { return nil }
+        attach()
+        if state == .unreadable { return former.state == .unreadable ? nil : .reset(.unreadable) }
+        if former.mayBeReplaced, former.position != nil, position != nil { return .reset(.replaced) }
+        if let event = StoreEvent(from: former.position, to: position) { return event }
+        return former.state == .unreadable ? .reset(.vanished) : nil
+    }
+
+    /// Updates the state of a dormant store.
+    func inspectDormant() {
+        attach()
+        closeFiles()
+    }
+
+    private func closeFiles() {
+        observer.close()
+        pollAt = nil
+        isCommitUnderWay = false
+    }
+
+    /// Records a file event of a dormant store. Returns true if its state may have changed.
+    private func recordDormant(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) -> Bool {
+        guard part == .database else { return false }
+        let hasChangedName = !kinds.isDisjoint(with: DirectoryEvent.Kinds.arrived.union(.departed))
+        if hasChangedName { dormancy?.mayBeReplaced = true }
+        return hasChangedName || kinds.contains(.attributes)
+    }
+
     /// Takes the store's present content as the baseline.
     func attach() {
         observer.attach()
@@ -66,9 +136,7 @@ package final class FollowedStore {
     }
 
     func release() {
-        observer.close()
-        pollAt = nil
-        isCommitUnderWay = false
+        closeFiles()
         state = .released
     }
 
@@ -88,6 +156,7 @@ package final class FollowedStore {
 
     /// Records a file event. Returns false if the event can't concern the store.
     func record(_ part: StorePart, _ kinds: DirectoryEvent.Kinds) -> Bool {
+        guard dormancy == nil else { return recordDormant(part, kinds) }
         let created = !kinds.isDisjoint(with: .arrived)
         let removed = !kinds.isDisjoint(with: .departed)
         // A close is no write, even of a descriptor open for writing. A change of attributes may make the store
@@ -121,8 +190,11 @@ package final class FollowedStore {
         return false
     }
 
-    /// Tells the observer that events were lost.
-    func lostEvents() { observer.recordLostEvents() }
+    /// Records that events were lost.
+    func lostEvents() {
+        dormancy?.mayBeReplaced = true
+        observer.recordLostEvents()
+    }
 
     /// Looks for a commit right after a write to the log and nothing else. `poll` must follow.
     func pollWALIndex() -> FastPathFinding { state == .following ? observer.pollWALIndex() : .unchanged }

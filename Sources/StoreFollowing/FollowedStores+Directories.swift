@@ -6,44 +6,48 @@ import SystemPackage
 
 /// The watches on directories: those that are needed, and those that fail for now.
 extension FollowedStores {
-    private static let storeKinds: DirectoryEvent.Kinds = [
-        .modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut, .attributes,
-    ]
+    private static let storeKinds: DirectoryEvent.Kinds = dormantKinds.union([.modified, .closedAfterWriting])
+    /// The kinds for dormant stores: a writer pays for no other.
+    private static let dormantKinds: DirectoryEvent.Kinds = [.created, .deleted, .movedIn, .movedOut, .attributes]
     static let nameKinds: DirectoryEvent.Kinds = [
         .created, .deleted, .movedIn, .movedOut, .closedAfterWriting, .closedAfterReading, .opened,
     ]
 
     /// Watches the directories that are needed and no others.
     package func refreshWatches() {
-        var wanted: [FilePath: DirectoryEvent.Kinds] = [:]
-        for directory in parts.keys { wanted[directory, default: []].formUnion(Self.storeKinds) }
-        for directory in nameDirectories { wanted[directory, default: []].formUnion(Self.nameKinds) }
-        for directory in watched.keys where wanted[directory] == nil {
+        let wanted = Set(parts.keys).union(nameDirectories)
+        for directory in watched.keys where !wanted.contains(directory) {
             source.unwatch(directory)
             watched[directory] = nil
         }
-        for directory in unwatchable.keys where wanted[directory] == nil {
+        for directory in unwatchable.keys where !wanted.contains(directory) {
             unwatchable[directory] = nil
             states.setUnwatchable(nil, directory)
         }
-        for (directory, kinds) in wanted { watch(directory, for: kinds) }
+        for directory in wanted { watch(directory) }
         scheduleRetry()
     }
 
-    /// Watches a followed store's directory. A configuration follows thousands of stores, and checks all directories
-    /// once.
+    /// The kinds of events that are needed in the directory.
+    private func kinds(in directory: FilePath) -> DirectoryEvent.Kinds {
+        var kinds = nameDirectories.contains(directory) ? Self.nameKinds : []
+        if parts[directory] != nil {
+            kinds.formUnion(awakeCounts[directory] == nil ? Self.dormantKinds : Self.storeKinds)
+        }
+        return kinds
+    }
+
+    /// Watches the directory for what is needed in it and no more.
     func watch(_ directory: FilePath) {
-        watch(
-            directory,
-            for: nameDirectories.contains(directory) ? Self.storeKinds.union(Self.nameKinds) : Self.storeKinds)
-        scheduleRetry()
-    }
-
-    private func watch(_ directory: FilePath, for kinds: DirectoryEvent.Kinds) {
-        guard watched[directory]?.isSuperset(of: kinds) != true else { return }
+        let kinds = kinds(in: directory)
+        guard watched[directory] != kinds else { return }
         do {
-            try source.watch(directory, for: kinds)
-            watched[directory, default: []].formUnion(kinds)
+            if watched[directory] == nil {
+                try source.watch(directory, for: kinds)
+            } else {
+                try source.setKinds(kinds, of: directory)
+            }
+            watched[directory] = kinds
             recordWatch(of: directory)
         } catch {
             // The source may have dropped its earlier watch.
@@ -96,7 +100,7 @@ extension FollowedStores {
     /// each directory that it watches again.
     func retryWatches() {
         refreshWatches()
-        for address in starved { follow(address, wasSubscribed: true) }
+        for address in starved { resumeFollowing(address) }
         for store in unwatchableDatabases.keys.compactMap({ stores[$0] }) { watchDatabase(of: store) }
         if needsRetry { watchRetryAt = .now.advanced(by: watchBackoff.next()) }
     }
@@ -104,8 +108,8 @@ extension FollowedStores {
     /// Records that there are no descriptors for the store. A configured or subscribed store is retried.
     func starve(_ address: StoreAddress) {
         let message = "\(PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
-        let isSubscribed = receiver.subscribedStores().contains(address)
-        guard isConfigured(address) || isSubscribed else {
+        let isSubscribed = receiver.hasSubscribers(of: address)
+        guard isHeard(address) else {
             // The requester gets the error each time, the log once a minute.
             guard shortageLoggedAt.map({ $0.duration(to: .now) > .seconds(60) }) ?? true else { return }
             shortageLoggedAt = .now

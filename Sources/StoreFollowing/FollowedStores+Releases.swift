@@ -8,14 +8,17 @@ extension FollowedStores {
     /// Publishes all earlier commits.
     package func catchUp(_ address: StoreAddress) {
         guard let store = stores[address], released[address] == nil else { return }
+        if store.isDormant { wake(store) }
         if readQueuedEvents(of: store) != nil { handle([]) }
         poll(store)
+        sleepSoonIfUnheard(address)
     }
 
     /// Publishes earlier commits, then closes the store's descriptors.
     package func release(_ address: StoreAddress) {
         sendPendingAnswers(of: address)
         if let store = stores[address] {
+            if store.isDormant { wake(store, mayExceedBudget: true) }
             store.recordFileStatuses()
             poll(store)
             store.release()
@@ -35,6 +38,7 @@ extension FollowedStores {
         if let store {
             attach(store)
             reportState(of: store)
+            sleepSoonIfUnheard(address)
         } else {
             let isStarved = starved.contains(address)
             states.set(isStarved ? .unwatched : nil, of: address, because: isStarved ? descriptors.shortage : nil)

@@ -53,8 +53,7 @@ extension FollowedStores {
     /// Returns true if an answer must wait in `pendingAnswers`.
     private func waitsForScan(_ address: StoreAddress) -> Bool {
         if pendingAnswers[address] != nil { return true }
-        follow(address)
-        guard let store = stores[address], !store.wantsTables else { return false }
+        guard follow(address), let store = stores[address], !store.wantsTables else { return false }
         store.wantsTables = true
         guard isFollowed(address) else { return false }
         // A program that has just opened the store has created the files to read. A notice that a directory appeared
@@ -66,6 +65,12 @@ extension FollowedStores {
         let timeout = PendingAnswers.timeout(storeSize: FileStatus(following: store.path)?.size ?? 0)
         pendingAnswers[address] = PendingAnswers(until: .now.advanced(by: timeout))
         return true
+    }
+
+    /// Calls `body` once the subscriptions that wait for the store's page map are answered.
+    package func afterPendingAnswers(of address: StoreAddress, _ body: @escaping () -> Void) {
+        guard pendingAnswers[address] != nil else { return body() }
+        pendingAnswers[address]?.answers.append(body)
     }
 
     /// Answers the subscriptions that wait for the store's page map.

@@ -22,7 +22,7 @@ package final class FollowedStores {
     /// The time of the last log line about a subscription refused for lack of descriptors.
     var shortageLoggedAt: ContinuousClock.Instant?
     let log: Logger
-    private var plan = FollowingPlan()
+    private(set) var plan = FollowingPlan()
     package private(set) var stores: [StoreAddress: FollowedStore] = [:]
     /// The stores that each file name belongs to, by directory.
     private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
@@ -50,6 +50,10 @@ package final class FollowedStores {
     private(set) var publishedCount = 0
     /// The stores that the last batch of notices was about.
     var busy: Set<StoreAddress> = []
+    /// The stores that fall asleep, and when, unless somebody subscribes to them before.
+    var drowsy: [StoreAddress: ContinuousClock.Instant] = [:]
+    /// The number of stores that are not dormant, by directory.
+    var awakeCounts: [FilePath: Int] = [:]
     /// Subscriptions whose answer waits for a page map, so that the first change after it can name its tables.
     var pendingAnswers: [StoreAddress: PendingAnswers] = [:]
 
@@ -74,6 +78,7 @@ extension FollowedStores {
         if !unhandled.isEmpty { return .zero }
         var times = pollScheduled.compactMap { stores[$0]?.pollAt } + pendingAnswers.values.map(\.until)
         if let watchRetryAt { times.append(watchRetryAt) }
+        times += drowsy.values
         guard let next = times.min() else { return nil }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
@@ -89,7 +94,8 @@ extension FollowedStores {
             case .event(let event): sort(event, &touched)
             case .directoryAppeared(let directory), .directoryVanished(let directory):
                 for store in stores.values where store.directory == directory {
-                    store.lostEvents()
+                    // Between two appearances the directory vanishes. The first one follows the watch.
+                    if !store.isDormant || notice == .directoryVanished(directory) { store.lostEvents() }
                     touched.insert(store.address)
                 }
                 receiver.receive(notice)
@@ -122,6 +128,7 @@ extension FollowedStores {
         }
         for (address, pending) in pendingAnswers where pending.until <= now { sendPendingAnswers(of: address) }
         if let watchRetryAt, watchRetryAt <= now { retryWatches() }
+        fallAsleepWhereDue(now)
         busy = touched
     }
 
@@ -148,6 +155,7 @@ extension FollowedStores {
     /// Polls the store. Publishes `event` unless the poll finds a reset.
     func poll(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
         guard released[store.address] == nil else { return }
+        guard !store.isDormant else { return inspectDormant(store, event) }
         guard !store.isPaused else {
             pollScheduled.insert(store.address)
             return
@@ -175,6 +183,7 @@ extension FollowedStores {
         reportState(of: store)
         guard let event else { return }
         publishedCount &+= 1
+        store.publishedCount &+= 1
         receiver.publish(event, of: store.address)
     }
 
@@ -215,7 +224,9 @@ extension FollowedStores {
             forget(store)
             _ = receiver.close(store.address)
         }
-        for store in receiver.subscribedStores().union(new.stores) { follow(store, wasSubscribed: true) }
+        for address in receiver.subscribedStores().union(new.stores) {
+            if isHeard(address) { resumeFollowing(address) } else { _ = add(address, isDormant: true) }
+        }
         for address in Array(stores.keys) { _ = forgetUnused(address) }
         refreshWatches()
     }
@@ -234,32 +245,47 @@ extension FollowedStores {
 
     func isConfigured(_ address: StoreAddress) -> Bool { plan.stores.contains(address) }
 
-    /// Starts to follow the store. With `wasSubscribed`, existing subscribers are sent a reset, because they rely on an
-    /// earlier state.
-    package func follow(_ address: StoreAddress, wasSubscribed: Bool = false) {
+    /// Follows the store for a subscriber. Returns false if that can't be: the agent doesn't serve it, or has no
+    /// descriptors left.
+    @discardableResult
+    package func follow(_ address: StoreAddress) -> Bool {
+        if let store = stores[address] { return wake(store) }
+        return add(address, isDormant: false)
+    }
+
+    /// Follows a store that has subscribers already, and sends them a reset: they rely on an earlier state.
+    func resumeFollowing(_ address: StoreAddress) {
+        guard stores[address]?.isDormant != false, follow(address), receiver.hasSubscribers(of: address),
+            let store = stores[address]
+        else { return }
+        receiver.publish(.reset(resetReason(of: store)), of: address)
+    }
+
+    /// Starts to follow a store, dormant if nobody listens to it. Returns false if it isn't followed.
+    private func add(_ address: StoreAddress, isDormant mayBeDormant: Bool) -> Bool {
+        // `resume` follows a released store.
+        let isDormant = mayBeDormant && released[address] == nil
         guard stores[address] == nil, let directory = plan.directories[address.group],
             let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
-        else { return }
-        guard descriptors.reserve(.store) else { return starve(address) }
+        else { return stores[address] != nil }
+        guard isDormant || descriptors.reserve(.store) else {
+            starve(address)
+            return false
+        }
         starved.remove(address)
         let store = FollowedStore(
             address, directory: directory, name: name, releasesUnused: plan.releasesUnusedStores)
         stores[address] = store
+        if !isDormant { awakeCounts[directory, default: 0] += 1 }
         for (file, part) in store.files {
             parts[directory, default: [:]][file, default: []].append((store, part))
         }
         receiver.open(address)
         addFastPath(for: store)
         watch(directory)
-        if released[address] == nil {
-            attach(store)
-            reportState(of: store)
-        } else {
-            states.set(.released, of: address)
-        }
-        if wasSubscribed, receiver.subscribedStores().contains(address) {
-            receiver.publish(.reset(resetReason(of: store)), of: address)
-        }
+        if isDormant { store.attachDormant() } else if released[address] == nil { attach(store) }
+        if released[address] == nil { reportState(of: store) } else { states.set(.released, of: address) }
+        return true
     }
 
     private func resetReason(of store: FollowedStore) -> StoreEvent.ResetReason {
@@ -274,12 +300,13 @@ extension FollowedStores {
     /// Stops following the store. Its event log stays open for its subscribers, if any.
     private func forget(_ store: FollowedStore) {
         sendPendingAnswers(of: store.address)
+        if !store.isDormant { recordEndOfWaking(store) }
         store.release()
         removeFastPath(of: store)
         unwatchableDatabases[store.address] = nil
         watchDatabase(of: store)
         stores[store.address] = nil
-        descriptors.release(.store)
+        drowsy[store.address] = nil
         limited.remove(store.address)
         pollScheduled.remove(store.address)
         for (file, _) in store.files {
@@ -298,6 +325,7 @@ extension FollowedStores {
     /// Does the same, but leaves the watches as they are. Returns true if the store was followed and no longer is.
     private func forgetUnused(_ address: StoreAddress) -> Bool {
         if pendingAnswers[address] == nil, !receiver.wantsDetail(of: address) { stores[address]?.wantsTables = false }
+        sleepSoonIfUnheard(address)
         guard pendingAnswers[address] == nil, !isConfigured(address), receiver.close(address) else { return false }
         if starved.remove(address) != nil { states.set(nil, of: address) }
         guard let store = stores[address] else { return false }

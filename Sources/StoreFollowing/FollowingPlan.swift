@@ -7,6 +7,9 @@ package struct FollowingPlan: Sendable {
     package var directories: [String: FilePath]
     /// The stores that are always followed.
     package var stores: Set<StoreAddress>
+    /// Those of the stores whose changes are needed even without a subscriber. Writes to others raise no event while
+    /// they have none.
+    package var observedStores: Set<StoreAddress> = []
     /// Directories in which names are reported to the receiver as they come and go.
     package var nameDirectories: Set<FilePath>
     /// True if a store's descriptors are closed while nobody else uses it. An agent needs this not: its relocations

@@ -11,6 +11,8 @@ package protocol StoreEventReceiver: AnyObject, Sendable {
     func publish(_ event: StoreEvent, of store: StoreAddress)
     /// The stores with subscribers.
     func subscribedStores() -> Set<StoreAddress>
+    /// True if the store has a subscriber.
+    func hasSubscribers(of store: StoreAddress) -> Bool
     /// True if a subscriber needs to know which tables change.
     func wantsDetail(of store: StoreAddress) -> Bool
     /// Receives an event in a directory of `FollowingPlan.nameDirectories`, the coming or going of a directory, or a

@@ -51,6 +51,44 @@ import Testing
         #expect(try tree.fastPathWrites().0 == [1])
     }
 
+    @Test(arguments: Access.allCases) func changesTheKindsOfAWatchedDirectory(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a; touch a/log")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        #expect(try tree.notices() == [.directoryAppeared(tree.path("a"))])
+        try tree.script("echo x >> a/log")
+        try tree.source.setKinds([.created], of: tree.path("a"))
+        // An event that was queued before isn't lost.
+        #expect(try tree.events("a") == [])
+        try tree.script("echo x >> a/log; touch a/new")
+        #expect(try tree.events("a") == ["create new"])
+        try tree.source.setKinds(Self.kinds, of: tree.path("a"))
+        #expect(try tree.notices() == [])
+        try tree.script("echo x >> a/log")
+        #expect(try tree.events("a") == ["modify log"])
+        // The kinds hold for a directory that comes later, too.
+        try tree.source.setKinds([.created], of: tree.path("a"))
+        try tree.script("rm -r a; mkdir a; touch a/log")
+        _ = try tree.notices()
+        try tree.script("echo x >> a/log; touch a/more")
+        #expect(try tree.events("a") == ["create more"])
+    }
+
+    /// Two requests for one directory, by two paths, keep their kinds.
+    @Test(arguments: Access.allCases) func changesTheKindsOfOnePathAlone(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir a; ln -s a link; touch a/log")
+        try tree.source.watch(tree.path("a"), for: Self.kinds)
+        try tree.source.watch(tree.path("link"), for: Self.kinds)
+        _ = try tree.notices()
+        try tree.source.setKinds([.created], of: tree.path("link"))
+        try tree.script("echo x >> a/log; touch a/new")
+        let found = try tree.notices()
+        let created = ["a", "link"].map { DirectoryEvent(directory: tree.path($0), name: "new", kinds: .created) }
+        let modified = DirectoryEvent(directory: tree.path("a"), name: "log", kinds: .modified)
+        #expect(Set(found.map { "\($0)" }) == Set((created + [modified]).map { "\(Notice.event($0))" }))
+    }
+
     @Test(arguments: Access.allCases) func reportsEventsInOrder(_ access: Access) throws {
         let tree = try WatchedTree(access)
         try tree.script("mkdir a b; touch b/two")

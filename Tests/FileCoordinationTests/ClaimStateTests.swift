@@ -121,4 +121,21 @@ import Testing
         #expect(claimState.item(of: 2) == other)
         #expect(claimState.item(of: 3) == notes)
     }
+
+    /// A directory's presenter is told of a changed item by the name that it has afterwards.
+    @Test func namesAMovedSubitemByItsNewPlace() {
+        let directory = ClaimedItem(container: "g", path: "dir")
+        let (old, new) = (ClaimedItem(container: "g", path: "dir/a"), ClaimedItem(container: "g", path: "dir/b"))
+        let outside = ClaimedItem(container: "g", path: "c")
+        func notices(_ moves: [(ClaimedItem, ClaimedItem)], _ item: ClaimedItem) -> [PresenterNotice] {
+            let moves = moves.map { ClaimState.Outcome.Move(from: $0, to: $1) }
+            return ClaimState.notices(of: moves, [ClaimIntent(item, .write(.forMoving))], to: directory)
+        }
+        #expect(notices([(old, new)], old) == [.didMove(to: new, subitem: old), .didChange(new)])
+        #expect(notices([(old, outside)], old) == [.didMove(to: outside, subitem: old)])
+        #expect(notices([(outside, new)], outside) == [.didChange(new)])
+        let renamed = ClaimedItem(container: "g", path: "folder")
+        let inside = ClaimedItem(container: "g", path: "folder/a")
+        #expect(notices([(directory, renamed)], old) == [.didMove(to: renamed, subitem: nil), .didChange(inside)])
+    }
 }

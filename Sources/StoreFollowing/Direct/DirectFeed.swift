@@ -212,6 +212,8 @@ private final class DirectReceiver: StoreEventReceiver {
 
     func subscribedStores() -> Set<StoreAddress> { stores }
 
+    func hasSubscribers(of store: StoreAddress) -> Bool { stores.contains(store) }
+
     func wantsDetail(of store: StoreAddress) -> Bool { detailed.contains(store) }
 
     func receive(_ notice: Notice) {

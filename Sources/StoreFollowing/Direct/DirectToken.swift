@@ -28,15 +28,23 @@ package struct DirectToken: Equatable, Sendable, CustomStringConvertible {
     /// Returns the event that stands for everything that happened between this token and a later one; nil if nothing
     /// did.
     package func event(until later: DirectToken) -> StoreEvent? {
-        switch (position, later.position) {
-        case (nil, nil): nil
-        case (nil, .some): .reset(.appeared)
-        case (.some, nil): .reset(.vanished)
-        case (let former?, let latter?):
-            switch former.difference(to: latter) {
-            case .none: nil
-            case .changed: .change(.unknown)
-            case .replaced: .reset(.replaced)
+        StoreEvent(from: position, to: later.position)
+    }
+}
+
+extension StoreEvent {
+    /// The event that stands for everything that happened between two positions of one path; nil if nothing did. Nil
+    /// for a position stands for no readable store.
+    init?(from former: StorePosition?, to later: StorePosition?) {
+        switch (former, later) {
+        case (nil, nil): return nil
+        case (nil, .some): self = .reset(.appeared)
+        case (.some, nil): self = .reset(.vanished)
+        case (let former?, let later?):
+            switch former.difference(to: later) {
+            case .none: return nil
+            case .changed: self = .change(.unknown)
+            case .replaced: self = .reset(.replaced)
             }
         }
     }

@@ -60,14 +60,4 @@ import Testing
         }
         #expect(calls.isEmpty)
     }
-
-    private func systemCalls(of pid: pid_t, in file: FilePath) throws -> [String] {
-        let strace = try RunningProcess("strace", ["-f", "-c", "-o", Word(file), "-p", "\(pid)"])
-        try strace.line(.errors) { $0.contains("attached") }
-        #expect(try !strace.hasEnded(within: .seconds(4)))
-        strace.signal(SIGINT)
-        try strace.wait()
-        let table = try run("cat", [Word(file)]).lines
-        return table.filter { !$0.hasPrefix("%") && !$0.hasPrefix("-") && !$0.hasSuffix(" total") }
-    }
 }

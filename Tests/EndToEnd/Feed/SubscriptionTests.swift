@@ -1,4 +1,5 @@
 import AgentProtocol
+import Foundation
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -64,6 +65,29 @@ import Testing
         // This token comes from the agent that is gone.
         var late = try self.changes(since: token).makeAsyncIterator()
         guard case .reset? = try await late.next() else { throw Unexpected("no reset") }
+    }
+
+    /// An app isn't left without changes by an agent that doesn't come back.
+    @Test func watchesTheStoreItselfOnceTheAgentStaysAway() async throws {
+        var agent = try agent()
+        let container = try GroupContainer(
+            identifier: AgentProcess.group, directory: URL(filePath: places.group.string, directoryHint: .isDirectory))
+        let shared = try SharedStore("Notes.sqlite", in: container)
+        let reader = ChangeReader(
+            ChangeSource(subscription: SubscribeOperation(shared.address), socket: agent.socket, store: shared))
+        guard case .reset("subscribed", _)? = try await reader.next() else { throw Unexpected("no reset") }
+        try agent.process.killAtOnce()
+        #expect(try await reader.next() == .disconnected)
+        try commit()
+        guard case .reset("epoch", _)? = try await reader.next() else { throw Unexpected("no reset") }
+        try commit()
+        guard case .changed(["note"], true, nil, _)? = try await reader.next() else { throw Unexpected("no change") }
+        agent = try self.agent()
+        guard case .connected? = try await reader.next() else { throw Unexpected("not connected") }
+        guard case .reset("epoch", _)? = try await reader.next() else { throw Unexpected("no second reset") }
+        try commit()
+        guard case .changed? = try await reader.next() else { throw Unexpected("no change from the agent") }
+        withExtendedLifetime(agent) {}
     }
 
     @Test func leavesOutOwnRowsAndNamesOthers() async throws {

@@ -44,6 +44,10 @@ final class MemoryEventSource: EventSource, Sendable {
         arrived.signal()
     }
 
+    func setKinds(_ kinds: DirectoryEvent.Kinds, of directory: FilePath) {
+        state.withLock { $0.watched[directory] = kinds }
+    }
+
     func unwatch(_ directory: FilePath) { state.withLock { $0.watched[directory] = nil } }
 
     func recheckPaths() {}
