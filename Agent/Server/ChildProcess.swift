@@ -3,9 +3,6 @@ import LinuxSystem
 import SystemPackage
 
 /// Runs a program for its output.
-///
-/// Hand-written because Foundation's `Process` needs all of Foundation, and takes arguments as text, where a path may
-/// have any bytes.
 enum ChildProcess {
     /// Returns all that the program printed until it ended. A program that exceeds the deadline is killed, and its
     /// output until then is returned. `arguments`: the program's name first. Its standard error is discarded.
@@ -18,7 +15,9 @@ enum ChildProcess {
         defer { close(ends[0]) }
         let child: pid_t
         do throws(SystemError) {
-            child = try spawn(program, arguments, output: ends[1])
+            var spawned = SpawnedProgram(program, arguments)
+            (spawned.input, spawned.output, spawned.errors) = (.null, .descriptor(ends[1]), .null)
+            child = try spawned.start()
             close(ends[1])
         } catch {
             close(ends[1])
@@ -40,37 +39,6 @@ enum ChildProcess {
             if deadline.hasPassed { kill(child, SIGKILL) }
             LinuxSystem.pause(.milliseconds(1))
         }
-    }
-
-    private static func spawn(
-        _ program: FilePath, _ arguments: [[UInt8]], output: CInt
-    ) throws(SystemError) -> pid_t {
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
-        posix_spawn_file_actions_adddup2(&actions, output, 1)
-        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0)
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        // The agent's threads block signals; the child must not.
-        var none = sigset_t()
-        sigemptyset(&none)
-        posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
-        let words = arguments.map { word in
-            (word + [0]).withUnsafeBufferPointer { buffer in
-                buffer.withMemoryRebound(to: CChar.self) { $0.baseAddress.flatMap { strdup($0) } }
-            }
-        }
-        defer { for word in words { free(word) } }
-        var child = pid_t()
-        let result = program.withPlatformString {
-            posix_spawn(&child, $0, &actions, &attributes, words + [nil], environ)
-        }
-        guard result == 0 else { throw SystemError("posix_spawn", Errno(rawValue: result), path: program) }
-        return child
     }
 
     private static func read(_ descriptor: CInt, _ deadline: Deadline) -> [UInt8] {

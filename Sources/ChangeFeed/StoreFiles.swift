@@ -9,6 +9,8 @@ final class StoreFiles {
     private let directory: Directory
     private let name: StoreName
     let identity: FileIdentity
+    /// The time at which the database was made: another file may get its inode number.
+    private let birth: Int64?
     /// The number of the database's hard links.
     private var nameCount: UInt64
     /// True if the database alone is a mount point. Writes to it raise their events in the directory it comes from.
@@ -31,6 +33,7 @@ final class StoreFiles {
         guard let status = try directory.status(name.database), status.kind == .regular else { return nil }
         let database = SharedDescriptor(try directory.open(name.database, flags: O_RDONLY))
         identity = try database.identity()
+        birth = directory.birth(name.database)
         nameCount = status.links
         isMountPoint = (try? directory.isMountPoint(name.database)) ?? false
         self.directory = directory
@@ -44,6 +47,8 @@ final class StoreFiles {
     static func current(_ path: FilePath, _ name: StoreName, unless known: StoreFiles?) throws -> StoreFiles? {
         if let known, FileStatus(following: path)?.identity == known.directory.identity,
             let now = try known.directory.status(name.database), now.identity == known.identity,
+            // A file that is open keeps its inode number.
+            known.openDatabase != nil || known.directory.birth(name.database) == known.birth,
             // A directory that is bind-mounted over itself is the same one, without the mounts inside it.
             FileStatus(following: path.appending(name.database))?.identity == known.identity
         {

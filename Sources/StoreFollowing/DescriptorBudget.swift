@@ -16,7 +16,16 @@ package final class DescriptorBudget: Sendable {
     /// The process's limit on open files.
     package let limit: Int
 
-    package init(limit: Int = ResourceLimit.descriptors) { self.limit = limit }
+    /// The remedy for a shortage.
+    private let remedy: String
+
+    package init(
+        limit: Int = ResourceLimit.descriptors,
+        remedy: String = "raise LimitNOFILE= of the agent's unit, or ulimit -Hn before it is started"
+    ) {
+        self.limit = limit
+        self.remedy = remedy
+    }
 
     /// A budget without a limit, for tests.
     package static var unlimited: DescriptorBudget { DescriptorBudget(limit: 1 << 30) }
@@ -41,7 +50,6 @@ package final class DescriptorBudget: Sendable {
 
     /// The message for a use that is refused.
     package var shortage: String {
-        "this process may have \(limit) files open, and no more are free (EMFILE); "
-            + "raise LimitNOFILE= of the agent's unit, or ulimit -Hn before it is started"
+        "this process may have \(limit) files open, and no more are free (EMFILE); \(remedy)"
     }
 }

@@ -107,7 +107,10 @@ extension FollowedStores {
 
     /// Records that there are no descriptors for the store. A configured or subscribed store is retried.
     func starve(_ address: StoreAddress) {
-        let message = "\(PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
+        let name = FilePath.Component(bytes: address.name)
+        let path = plan.directories[address.group].flatMap { directory in name.map { directory.appending($0) } }
+        let message =
+            "\(path.map { PrintablePath($0) } ?? PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
         let isSubscribed = receiver.hasSubscribers(of: address)
         guard isHeard(address) else {
             // The requester gets the error each time, the log once a minute.

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSystem
 
 /// A command line for `/bin/sh`.
 struct ShellCommand: Sendable {
@@ -10,12 +11,9 @@ struct ShellCommand: Sendable {
         let names = variables.map { Array("\($0.0)=".utf8) }
         let inherited = Self.inherited.filter { entry in !names.contains { entry.starts(with: $0) } }
         let environment = inherited + zip(names, variables).map { $0 + $1.1 }
-        let arguments = ["/bin/sh", "-c", words].map { Array($0.utf8) }
-        var pid = pid_t()
-        let result = Self.withStrings(arguments) { arguments in
-            Self.withStrings(environment) { posix_spawn(&pid, "/bin/sh", nil, nil, arguments, $0) }
-        }
-        guard result == 0 else { return 127 }
+        var shell = SpawnedProgram("/bin/sh", ["/bin/sh", "-c", words].map { Array($0.utf8) })
+        shell.environment = environment
+        guard let pid = try? shell.start() else { return 127 }
         var status: CInt = 0
         while waitpid(pid, &status, 0) < 0 {
             if errno != EINTR { return 127 }
@@ -36,16 +34,4 @@ struct ShellCommand: Sendable {
         }
         return found
     }()
-
-    private static func withStrings<Result>(
-        _ strings: [[UInt8]], _ body: ([UnsafeMutablePointer<CChar>?]) -> Result
-    ) -> Result {
-        let copies = strings.map { bytes in
-            (bytes + [0]).withUnsafeBufferPointer { buffer in
-                buffer.withMemoryRebound(to: CChar.self) { $0.baseAddress.flatMap { strdup($0) } }
-            }
-        }
-        defer { for copy in copies { free(copy) } }
-        return body(copies + [nil])
-    }
 }

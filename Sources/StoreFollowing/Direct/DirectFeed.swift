@@ -33,7 +33,8 @@ package final class DirectFeed {
     /// - Parameter handler: Called for each event, as soon as it is known.
     package init(loop: FeedLoop, log: Logger, handler: @escaping Handler) {
         stores = loop.makeStores(
-            for: receiver, states: FollowingStates(), descriptors: DescriptorBudget(), log: log)
+            for: receiver, states: FollowingStates(),
+            descriptors: DescriptorBudget(remedy: "raise ulimit -Hn before it is started"), log: log)
         self.handler = handler
         receiver.publish = { [unowned self] event, address in
             for number in numbers[address] ?? [] { handler(number, event, token(of: number)) }

@@ -5,20 +5,20 @@ import SQLiteFormat
 import SystemPackage
 
 /// A path that a caller named, and where the store is to which it leads.
-struct StorePlace: Equatable {
+package struct StorePlace: Equatable {
     /// The directory of the store, by a path that may itself lead through symbolic links.
-    let directory: FilePath
-    let name: FilePath.Component
+    package let directory: FilePath
+    package let name: FilePath.Component
     /// The directories of the symbolic links that the path itself is. A change there may lead elsewhere.
     let linkDirectories: Set<FilePath>
 
-    var path: FilePath { directory.appending(name) }
+    package var path: FilePath { directory.appending(name) }
 
     private static let maximumLinks = 40
 
     /// Follows an absolute path as far as its last component is a symbolic link, as SQLite does. The place need not
     /// exist. Returns nil for a path that can't be a store's.
-    init?(_ path: FilePath) {
+    package init?(_ path: FilePath) {
         guard path.isAbsolute else { return nil }
         var path = path
         var linkDirectories: Set<FilePath> = []

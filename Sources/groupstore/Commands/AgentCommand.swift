@@ -33,6 +33,11 @@ struct AgentCommand: ParsableCommand {
             valueName: "file"))
     var legacy: [String] = []
 
+    /// The directory of an agent that serves one process alone. The agent ends when its standard input does, and
+    /// removes the directory. Set by `groupstore watch`.
+    @Option(help: .hidden)
+    var `private`: String?
+
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
@@ -56,12 +61,16 @@ struct AgentCommand: ParsableCommand {
         let environment = ProcessVariables.all
         let file = try configurationFile(environment)
         let configuration = try file?.load() ?? commandLine(environment)
-        guard let socket = configuration.socket ?? AgentSocket.path(environment: environment) else {
+        let ownSocket = `private`.map { ArgumentBytes.path($0).appending(PrivateAgent.socketName) }
+        guard let socket = ownSocket ?? configuration.socket ?? AgentSocket.path(environment: environment) else {
             throw CommandFailure(
                 .configuration, code: "no_socket_path",
                 "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
                 remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
         }
+        let privateDirectory = `private`.map(ArgumentBytes.path)
+        defer { if let privateDirectory { Self.remove(privateDirectory) } }
+        if `private` != nil { try Self.stopAtEndOfInput() }
         let lines = StandardErrorLog(to: STDERR_FILENO)
         defer { lines.flush(within: .seconds(1)) }
         try Agent(
@@ -76,6 +85,27 @@ struct AgentCommand: ParsableCommand {
             notification: ServiceNotification(environment: environment), log: log(lines, output)
         ).run()
         if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }
+    }
+
+    /// Stops the agent once nobody can write to its standard input any more.
+    private static func stopAtEndOfInput() throws {
+        _ = try SystemThread(name: "gs-input") {
+            // The signal is for the thread that waits for it.
+            var all = sigset_t()
+            sigfillset(&all)
+            pthread_sigmask(SIG_BLOCK, &all, nil)
+            var byte: UInt8 = 0
+            while true {
+                let count = read(STDIN_FILENO, &byte, 1)
+                if count == 0 || count < 0 && errno != EINTR { break }
+            }
+            kill(getpid(), SIGTERM)
+        }
+    }
+
+    private static func remove(_ directory: FilePath) {
+        guard let name = directory.lastComponent else { return }
+        try? Directory(directory.removingLastComponent()).removeTree(name)
     }
 
     private func log(_ lines: StandardErrorLog, _ output: Output) -> Logger {

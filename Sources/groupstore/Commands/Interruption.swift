@@ -1,5 +1,6 @@
 import Glibc
 import CLinux
+import LinuxSystem
 import StoreRelocation
 import Synchronization
 
@@ -34,6 +35,18 @@ enum Interruption {
             sigaction(number, &action, nil)
         }
         if !endsWithOutput { _ = signal(SIGPIPE, SIG_IGN) }
+    }
+
+    /// Ends this process like a signal once nobody reads its output any more. Without output, it would not notice.
+    static func requestAtEndOfReader() throws {
+        _ = try SystemThread(name: "gs-output") {
+            var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+            while poll(&output, 1, -1) < 0, errno == EINTR {}
+            guard output.revents & Int16(POLLERR) != 0 else { return }
+            // A program that writes would get it, unless it is ignored.
+            kill(getpid(), SIGPIPE)
+            handle()
+        }
     }
 
     /// Handles a signal.

@@ -88,6 +88,7 @@ struct WatchCommand: ParsableCommand {
         let output = Output(outputOptions)
         Interruption.installHandlers(endsWithOutput: true)
         try reporting(output) {
+            try Interruption.requestAtEndOfReader()
             let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
             let feed = try feed(since: since ?? tokens?.read())
             if let store = feed.stores.first { try tokens?.write(store.token) }
@@ -101,14 +102,16 @@ struct WatchCommand: ParsableCommand {
         let paths = stores.map(ArgumentBytes.path)
         guard !direct else { return try kernelFeed(paths, since: token) }
         do throws(AgentConnectionError) {
-            return try AgentFeed(paths, since: token) { subscription in
-                subscription.tables = filter
-                subscription.filter = rowFilter.wire
-                subscription.wantsRows = rows
-                subscription.wantsDurableTokens = durable
-            }
+            return try AgentFeed(paths, since: token, configure)
         } catch {
-            guard !agent, error.leavesFilesToWatch, paths.allSatisfy(Self.namesAFile) else { throw error }
+            guard !agent, error.leavesFilesToWatch else { throw error }
+            for path in paths where !Self.namesAFile(path) {
+                guard path.isAbsolute else { throw error }
+                throw CommandFailure(
+                    .badData, code: "no_directory",
+                    "there is no directory \(PrintablePath(path.removingLastComponent()))",
+                    remedy: "name a file in a directory that exists, or GROUP_ID/NAME of a group that an agent serves")
+            }
             return try kernelFeed(paths, since: token)
         }
     }
@@ -119,14 +122,20 @@ struct WatchCommand: ParsableCommand {
         return FileStatus(following: directory)?.kind == .directory
     }
 
-    private func kernelFeed(_ paths: [FilePath], since token: String?) throws -> KernelFeed {
-        guard !rows, !durable, rowFilter.isEmpty else {
-            throw CommandFailure(
-                .usage, code: "needs_agent", "no agent serves the store, which changed rows come from",
-                remedy: "start one: groupstore agent; or leave out --rows, --durable and filters of rows")
-        }
+    private func kernelFeed(_ paths: [FilePath], since token: String?) throws -> any WatchedFeed {
         let directory = FilePath(workingDirectory())
-        return try KernelFeed(paths.map { $0.absolute(in: directory) }, since: token, tables: filter)
+        let paths = paths.map { $0.absolute(in: directory) }
+        guard rows || durable || !rowFilter.isEmpty else {
+            return try KernelFeed(paths, since: token, tables: filter)
+        }
+        return try AgentFeed(PrivateAgent(paths), since: token, configure)
+    }
+
+    private func configure(_ subscription: inout SubscribeOperation) {
+        subscription.tables = filter
+        subscription.filter = rowFilter.wire
+        subscription.wantsRows = rows
+        subscription.wantsDurableTokens = durable
     }
 
     private var filter: TableFilter? { tables.map { TableFilter(tableNames($0)) } }

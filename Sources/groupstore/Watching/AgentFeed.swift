@@ -8,8 +8,10 @@ import SystemPackage
 /// events after the last tokens.
 final class AgentFeed: WatchedFeed {
     let stores: [WatchedStore]
-    var openingType: String { "subscribed" }
+    let openingType: String
     private let socket: FilePath
+    /// The agent, if it is this process's own.
+    private let privateAgent: PrivateAgent?
     private var subscriptions: [SubscribeOperation]
     private var connection: AgentConnection?
 
@@ -26,19 +28,18 @@ final class AgentFeed: WatchedFeed {
         _ paths: [FilePath], since token: String? = nil, _ configure: (inout SubscribeOperation) -> Void = { _ in }
     ) throws(AgentConnectionError) {
         socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
+        privateAgent = nil
+        openingType = "subscribed"
         let connection = try AgentConnection(socket, interrupt: Interruption.descriptor)
         self.connection = connection
         let groups = try ServedGroups(connection)
-        var stores: [WatchedStore] = []
-        var subscriptions: [SubscribeOperation] = []
+        var (stores, subscriptions) = ([WatchedStore](), [SubscribeOperation]())
         for path in paths {
             let address = try groups.address(of: path)
             guard !subscriptions.contains(where: { $0.store == address }) else { continue }
-            var subscription = SubscribeOperation(address, since: token)
-            configure(&subscription)
-            subscription.wantsBookmarks = true
+            let subscription = Self.subscription(address, since: token, configure)
             subscriptions.append(subscription)
-            let reply = try connection.request(.subscribe(subscription), deadline: Deadline(after: Self.replyTimeout))
+            let reply = try Self.subscribe(subscription, connection)
             stores.append(
                 WatchedStore(
                     name: Self.name(of: address), bytes: address.bytes,
@@ -46,6 +47,42 @@ final class AgentFeed: WatchedFeed {
                     token: reply.string("token") ?? ""))
         }
         (self.stores, self.subscriptions) = (stores, subscriptions)
+    }
+
+    /// Subscribes at this process's own agent. The stores keep the names of their paths.
+    init(
+        _ agent: PrivateAgent, since token: String?, _ configure: (inout SubscribeOperation) -> Void
+    ) throws(AgentConnectionError) {
+        privateAgent = agent
+        socket = agent.socket
+        openingType = "watching"
+        let connection = try AgentConnection(socket, interrupt: Interruption.descriptor)
+        self.connection = connection
+        var (stores, subscriptions) = ([WatchedStore](), [SubscribeOperation]())
+        for (path, address) in agent.stores {
+            let subscription = Self.subscription(address, since: token, configure)
+            subscriptions.append(subscription)
+            let reply = try Self.subscribe(subscription, connection)
+            stores.append(
+                WatchedStore(
+                    name: "\(PrintablePath(path))", bytes: path.bytes, path: path, token: reply.string("token") ?? ""))
+        }
+        (self.stores, self.subscriptions) = (stores, subscriptions)
+    }
+
+    private static func subscription(
+        _ address: StoreAddress, since token: String?, _ configure: (inout SubscribeOperation) -> Void
+    ) -> SubscribeOperation {
+        var subscription = SubscribeOperation(address, since: token)
+        configure(&subscription)
+        subscription.wantsBookmarks = true
+        return subscription
+    }
+
+    private static func subscribe(
+        _ subscription: SubscribeOperation, _ connection: AgentConnection
+    ) throws(AgentConnectionError) -> JSONObject {
+        try connection.request(.subscribe(subscription), deadline: Deadline(after: replyTimeout))
     }
 
     private static func name(of address: StoreAddress) -> String {
@@ -68,7 +105,7 @@ final class AgentFeed: WatchedFeed {
                 guard let address = object.store,
                     let index = subscriptions.firstIndex(where: { $0.store == address })
                 else { continue }
-                let event = FeedEvent(stores[index], type: type, object: object)
+                let event = FeedEvent(stores[index], type: type, object: named(object, stores[index]))
                 stores[index].token = event.token ?? stores[index].token
                 return event
             } catch {
@@ -76,6 +113,20 @@ final class AgentFeed: WatchedFeed {
                 connection = nil
             }
         }
+    }
+
+    /// Returns the event with the store's name in the lines for programs.
+    private func named(_ object: JSONObject, _ store: WatchedStore) -> JSONObject {
+        guard privateAgent != nil else { return object }
+        var named = JSONObject()
+        for (key, value) in object.members {
+            if ["store", "store_b64"].contains(key) {
+                named.setPath("store", bytes: store.bytes)
+            } else {
+                named[key] = value
+            }
+        }
+        return named
     }
 
     /// Reconnects. Returns nil if the caller's deadline passes first, and throws if the agent doesn't come back.

@@ -33,6 +33,7 @@ final class KernelFeed: WatchedFeed {
     init(_ paths: [FilePath], since token: String?, tables: TableFilter?) throws {
         self.tables = tables
         reduceTimerSlack()
+        ResourceLimit.raiseDescriptors()
         loop = FeedLoop(source: try InotifySource())
         let log = Logger(label: "watch") { _ in StandardErrorLines() }
         let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
@@ -40,7 +41,7 @@ final class KernelFeed: WatchedFeed {
         }
         self.feed = feed
         var isReady = false
-        _ = try feed.add(paths) { _ in isReady = true }
+        try afterRelocations { _ = try feed.add(paths) { _ in isReady = true } }
         while !isReady, try feed.step(loop) {}
         for (number, path) in paths.enumerated() {
             let token = feed.token(of: number).description
@@ -52,6 +53,8 @@ final class KernelFeed: WatchedFeed {
         }
         if let token, let store = stores.first {
             missed += events(since: token, of: store).map { FeedEvent(store, $0) }
+            // Nobody was told of these events yet.
+            if !missed.isEmpty { store.token = token }
         }
         try stopOnInterruption()
     }
@@ -77,7 +80,10 @@ final class KernelFeed: WatchedFeed {
             hasReceived = !missed.isEmpty
             let events = missed
             missed = []
-            for event in events { try body(event) }
+            for event in events {
+                event.store.token = event.token ?? event.store.token
+                try body(event)
+            }
             while !hasReceived {
                 if Interruption.isRequested { throw AgentConnectionError.interrupted }
                 if deadline.hasPassed { return false }
@@ -101,6 +107,22 @@ final class KernelFeed: WatchedFeed {
         guard let body else { return missed.append(FeedEvent(store, event, line: line)) }
         hasReceived = true
         do { try body(FeedEvent(store, event, line: line)) } catch { failure = error }
+    }
+}
+
+/// Calls `body`, and again as long as it finds an empty directory in the place of a store: a relocation under way puts one
+/// in the store's place. Throws the error of `body`.
+func afterRelocations<Result>(_ body: () throws -> Result) throws -> Result {
+    let deadline = Deadline(after: .seconds(5))
+    while true {
+        do {
+            return try body()
+        } catch DirectFeedError.notAStore(let path) {
+            let isMoving = StorePlace(path) != nil && (try? Directory(path).names().isEmpty) != false
+            guard isMoving, !deadline.hasPassed else { throw DirectFeedError.notAStore(path) }
+            if Interruption.isRequested { throw AgentConnectionError.interrupted }
+            pause(.milliseconds(10))
+        }
     }
 }
 

@@ -175,9 +175,8 @@ import Testing
         let directory = try groupstore("watch", Word(places.group), environment: environment)
         #expect(directory.status == 65)
         #expect(directory.errors.contains("can't be a store"))
-        let rows = try groupstore("watch", "--direct", "--rows", Word(store), environment: environment)
-        #expect(rows.status == 64)
-        #expect(rows.errors.contains("--rows"))
+        let rows = try groupstore("watch", "--rows", Word(places.group), environment: environment)
+        #expect(rows.status == 65)
     }
 
     @Test func waitsForAStoreThatIsNotThereYet() throws {
@@ -203,5 +202,149 @@ import Testing
         try commit()
         try follower.line { $0.hasPrefix("change") }
         try follower.killAtOnce()
+    }
+
+    // MARK: Rows
+
+    /// A store with a history, and a watch of its rows.
+    private func watchRows(_ words: Word...) throws -> RunningProcess {
+        try sqlite(store, "PRAGMA journal_mode = WAL")
+        #expect(try groupstore("history", "enable", Word(store)).status == 0)
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--json", "--rows"] + words + ["--", Word(store)], environment: environment)
+        try watch.line { JSONObject(line: $0)?.type == "watching" }
+        return watch
+    }
+
+    @Test func deliversRows() throws {
+        let before = try Directory(places.group).names()
+        let watch = try watchRows()
+        try commit()
+        let change = try next(watch) { $0.type == "change" }
+        #expect(change.path("store").map { $0 == store.bytes } == true)
+        guard case .array(let rows)? = change["rows"], case .object(let row)? = rows.first else {
+            throw Unexpected("no rows: \(change.text)")
+        }
+        #expect(row.string("table") == "note" && row.string("op") == "insert")
+        #expect(try privateAgents().count == 1)
+        watch.signal(SIGINT)
+        #expect(try watch.wait().status == 130)
+        #expect(try privateAgents() == [])
+        #expect(try Directory(places.group).names().count == before.count)
+    }
+
+    @Test func filtersRowsAndContinuesFromADurableToken() throws {
+        let watch = try watchRows("--durable", "--operations", "delete")
+        try commit()
+        try sqlite(store, "DELETE FROM note WHERE text = 'later'")
+        let change = try next(watch) { $0.type == "change" }
+        let token = try #require(change.string("token"))
+        try watch.killAtOnce()
+        try commit()
+        try sqlite(store, "DELETE FROM note")
+        let later = try groupstore(
+            "watch", "--json", "--rows", "--durable", "--operations", "delete", "--once", "--since", Word(token), "--",
+            Word(store), environment: environment)
+        guard case .array(let rows)? = later.objects.first(where: { $0.type == "change" })?["rows"] else {
+            throw Unexpected("no rows: \(later.output) \(later.errors)")
+        }
+        #expect(rows.count == 2)
+    }
+
+    @Test func aKilledWatchLeavesNoAgentBehind() throws {
+        let watch = try watchRows()
+        #expect(try privateAgents().count == 1)
+        try watch.killAtOnce()
+        let deadline = Deadline(after: .ample)
+        while try !privateAgents().isEmpty, !deadline.hasPassed { usleep(10_000) }
+        #expect(try privateAgents() == [])
+    }
+
+    /// Returns the processes of agents that serve only this test's watches.
+    private func privateAgents() throws -> [String] {
+        try run("pgrep", ["-f", Word("agent .*--private .*\(places.group.string)")]).lines.filter { !$0.isEmpty }
+    }
+
+    // MARK: What must not go unnoticed
+
+    /// The token of the opening line is one whose events nobody was told of yet.
+    @Test func theOpeningTokenIsTheOneToContinueFrom() throws {
+        usleep(100_000)
+        let first = try groupstore(
+            "watch", "--json", "--timeout", "0", "--", Word(store), environment: environment)
+        let token = try #require(first.objects.first { $0.type == "watching" }?.string("token"))
+        try commit()
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--json", "--since", Word(token), "--", Word(store)],
+            environment: environment)
+        var lines: [JSONObject] = []
+        try watch.line {
+            lines += JSONObject(line: $0).map { [$0] } ?? []
+            return lines.last?.type == "change"
+        }
+        #expect(lines.first?.string("token") == token)
+        #expect(lines.last?.string("token") != token)
+    }
+
+    /// The new file has the old one's inode number, and both have as many transactions.
+    @Test(arguments: ["wal", "delete"])
+    func noticesAStoreThatWasMadeAgainMeanwhile(_ mode: String) throws {
+        func make(_ text: String) throws {
+            try run("rm", ["-f"] + ["", "-wal", "-shm", "-journal"].map { Word(store.string + $0) })
+            try sqlite(
+                store, "PRAGMA journal_mode = \(mode); CREATE TABLE note (text); INSERT INTO note VALUES ('\(text)')")
+        }
+        try make("one")
+        let watch = try watch([store])
+        try watch.suspend()
+        try make("two")
+        watch.signal(SIGCONT)
+        #expect(try next(watch) { $0.type != "watching" }.string("reason") == "replaced")
+    }
+
+    /// While a relocation is under way, an empty directory has the store's name.
+    @Test func waitsForARelocationUnderWay() throws {
+        let away = places.scratch("away.sqlite")
+        try run("mv", [Word(store), Word(away)])
+        try run("mkdir", [Word(store)])
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--json", "--once", "--", Word(store)], environment: environment)
+        #expect(try !watch.hasEnded(within: .milliseconds(300)))
+        try run("rmdir", [Word(store)])
+        try run("mv", [Word(away), Word(store)])
+        try watch.line { JSONObject(line: $0)?.type == "watching" }
+        try commit()
+        #expect(try watch.wait().status == 0)
+    }
+
+    @Test func raisesTheLimitOfOpenFiles() throws {
+        let stores = try (0..<30).map { number in
+            let path = places.group.appending("\(number).sqlite")
+            try sqlite(path, "PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
+            return path
+        }
+        let shells = try stores.prefix(2).map(sqliteShell)
+        let watch = try RunningProcess(
+            "prlimit",
+            ["--nofile=64:4096", Programs.groupstore, "watch", "--json", "--"] + stores.map { Word($0) },
+            environment: environment)
+        var count = 0
+        try watch.line { line in
+            if JSONObject(line: line)?.type == "watching" { count += 1 }
+            return count == 30
+        }
+        try shells[0].execute("INSERT INTO note VALUES ('one')")
+        #expect(try next(watch) { $0.type == "change" }.path("store").map { $0 == stores[0].bytes } == true)
+    }
+
+    @Test func endsWithItsReader() throws {
+        let program = "'\(Programs.groupstore)' watch --json -- '\(store)' | head -n 1 > /dev/null; echo over"
+        let shell = try RunningProcess("sh", ["-c", Word(program)], environment: environment)
+        try shell.line { $0 == "over" }
+    }
+
+    @Test func aMissingDirectoryIsNamed() throws {
+        let done = try groupstore("watch", Word(places.scratch("none/Notes.sqlite")), environment: environment)
+        #expect(done.status == 65 && done.errors.contains("there is no directory"), "\(done.errors)")
     }
 }
