@@ -55,7 +55,9 @@ public enum StoreChange: Sendable, Equatable {
     /// Everything the subscriber knows is stale and must be read again. `reason` is a code such as `subscribed`,
     /// `lagged`, `epoch` or `replaced`.
     case reset(reason: String, token: String)
-    /// The agent is gone. No changes arrive until `connected` or the next `reset`. The library keeps trying to connect.
+    /// The agent is gone. No changes arrive until `connected` or the next `reset`. The library keeps trying to connect,
+    /// and watches the store itself if no agent has come back after 10 seconds, unless only an agent can do what the
+    /// subscription asks for.
     case disconnected
     /// The agent doesn't serve the store's group; `message` says why. No changes arrive until `connected` or the next
     /// `reset`. The library asks again when the agent's configuration changes.

@@ -79,7 +79,7 @@ package final class FollowedStore {
         closeFiles()
     }
 
-    /// The position of the store's present content, read anew. It may include commits that were not found yet, and tells
+    /// The position of the store's present content, read anew. It may include commits that were not found yet. It tells
     /// more than the last finding's: a log that is gone since says nothing about later writes.
     var presentPosition: StorePosition? {
         let fresh = StoreObserver(directory: directory, name: name)

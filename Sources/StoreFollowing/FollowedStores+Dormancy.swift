@@ -3,11 +3,11 @@ import ChangeFeed
 import LinuxSystem
 import SystemPackage
 
-/// Dormant stores. A store that nobody listens to costs its writers nothing: no event reports a write to it, and none of
-/// its files is open. When somebody comes, one look at the store tells whether it was written meanwhile.
+/// Dormant stores. A store that nobody listens to costs its writers nothing: no event reports a write to it, and none
+/// of its files is open. When somebody comes, one look at the store tells whether it was written meanwhile.
 extension FollowedStores {
-    /// The time after which a store without a listener falls asleep. Until then a subscriber that comes back is told the
-    /// changed tables.
+    /// The time after which a store without a listener falls asleep. Until then a subscriber that comes back is told
+    /// the changed tables.
     private static let drowsiness = Duration.seconds(5)
 
     /// True if somebody needs the store's events.

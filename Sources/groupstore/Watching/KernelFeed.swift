@@ -110,8 +110,8 @@ final class KernelFeed: WatchedFeed {
     }
 }
 
-/// Calls `body`, and again as long as it finds an empty directory in the place of a store: a relocation under way puts one
-/// in the store's place. Throws the error of `body`.
+/// Calls `body`, and again as long as it finds an empty directory in the place of a store: a relocation under way puts
+/// one there. Throws the error of `body`.
 func afterRelocations<Result>(_ body: () throws -> Result) throws -> Result {
     let deadline = Deadline(after: .seconds(5))
     while true {
