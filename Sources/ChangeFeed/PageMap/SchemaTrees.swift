@@ -1,4 +1,3 @@
-import Glibc
 import SQLiteFormat
 
 /// The content of `sqlite_schema`, kept current page by page, and the tables that each b-tree's changes are charged to.
@@ -16,7 +15,7 @@ struct SchemaTrees: Sendable {
     static let name = "sqlite_schema"
 
     /// The pages of the schema's b-tree and its overflow chains, by number.
-    private var pages: [UInt32: [UInt8]] = [:]
+    private var pages: [UInt32: CompactPage] = [:]
     private var size = 0
     private var entries: Set<SchemaEntry> = []
     private var trees: [Tree?] = [nil]
@@ -43,24 +42,24 @@ struct SchemaTrees: Sendable {
     mutating func setPage(_ page: UInt32, to content: UnsafeRawBufferPointer) throws(Unattributable) {
         // Page 1 begins with the database header, which changes more often.
         let ignored = page == 1 ? 100 : 0
-        if let known = pages[page], known.withUnsafeBytes({ $0[ignored...].isSame(as: content[ignored...]) }) {
-            pages[page] = Array(content)
+        if let known = pages[page], known.isSame(as: content, from: ignored) {
+            if page == 1 { pages[page] = CompactPage(content) }
             return
         }
         isStale = true
         size += content.count - (pages[page]?.count ?? 0)
         guard size <= Self.maxBytes else { throw .tooLarge }
-        pages[page] = Array(content)
+        pages[page] = CompactPage(content)
     }
 
     /// The database's change counter in the known content of page 1.
-    var changeCounter: UInt32? { pages[1]?.withUnsafeBytes { $0.word(24) } }
+    var changeCounter: UInt32? { pages[1]?.word(24) }
 
     /// Re-reads the entries if a page has changed. Returns nil if none has.
     mutating func refresh(_ format: PageFormat) throws(Unattributable) -> Update? {
         guard isStale else { return nil }
         isStale = false
-        var reading = SchemaReading(pages: pages, format: format)
+        var reading = SchemaReading(pages: pages.mapValues(\.expanded), format: format)
         try reading.read(1)
         pages = pages.filter { reading.visited.contains($0.key) }
         size = pages.values.reduce(0) { $0 + $1.count }
@@ -105,15 +104,6 @@ struct SchemaTrees: Sendable {
             trees[number] = Tree(entry: entry, charged: charged)
         }
         return update
-    }
-}
-
-extension Slice<UnsafeRawBufferPointer> {
-    fileprivate func isSame(as other: Self) -> Bool {
-        guard let one = UnsafeRawBufferPointer(rebasing: self).baseAddress,
-            let two = UnsafeRawBufferPointer(rebasing: other).baseAddress
-        else { return isEmpty && other.isEmpty }
-        return count == other.count && memcmp(one, two, count) == 0
     }
 }
 

@@ -25,6 +25,21 @@ import Testing
         withExtendedLifetime(subscribers) {}
     }
 
+    @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
+    func anIdleDirectWatchMakesNoSystemCall() throws {
+        let places = try Places()
+        let stores = (1...20).map { places.group.appending("Store \($0)") }
+        for store in stores { try makeStore(store, rows: 1) }
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--direct", "--json", "--"] + stores.map { Word($0) })
+        for store in stores { try watch.line { $0.contains("\"watching\"") && $0.contains("\(store)\"") } }
+        for store in stores {
+            try sqlite(store, "INSERT INTO note (text) VALUES ('a change')")
+            try watch.line { $0.contains("\"change\"") }
+        }
+        try expectSilence(of: watch.pid)
+    }
+
     /// The parents of the agent's directories may be as busy as `/tmp`.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"))
     func ignoresWorkOutsideItsDirectories() throws {
@@ -48,14 +63,15 @@ import Testing
         withExtendedLifetime(subscriber) {}
     }
 
-    /// Traces the agent for four seconds at a time. The first trace may include work that the agent's last event left
-    /// over.
-    private func expectSilence(_ agent: AgentProcess) throws {
-        // The agent watches nothing here. A file created beside the agent's directories would be an event for it.
+    private func expectSilence(_ agent: AgentProcess) throws { try expectSilence(of: agent.process.pid) }
+
+    /// Traces the process for four seconds at a time. The first trace may include work that its last event left over.
+    private func expectSilence(of process: pid_t) throws {
+        // Nobody watches anything here. A file created beside the agent's directories would be an event for it.
         let place = try TemporaryDirectory()
         var calls: [String] = []
         for attempt in 1...3 {
-            calls = try systemCalls(of: agent.process.pid, in: place.path.appending("calls \(attempt)"))
+            calls = try systemCalls(of: process, in: place.path.appending("calls \(attempt)"))
             if calls.isEmpty { break }
         }
         #expect(calls.isEmpty)
