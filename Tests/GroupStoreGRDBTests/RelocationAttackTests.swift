@@ -120,11 +120,11 @@ import Testing
         try connection.write { try $0.execute(sql: "CREATE TABLE IF NOT EXISTS note (title TEXT)") }
     }
 
-    @Test(.timeLimit(.minutes(5))) func aPoolSurvivesMovesBackAndForth() async throws {
+    @Test(.timeLimit(.minutes(60))) func aPoolSurvivesMovesBackAndForth() async throws {
         try await attack(SharedDatabasePool(store, patience: .ample) { try Self.create($0) }, rounds: 40)
     }
 
-    @Test(.timeLimit(.minutes(5))) func aQueueSurvivesMovesBackAndForth() async throws {
+    @Test(.timeLimit(.minutes(60))) func aQueueSurvivesMovesBackAndForth() async throws {
         try await attack(SharedDatabaseQueue(store, patience: .ample) { try Self.create($0) }, rounds: 40)
     }
 }

@@ -10,7 +10,7 @@ import Testing
 @testable import GroupStore
 
 /// A subscriber that presents the store hears of a relocation when it can read the store.
-@Suite(.timeLimit(.minutes(5))) struct ChangeOrderTests {
+@Suite(.timeLimit(.minutes(60))) struct ChangeOrderTests {
     let scratch: TemporaryDirectory
     let container: GroupContainer
     let store: SharedStore

@@ -18,7 +18,7 @@ import time
 
 import stores
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "Samples"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "Clients", "python"))
 import groupstore
 
 SECONDS = 20
@@ -278,7 +278,7 @@ class Agent:
     def await_arrival(self, world):
         """Waits until the agent has moved the store to its place, or time is up."""
         until = time.monotonic() + SECONDS
-        with groupstore.Changes(f"{self.GROUP}/{stores.NAME}", path=self.socket) as changes:
+        with groupstore.Changes(f"{self.GROUP}/{stores.NAME}", path=self.socket, wait=True) as changes:
             while not _has_arrived(world) and changes.next(timeout=until - time.monotonic()) is not None:
                 pass
 
