@@ -16,7 +16,6 @@ from .errors import NoAgent, Refused
 
 LOOKUP_TIMEOUT = 10.0
 ADDRESS = re.compile(rb"[^/]+/[^/]+")
-ROW_OPTIONS = ("entities", "operations", "authors", "except_authors", "rows", "durable")
 
 
 class _Chooser:
@@ -26,11 +25,8 @@ class _Chooser:
         self._store = os.fsencode(store)
         self._agent, self._wait = agent, bool(options["wait"])
         self._is_address = ADDRESS.fullmatch(self._store) is not None
-        self._needs_agent = any(options[name] not in (None, False) for name in ROW_OPTIONS)
         if self._wait and (agent is False or not self._is_address):
             raise ValueError("wait=True needs an agent, and a store's name, GROUP_ID/NAME")
-        if agent is False and self._needs_agent:
-            raise self._needs()
 
     @property
     def needs_lookup(self) -> bool:
@@ -69,28 +65,12 @@ class _Chooser:
     @property
     def _may_watch(self) -> bool:
         """True if the file may be watched directly: it can only be a path, or leads to a directory that exists."""
-        if self._agent is True or not self._names_file:
-            return False
-        if self._needs_agent:
-            raise self._needs()
-        return True
-
-    @property
-    def _names_file(self) -> bool:
-        return os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
+        return self._agent is not True and os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
 
     def absent(self, error: NoAgent) -> None:
         """Raises the error unless the file is to be watched directly because there is no agent."""
         if error.code != "no_agent" or not self._may_watch:
             raise error
-
-    @staticmethod
-    def _needs() -> NoAgent:
-        return NoAgent(
-            "needs_agent",
-            "no agent serves the store, which changed rows come from",
-            "start one: groupstore agent; or leave out rows, durable and filters of rows",
-        )
 
 
 def _is_same(directory: bytes, other: bytes) -> bool:
@@ -102,8 +82,14 @@ def _is_same(directory: bytes, other: bytes) -> bool:
 
 def _options(**options: Any) -> dict[str, Any]:
     """Returns options with lists of names, which are passed on more than once."""
-    lists = ("tables", "entities", "operations", "authors", "except_authors")
-    return {name: protocol.names(value, name) if name in lists else value for name, value in options.items()}
+    return {
+        name: protocol.names(value, name) if name in protocol.NAME_LISTS else value for name, value in options.items()
+    }
+
+
+def _direct_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options that also apply without an agent."""
+    return {name: value for name, value in options.items() if name not in ("detail", "wait")}
 
 
 def watch(
@@ -130,13 +116,14 @@ def watch(
             for event in events:
                 print(event)
 
-    A token of an agent means nothing to a direct watch, nor the other way round: the first event is then a Reset.
+    A token of an agent means nothing to a direct watch, nor the other way round: the first event is then a Reset. With
+    `durable`, it continues, if the store keeps a history.
 
     - `store`: A database file, or GROUP_ID/NAME. A store that is watched directly need not exist, but its directory.
     - `agent`: True receives events from the agent only, False watches the file even if an agent serves it.
     - `wait`: Waits for an agent that isn't there yet. The store is then named GROUP_ID/NAME.
-    - `since`, `token_file`, `tables`: As for `Changes`.
-    - `entities`, `operations`, `authors`, `except_authors`, `rows`, `durable`: As for `Changes`. They need an agent.
+    - `since`, `token_file`, `tables`, `entities`, `operations`, `authors`, `except_authors`, `rows`, `durable`: As for
+      `Changes`.
     - `detail`: As for `Changes`. Without an agent, it has no effect.
     - `path`: The agent's socket; by default, the environment names it.
     - `program`: The `groupstore` program that watches the file; by default, the one on `$PATH`.
@@ -165,7 +152,7 @@ def watch(
         except NoAgent as error:
             chooser.absent(error)
     if address is None:
-        return DirectChanges(store, since, options["tables"], program=program, token_file=token_file)
+        return DirectChanges(store, program=program, **_direct_options(options))
     return Changes(address, path=path, **options)
 
 
@@ -214,5 +201,5 @@ async def watch_async(
         except NoAgent as error:
             chooser.absent(error)
     if address is None:
-        return AsyncDirectChanges(store, since, options["tables"], program=program, token_file=token_file)
+        return AsyncDirectChanges(store, program=program, **_direct_options(options))
     return AsyncChanges(address, path=path, **options)

@@ -17,7 +17,7 @@ from typing import Optional
 from . import _protocol as protocol
 from ._asyncio import AsyncWatch
 from ._blocking import Ended, Watch, remaining
-from ._protocol import Path
+from ._protocol import Path, Selection
 from .errors import ProgramFailed
 from .events import Event, Reset
 
@@ -35,17 +35,23 @@ def _escaped(names: Iterable[str]) -> str:
     return ",".join(each.replace("\\", "\\\\").replace(",", "\\,") for each in names)
 
 
+def _arguments(selection: Selection) -> list[bytes]:
+    """Returns the program's options for a selection."""
+    words = [f"--{name.replace('_', '-')}={_escaped(value)}" for name, value in selection.lists().items()]
+    words += [f"--{name}" for name in ("rows", "durable") if getattr(selection, name)]
+    return [word.encode() for word in words]
+
+
 class Child:
     """The program that watches a store. Nothing here waits, except for the end of the program."""
 
-    def __init__(self, store: Path, since: Optional[str], tables: Optional[list[str]], program: Optional[Path]) -> None:
+    def __init__(self, store: Path, since: Optional[str], selection: Selection, program: Optional[Path]) -> None:
         self.token = since
         self._begins = since is None
         command = [os.fsencode(program or PROGRAM), b"watch", b"--json", b"--direct"]
         if since is not None:
             command.append(b"--since=" + since.encode())
-        if tables is not None:
-            command.append(b"--tables=" + _escaped(tables).encode())
+        command += _arguments(selection)
         try:
             # In a session of its own: the terminal's Ctrl-C is for this program, which ends the child.
             self._process = subprocess.Popen(
@@ -199,14 +205,15 @@ class DirectChanges(Watch):
     """A store's events without an agent, from the program `groupstore watch --direct` as a child process.
 
     The store need not exist yet. The first event is a Reset (reason `subscribed`) unless there is a token to continue
-    from. Disconnected and Connected don't occur, and neither do rows. A token says whether the store was written since,
-    but not how often.
+    from. Disconnected and Connected don't occur. A token says whether the store was written since, but not how often;
+    with rows, a filter of rows or `durable`, it is a position in the store's history, if the store keeps one.
 
     Raises ProgramFailed, from `next`: the program's code, message, remedy and exit status.
 
     - `store`: The database file. Its directory exists.
     - `since`: A token after which to begin.
-    - `tables`: Leaves out changes that are known to affect only other tables.
+    - `tables`, `entities`, `operations`, `authors`, `except_authors`, `rows`, `durable`: As for `Changes`. The program
+      runs an agent of its own for rows, filters of rows and durable tokens; it ends with the program.
     - `program`: The program; by default, `groupstore` on `$PATH`.
     - `token_file`: As for `Changes`.
     """
@@ -217,6 +224,12 @@ class DirectChanges(Watch):
         since: Optional[str] = None,
         tables: Optional[Iterable[str]] = None,
         *,
+        entities: Optional[Iterable[str]] = None,
+        operations: Optional[Iterable[str]] = None,
+        authors: Optional[Iterable[str]] = None,
+        except_authors: Optional[Iterable[str]] = None,
+        rows: bool = False,
+        durable: bool = False,
         program: Optional[Path] = None,
         token_file: Optional[Path] = None,
     ) -> None:
@@ -225,7 +238,16 @@ class DirectChanges(Watch):
             since = self._tokens.read()
         # A later change of the working directory doesn't move the store.
         self._store = os.path.abspath(os.fsencode(store))
-        self._tables, self._program = protocol.names(tables, "tables"), program
+        self._selection = Selection(
+            tables=protocol.names(tables, "tables"),
+            entities=protocol.names(entities, "entities"),
+            operations=protocol.names(operations, "operations"),
+            authors=protocol.names(authors, "authors"),
+            except_authors=protocol.names(except_authors, "except_authors"),
+            rows=rows,
+            durable=durable,
+        )
+        self._program = program
         self._token = since
         self._child: Optional[Child] = None
         # One end of it becomes readable to wake the thread in `next`.
@@ -244,7 +266,7 @@ class DirectChanges(Watch):
     def _next(self, deadline: Optional[float]) -> Event:
         try:
             if self._child is None:
-                self._child = Child(self._store, self._token, self._tables, self._program)
+                self._child = Child(self._store, self._token, self._selection, self._program)
             event = self._wait(self._child, deadline)
             self._token = self._child.token
             return event
@@ -299,6 +321,12 @@ class AsyncDirectChanges(AsyncWatch):
         since: Optional[str] = None,
         tables: Optional[Iterable[str]] = None,
         *,
+        entities: Optional[Iterable[str]] = None,
+        operations: Optional[Iterable[str]] = None,
+        authors: Optional[Iterable[str]] = None,
+        except_authors: Optional[Iterable[str]] = None,
+        rows: bool = False,
+        durable: bool = False,
         program: Optional[Path] = None,
         token_file: Optional[Path] = None,
     ) -> None:
@@ -306,7 +334,16 @@ class AsyncDirectChanges(AsyncWatch):
         if since is None and self._tokens is not None:
             since = self._tokens.read()
         self._store = os.path.abspath(os.fsencode(store))
-        self._tables, self._program = protocol.names(tables, "tables"), program
+        self._selection = Selection(
+            tables=protocol.names(tables, "tables"),
+            entities=protocol.names(entities, "entities"),
+            operations=protocol.names(operations, "operations"),
+            authors=protocol.names(authors, "authors"),
+            except_authors=protocol.names(except_authors, "except_authors"),
+            rows=rows,
+            durable=durable,
+        )
+        self._program = program
         self._token = since
         self._child: Optional[Child] = None
         self._waiter: Optional[asyncio.Future[None]] = None
@@ -323,7 +360,7 @@ class AsyncDirectChanges(AsyncWatch):
 
     async def _next(self) -> Event:
         if self._child is None:
-            self._child = Child(self._store, self._token, self._tables, self._program)
+            self._child = Child(self._store, self._token, self._selection, self._program)
         child = self._child
         while not self._is_closed:
             try:

@@ -253,6 +253,9 @@ def names(value: Optional[Iterable[str]], option: str) -> Optional[list[str]]:
     return None if value is None else list(value)
 
 
+NAME_LISTS = ("tables", "entities", "operations", "authors", "except_authors")
+
+
 @dataclass(frozen=True)
 class Selection:
     """The options that select events and what they say."""
@@ -266,19 +269,14 @@ class Selection:
     durable: bool = False
     detail: bool = True
 
-    @property
-    def needs_agent(self) -> bool:
-        """True if only an agent can do this."""
-        lists = (self.entities, self.operations, self.authors, self.except_authors)
-        return self.rows or self.durable or any(each is not None for each in lists)
+    def lists(self) -> dict[str, list[str]]:
+        """Returns the lists of names that are given."""
+        values = {name: getattr(self, name) for name in NAME_LISTS}
+        return {name: value for name, value in values.items() if value is not None}
 
     def members(self) -> Message:
         """Returns the members of a request."""
-        message: Message = {}
-        for name in ("tables", "entities", "operations", "authors", "except_authors"):
-            value = getattr(self, name)
-            if value is not None:
-                message[name] = value
+        message: Message = dict(self.lists())
         if self.rows:
             message["rows"] = True
         if self.durable:

@@ -31,11 +31,10 @@ class GroupStoreError(Exception):
 
 
 class NoAgent(GroupStoreError):
-    """No agent answers at the socket, or what was requested needs one.
+    """No agent answers at the socket.
 
     The codes: `no_agent` (nothing listens at that path, or no variable names the socket), `not_understood` (the program
-    that listens there isn't an agent), `agent_silent` (it doesn't answer), `agent_lost` (it ends each connection),
-    `needs_agent` (a file that is watched without an agent has no rows, row filters and durable tokens).
+    that listens there isn't an agent), `agent_silent` (it doesn't answer), `agent_lost` (it ends each connection).
     """
 
 

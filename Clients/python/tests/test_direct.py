@@ -76,12 +76,6 @@ class DirectTests(Places):
             self.assertEqual(caught.exception.exit_status, -signal.SIGKILL)
             self.assertIsNone(events.next(PATIENCE))
 
-    def test_rows_need_an_agent(self) -> None:
-        for agent in (None, False):
-            with self.assertRaises(groupstore.NoAgent) as caught:
-                groupstore.watch(self.file, agent=agent, rows=True, program=PROGRAM)
-            self.assertEqual(caught.exception.code, "needs_agent")
-
     def test_another_thread_closes_it(self) -> None:
         for is_stopped in (False, True):
             events = groupstore.watch(self.file, program=PROGRAM)
