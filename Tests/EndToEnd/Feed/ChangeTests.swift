@@ -107,7 +107,7 @@ import Testing
         let script = places.scratch("busy_writers.py")
         try write(Self.busyWritersScript, to: script)
         let words: [Word] = [
-            Word(script), Programs.source("Samples"), Word(AgentProcess.group), Word(places.group),
+            Word(script), Programs.source("Clients/python"), Word(AgentProcess.group), Word(places.group),
             "\(UInt32.random(in: 0...UInt32.max))",
         ]
         let done = try run("python3", words, environment: agent.environment)

@@ -81,7 +81,7 @@ import Testing
         try commit()
         guard case .reset("epoch", _)? = try await reader.next() else { throw Unexpected("no reset") }
         try commit()
-        guard case .changed(["note"], true, nil, _)? = try await reader.next() else { throw Unexpected("no change") }
+        guard case .changed? = try await reader.next() else { throw Unexpected("no change") }
         agent = try self.agent()
         guard case .connected? = try await reader.next() else { throw Unexpected("not connected") }
         guard case .reset("epoch", _)? = try await reader.next() else { throw Unexpected("no second reset") }
