@@ -55,15 +55,23 @@ import InotifyToolsWatching
         #expect(logs[0].count > 5000)
         for kind in Self.expectedKinds { #expect(logs[0].contains { $0.mask & UInt32(kind) != 0 }, "\(kind)") }
         #expect(!logs[0].contains { $0.mask & UInt32(IN_Q_OVERFLOW) != 0 })
-        // A removed directory's watches end when no process refers to it any more, which a child process of another
-        // test may delay. The kernel then ends one watch after the other, between other events.
+        // A file is closed, and a removed directory's watches end, when no process refers to it any more, which a child
+        // process of another test may delay. The kernel then tells one instance after the other, between other events.
         expectEqual(Self.others(of: logs[0]), Self.others(of: logs[1]))
         expectEqual(Self.ends(of: logs[0]), Self.ends(of: logs[1]))
+        expectEqual(Self.closes(of: logs[0]), Self.closes(of: logs[1]))
     }
 
     /// Equal neighbours count as one.
     private static func others(of log: [InstanceLog.Entry]) -> [InstanceLog.Entry] {
-        log.reduce(into: []) { found, entry in if !entry.isEnd, entry != found.last { found.append(entry) } }
+        log.reduce(into: []) { found, entry in
+            if !entry.isEnd, !entry.isClose, entry != found.last { found.append(entry) }
+        }
+    }
+
+    /// Each close counts once: how many of them became one depends on the events between them.
+    private static func closes(of log: [InstanceLog.Entry]) -> [String] {
+        Set(log.filter(\.isClose).map(\.description)).sorted()
     }
 
     private static func ends(of log: [InstanceLog.Entry]) -> [String] {
@@ -177,6 +185,8 @@ private final class InstanceLog {
 
         /// True for an event of the end of a watch.
         var isEnd: Bool { mask & UInt32(IN_IGNORED | IN_DELETE_SELF) != 0 }
+
+        var isClose: Bool { mask & UInt32(IN_CLOSE_WRITE | IN_CLOSE_NOWRITE) != 0 }
 
         var description: String {
             "\(place ?? "nothing"): \(String(mask, radix: 16)) \(PrintablePath(bytes: name))"
