@@ -36,6 +36,7 @@ package final class Agent {
     package static let version = "0.1.0"
     private let configuration: Configuration
     private let socket: FilePath
+    private let activation: ActivationSocket?
     private let parts: Parts
     private let notification: ServiceNotification
     private let log: Logger
@@ -43,11 +44,14 @@ package final class Agent {
     /// The time that clients get to read waiting output when the agent stops.
     private static let drainTime = Duration.seconds(2)
 
+    /// - Parameter activation: The service manager's socket, which the agent then serves instead of making one.
     package init(
-        configuration: Configuration, socket: FilePath, parts: Parts, notification: ServiceNotification, log: Logger
+        configuration: Configuration, socket: FilePath, activation: ActivationSocket? = nil, parts: Parts,
+        notification: ServiceNotification, log: Logger
     ) {
         self.configuration = configuration
-        self.socket = socket
+        self.socket = activation?.path ?? socket
+        self.activation = activation
         self.parts = parts
         self.notification = notification
         self.log = log
@@ -60,7 +64,8 @@ package final class Agent {
         // Before any thread is created: each inherits its creator's mask.
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let isShared = !configuration.allowed.isEmpty
-        let instance = try AgentInstance(socket: socket, isShared: isShared)
+        let instance = try takeInstance(isShared: isShared)
+        warnOfMode(isShared: isShared)
         // select(2) inside libinotifytools accepts no descriptor above 1023, so this one is opened before the limit is
         // raised.
         let source = try parts.source(instance.makePrivateDirectory())
@@ -150,6 +155,21 @@ package final class Agent {
             log.warning("can't watch for mounts over watched paths; send SIGHUP to recheck all paths: \(error)")
             return nil
         }
+    }
+
+    private func takeInstance(isShared: Bool) throws -> AgentInstance {
+        if let activation { return try AgentInstance(activation) }
+        return try AgentInstance(socket: socket, isShared: isShared)
+    }
+
+    /// Warns if the service manager's socket shuts out the users that the configuration admits.
+    private func warnOfMode(isShared: Bool) {
+        guard isShared, let mode = activation?.permissions, mode & 0o666 != 0o666 else { return }
+        log.warning(
+            """
+            socket: allow admits other users, but the service manager's socket has mode 0\(String(mode, radix: 8)); \
+            set SocketMode=0666 and DirectoryMode=0711 in groupstore.socket
+            """)
     }
 
     private static func admission(_ configuration: Configuration) -> Server.Admission {

@@ -16,7 +16,7 @@ struct AgentCommand: ParsableCommand {
         abstract:
             "Run the agent: relocate legacy stores when they appear, and publish changes to subscribers.",
         discussion: """
-            The agent runs in the foreground. SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent. \
+            The agent runs in the foreground. It serves the socket that systemd passes, if any. SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent. \
             The default configuration is \
             $XDG_CONFIG_HOME/groupstore/config.yaml, else /etc/groupstore/config.yaml.
             """)
@@ -33,7 +33,22 @@ struct AgentCommand: ParsableCommand {
             valueName: "file"))
     var legacy: [String] = []
 
+    @Option(
+        help: ArgumentHelp(
+            "Log messages of this level and above: \(Self.levels). Default: info, under --quiet warning.",
+            valueName: "level"))
+    var logLevel: Logger.Level?
+
+    @Option(
+        help: ArgumentHelp(
+            "The log's format: \(Self.formats). Default: journal if systemd passes standard error to its journal, else text.",
+            valueName: "format"))
+    var logFormat: LogFormat?
+
     @OptionGroup var outputOptions: OutputOptions
+
+    private static let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
+    private static let formats = LogFormat.allCases.map(\.rawValue).joined(separator: ", ")
 
     func validate() throws {
         if config != nil, !group.isEmpty { throw ValidationError("--config and --group exclude each other") }
@@ -42,30 +57,50 @@ struct AgentCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try reporting(output) {
-            do {
-                try serve(output)
-            } catch let error where !(error is any ActionableError) {
-                throw CommandFailure(
+        let environment = ProcessVariables.all
+        let format = logFormat ?? .standard(for: STDERR_FILENO, environment: environment)
+        let lines = StandardErrorLog(to: STDERR_FILENO, format: format)
+        defer { lines.flush(within: .seconds(1)) }
+        let log = log(lines, format, output)
+        do {
+            try serve(output, log, environment)
+            try Output.checkDelivered()
+        } catch {
+            let failure =
+                (error as? any ActionableError).map { CommandFailure($0) }
+                ?? CommandFailure(
                     .inputOutput, code: "agent_failed", "\(error)", remedy: "groupstore doctor shows what is missing")
+            // A log that programs read gets every line in its format, the last one too.
+            if format == .text {
+                output.fail(failure)
+            } else {
+                log.critical(
+                    "\(([failure.message] + failure.reasons).joined(separator: "; ")) (\(failure.remedy))",
+                    metadata: ["code": "\(failure.errorCode)"])
+                output.failSummary(failure)
             }
+            throw failure.status.code
         }
     }
 
-    private func serve(_ output: Output) throws {
-        let environment = ProcessVariables.all
+    private func serve(_ output: Output, _ log: Logger, _ environment: [String: String]) throws {
         let file = try configurationFile(environment)
         let configuration = try file?.load() ?? commandLine(environment)
-        guard let socket = configuration.socket ?? AgentSocket.path(environment: environment) else {
+        let activation = try ActivationSocket(
+            environment: environment, configured: Self.namedSocket(configuration, environment))
+        // Not for the programs that this one starts.
+        for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { unsetenv(variable) }
+        guard
+            let socket = activation?.path ?? configuration.socket ?? AgentSocket.path(environment: environment)
+        else {
             throw CommandFailure(
                 .configuration, code: "no_socket_path",
-                "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
+                "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set, and there is no "
+                    + "/run/user/\(geteuid())",
                 remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
         }
-        let lines = StandardErrorLog(to: STDERR_FILENO)
-        defer { lines.flush(within: .seconds(1)) }
         try Agent(
-            configuration: configuration, socket: socket,
+            configuration: configuration, socket: socket, activation: activation,
             parts: Agent.Parts(
                 source: { try InotifySource(privateDirectory: $0) },
                 scheduler: { environment, configuration, log in
@@ -73,14 +108,20 @@ struct AgentCommand: ParsableCommand {
                 },
                 reload: file.map { file in { try file.load() } },
                 historyProgram: "/proc/self/exe"),
-            notification: ServiceNotification(environment: environment), log: log(lines, output)
+            notification: ServiceNotification(environment: environment), log: log
         ).run()
         if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }
     }
 
-    private func log(_ lines: StandardErrorLog, _ output: Output) -> Logger {
-        var log = Logger(label: "groupstore") { StreamLogHandler(label: $0, stream: lines) }
-        if output.quiet { log.logLevel = .warning }
+    /// Returns the socket's path if the configuration or the user has named one.
+    private static func namedSocket(_ configuration: Configuration, _ environment: [String: String]) -> FilePath? {
+        configuration.socket
+            ?? environment["GROUPSTORE_SOCKET"].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil }
+    }
+
+    private func log(_ lines: StandardErrorLog, _ format: LogFormat, _ output: Output) -> Logger {
+        var log = Logger(label: "groupstore") { format.handler(label: $0, to: lines) }
+        log.logLevel = logLevel ?? (output.quiet ? .warning : .info)
         return log
     }
 
@@ -143,3 +184,6 @@ extension AgentCommand {
         CommandFailure(.usage, code: "usage", message, remedy: remedy)
     }
 }
+
+extension LogFormat: ExpressibleByArgument {}
+extension Logger.Level: @retroactive ExpressibleByArgument {}
