@@ -17,11 +17,15 @@ struct AgentCommand: ParsableCommand {
             "Run the agent: relocate legacy stores when they appear, and publish changes to subscribers.",
         discussion: """
             The agent runs in the foreground. It serves the socket that systemd passes, if any. SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent. \
-            The default configuration is \
-            $XDG_CONFIG_HOME/groupstore/config.yaml, else /etc/groupstore/config.yaml.
+            The standard configuration is the drop-ins groups.d/*.yaml under /usr/share/groupstore, /etc/groupstore and \
+            $XDG_CONFIG_HOME/groupstore, and the files config.yaml of the latter two; a later one overrides an earlier \
+            one, by group and store. Without a config.yaml, the groups under app-groups/ are served too.
             """)
 
-    @Option(help: "Read this configuration file.", completion: .file())
+    @Flag(help: "Read the configuration, print what would be served, and exit.")
+    var check = false
+
+    @Option(help: "Read this configuration file and no other.", completion: .file())
     var config: String?
 
     @Option(help: ArgumentHelp("Serve this group in this directory. May be repeated.", valueName: "id=dir"))
@@ -58,6 +62,7 @@ struct AgentCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         let environment = ProcessVariables.all
+        guard !check else { return try printCheck(output, environment) }
         let format = logFormat ?? .standard(for: STDERR_FILENO, environment: environment)
         let lines = StandardErrorLog(to: STDERR_FILENO, format: format)
         defer { lines.flush(within: .seconds(1)) }
@@ -84,21 +89,13 @@ struct AgentCommand: ParsableCommand {
     }
 
     private func serve(_ output: Output, _ log: Logger, _ environment: [String: String]) throws {
-        let file = try configurationFile(environment)
-        let configuration = try file?.load() ?? commandLine(environment)
+        let loader = loader(environment)
+        let configuration = try loader?.load() ?? commandLine(environment)
         let activation = try ActivationSocket(
             environment: environment, configured: Self.namedSocket(configuration, environment))
         // Not for the programs that this one starts.
         for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { unsetenv(variable) }
-        guard
-            let socket = activation?.path ?? configuration.socket ?? AgentSocket.path(environment: environment)
-        else {
-            throw CommandFailure(
-                .configuration, code: "no_socket_path",
-                "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set, and there is no "
-                    + "/run/user/\(geteuid())",
-                remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
-        }
+        let socket = try activation?.path ?? Self.socket(configuration, environment)
         try Agent(
             configuration: configuration, socket: socket, activation: activation,
             parts: Agent.Parts(
@@ -106,7 +103,7 @@ struct AgentCommand: ParsableCommand {
                 scheduler: { environment, configuration, log in
                     RelocationScheduler(configuration, environment: environment, logger: log)
                 },
-                reload: file.map { file in { try file.load() } },
+                reload: loader.map { loader in { try loader.load() } },
                 historyProgram: "/proc/self/exe"),
             notification: ServiceNotification(environment: environment), log: log
         ).run()
@@ -125,15 +122,34 @@ struct AgentCommand: ParsableCommand {
         return log
     }
 
-    private func configurationFile(_ environment: [String: String]) throws -> ConfigurationFile? {
-        guard group.isEmpty else { return nil }
-        let named = config.map { ArgumentBytes.path($0).absolute(in: FilePath(workingDirectory())) }
-        guard let path = named ?? ConfigurationFile.standardPath(environment: environment) else {
+    private static func socket(
+        _ configuration: Configuration, _ environment: [String: String]
+    ) throws -> FilePath {
+        guard let socket = configuration.socket ?? AgentSocket.path(environment: environment) else {
             throw CommandFailure(
-                .configuration, code: "no_configuration", "there is no configuration file",
-                remedy: "write ~/.config/groupstore/config.yaml, or name a group: --group ID=DIR")
+                .configuration, code: "no_socket_path",
+                "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set, and there is no "
+                    + "/run/user/\(geteuid())",
+                remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
         }
-        return ConfigurationFile(path, environment: environment)
+        return socket
+    }
+
+    /// Returns the loader of the configuration's files; nil if the command line is the configuration.
+    private func loader(_ environment: [String: String]) -> ConfigurationLoader? {
+        guard group.isEmpty else { return nil }
+        let file = config.map { ArgumentBytes.path($0).absolute(in: FilePath(workingDirectory())) }
+        return ConfigurationLoader(file: file, environment: environment)
+    }
+
+    /// Prints what the agent would serve. Exits with the code of a bad configuration if anything is left out.
+    private func printCheck(_ output: Output, _ environment: [String: String]) throws {
+        try reporting(output) {
+            let configuration = try loader(environment)?.load() ?? commandLine(environment)
+            let report = ConfigurationReportRows(configuration, socket: try Self.socket(configuration, environment))
+            for row in report.rows { output.record(row.object, lines: row.lines) }
+            guard configuration.problems.isEmpty else { throw ExitStatus.configuration.code }
+        }
     }
 }
 
@@ -152,7 +168,7 @@ extension AgentCommand {
             else { throw Self.usage("\(name) has no directory, and HOME is not set", "--group \(name)=DIR") }
             try builder.add(identifier, directory: place, isExplicit: directory != nil, line: nil)
             for path in legacyPaths(of: name) {
-                let path = path.absolute(in: working)
+                let path = try expanded(path, environment) ?? path.absolute(in: working)
                 guard let file = path.lastComponent.flatMap(StoreName.init) else {
                     throw Self.usage("\(PrintablePath(path)) names no file", "name the store's database file")
                 }
@@ -165,6 +181,17 @@ extension AgentCommand {
             throw Self.usage("\(stray) belongs to no group", "with several groups write --legacy ID=FILE")
         }
         return try builder.finished()
+    }
+
+    /// Returns the path of a short form such as `flatpak:APP/PATH`; nil for any other path.
+    private func expanded(_ path: FilePath, _ environment: [String: String]) throws -> FilePath? {
+        do throws(ContainerPath.Failure) {
+            return try path.utf8.flatMap { text throws(ContainerPath.Failure) in
+                try ContainerPath(text, home: environment["HOME"])
+            }?.path
+        } catch {
+            throw Self.usage(error.message, error.remedy)
+        }
     }
 
     private func legacyPaths(of group: String) -> [FilePath] {
