@@ -36,18 +36,24 @@ package final class Agent {
     package static let version = "0.1.0"
     private let configuration: Configuration
     private let socket: FilePath
+    private let activation: ActivationSocket?
     private let parts: Parts
     private let notification: ServiceNotification
     private let log: Logger
+    /// What was logged of configurations: the same is not logged again at each reload.
+    private let reported = Mutex(ConfigurationReport())
 
     /// The time that clients get to read waiting output when the agent stops.
     private static let drainTime = Duration.seconds(2)
 
+    /// - Parameter activation: The service manager's socket, which the agent then serves instead of making one.
     package init(
-        configuration: Configuration, socket: FilePath, parts: Parts, notification: ServiceNotification, log: Logger
+        configuration: Configuration, socket: FilePath, activation: ActivationSocket? = nil, parts: Parts,
+        notification: ServiceNotification, log: Logger
     ) {
         self.configuration = configuration
-        self.socket = socket
+        self.socket = activation?.path ?? socket
+        self.activation = activation
         self.parts = parts
         self.notification = notification
         self.log = log
@@ -60,7 +66,8 @@ package final class Agent {
         // Before any thread is created: each inherits its creator's mask.
         let signals = try SignalSource([SIGTERM, SIGINT, SIGHUP])
         let isShared = !configuration.allowed.isEmpty
-        let instance = try AgentInstance(socket: socket, isShared: isShared)
+        let instance = try takeInstance(isShared: isShared)
+        warnOfMode(isShared: isShared)
         // select(2) inside libinotifytools accepts no descriptor above 1023, so this one is opened before the limit is
         // raised.
         let source = try parts.source(instance.makePrivateDirectory())
@@ -101,6 +108,19 @@ package final class Agent {
         defer { instance.removeSocket() }
 
         let failure = Mutex<(any Error)?>(nil)
+        let hasNewContainers = Atomic<Bool>(false)
+        let containers = watchContainers {
+            hasNewContainers.store(true, ordering: .releasing)
+            loop.wake()
+        }
+        defer { containers?.stop() }
+        let discover = { [self] in
+            serveNewContainers(feedThread: feedThread, scheduler: scheduler, current: current) {
+                requests.configurationChanged()
+                history.maintainAll()
+            }
+        }
+        requests.onUnservedContainer(discover)
         history.maintainAll()
         let receiver = FeedReceiver(publisher: publisher, scheduler: scheduler) { [weak history] event, store in
             history?.receive(event, of: store)
@@ -132,7 +152,10 @@ package final class Agent {
                 }
             },
             onMount: { feedThread.perform { $0.recheckAll() } },
-            shouldStop: { isStopping || failure.withLock { $0 != nil } })
+            shouldStop: {
+                if hasNewContainers.exchange(false, ordering: .acquiring) { discover() }
+                return isStopping || failure.withLock { $0 != nil }
+            })
         withExtendedLifetime(mounts) {}
         notification.stopping()
         log.info("stopping")
@@ -152,13 +175,55 @@ package final class Agent {
         }
     }
 
+    private func takeInstance(isShared: Bool) throws -> AgentInstance {
+        if let activation { return try AgentInstance(activation) }
+        return try AgentInstance(socket: socket, isShared: isShared)
+    }
+
+    /// Warns if the service manager's socket shuts out the users that the configuration admits.
+    private func warnOfMode(isShared: Bool) {
+        guard isShared, let mode = activation?.permissions, mode & 0o666 != 0o666 else { return }
+        log.warning(
+            """
+            socket: allow admits other users, but the service manager's socket has mode 0\(String(mode, radix: 8)); \
+            set SocketMode=0666 and DirectoryMode=0711 in groupstore.socket
+            """)
+    }
+
     private static func admission(_ configuration: Configuration) -> Server.Admission {
         Server.Admission(
             users: Set(configuration.allowed.keys).union([geteuid(), 0]),
             connectionsPerUser: configuration.connectionsPerUser)
     }
 
+    /// Watches for new group containers. Without a watch they are found when somebody asks for them.
+    private func watchContainers(onChange: @escaping @Sendable () -> Void) -> ContainersWatch? {
+        guard let directory = configuration.containers else { return nil }
+        do {
+            return try ContainersWatch(directory, onChange: onChange)
+        } catch {
+            log.warning("can't watch \(PrintablePath(directory)) for new groups: \(error)")
+            return nil
+        }
+    }
+
+    /// Serves the group containers that were made since the configuration was loaded, and calls `changed` if there are
+    /// any.
+    private func serveNewContainers(
+        feedThread: FeedThread, scheduler: any RelocationScheduling, current: CurrentConfiguration,
+        changed: () -> Void
+    ) {
+        var new = current.value
+        guard new.discoverGroups() else { return }
+        current.update(new)
+        feedThread.perform { [new] in $0.configure(FollowingPlan(new)) }
+        scheduler.configurationChanged(new)
+        changed()
+        announceReady(new)
+    }
+
     private func announceReady(_ configuration: Configuration) {
+        reported.withLock { $0.log(configuration, to: log) }
         let stores = configuration.groups.reduce(0) { $0 + $1.stores.count }
         let summary = "serving \(configuration.groups.count) groups, \(stores) stores"
         log.info("\(summary)", metadata: ["socket": "\(PrintablePath(socket))"])
@@ -185,6 +250,7 @@ package final class Agent {
                 log.warning("a change of the socket takes effect only when the agent is restarted")
             }
             let restricted = current.value.allowed.filter { !$0.value.isSubset(of: new.allowed[$0.key] ?? []) }
+            reported.withLock { $0.forgetProblems() }
             current.replace(with: new)
             server.admission = Self.admission(new)
             server.close(connectionsOf: Set(restricted.keys).subtracting([geteuid(), 0]))

@@ -13,11 +13,14 @@ package struct Configuration: Sendable, Equatable {
         /// Absolute; it may not exist yet.
         package var directory: FilePath
         package var stores: [Store]
+        /// True if no file names it: it is served because its directory exists.
+        package var isDiscovered: Bool
 
-        package init(identifier: GroupIdentifier, directory: FilePath, stores: [Store]) {
+        package init(identifier: GroupIdentifier, directory: FilePath, stores: [Store], isDiscovered: Bool = false) {
             self.identifier = identifier
             self.directory = directory
             self.stores = stores
+            self.isDiscovered = isDiscovered
         }
 
         package func store(named name: FilePath.Component) -> Store? { stores.first { $0.name.database == name } }
@@ -45,12 +48,16 @@ package struct Configuration: Sendable, Equatable {
         package var migration: MigrationRequest?
         /// The journal mode of an arriving store; nil leaves it unchanged.
         package var journalMode: DatabaseHeader.JournalMode?
+        /// True if the user asserts that no program has the store open where nothing proves it, on overlayfs or FUSE.
+        package var assumeClosed: Bool
 
         package init(
             name: StoreName, legacy: [FilePath] = [], onConflict: RelocationRequest.ConflictPolicy = .refuse,
             retirement: Transfer.Retirement = .delete, settle: Duration = .seconds(1),
-            migration: MigrationRequest? = nil, journalMode: DatabaseHeader.JournalMode? = nil
+            migration: MigrationRequest? = nil, journalMode: DatabaseHeader.JournalMode? = nil,
+            assumeClosed: Bool = false
         ) {
+            self.assumeClosed = assumeClosed
             self.name = name
             self.legacy = legacy
             self.onConflict = onConflict
@@ -71,6 +78,14 @@ package struct Configuration: Sendable, Equatable {
     /// The time that presenters get to release a store.
     package var claimDeadline: Duration
     package var groups: [Group]
+    /// The directory in which every group container is served, whether or not it is configured; nil for none.
+    package var containers: FilePath?
+    /// The files that were read, in order.
+    package var files: [FilePath] = []
+    /// The errors in files and groups that are left out, or that are used as they were before.
+    package var problems: [ConfigurationError] = []
+    /// The groups that are left out because this user may not use them, which is no error.
+    package var notes: [ConfigurationError] = []
 
     package init(
         socket: FilePath? = nil, allowed: [uid_t: Set<Role>] = [:],

@@ -9,10 +9,8 @@ import SystemPackage
 package struct ConfigurationBuilder {
     package var configuration = Configuration()
     private let path: FilePath?
-    private var lines: [GroupIdentifier: Int?] = [:]
-    private var explicit: Set<GroupIdentifier> = []
-    private var directories: [FilePath: String] = [:]
-    private var files: [FilePath: String] = [:]
+    private var entries: [ConfigurationFragment.Group] = []
+    private var claims = ConfigurationClaims()
 
     /// - Parameter path: The file; nil for the command line.
     package init(_ path: FilePath?) { self.path = path }
@@ -23,12 +21,10 @@ package struct ConfigurationBuilder {
         if configuration.group(identifier.rawValue) != nil {
             throw error(line, "the group \(identifier) is configured twice", "put all its stores into one entry")
         }
-        if let other = directories.updateValue(identifier.rawValue, forKey: Self.resolved(directory)) {
-            throw error(
-                line, "\(PrintablePath(directory)) is already the directory of \(other)", "give each group its own")
-        }
-        lines[identifier] = line
-        if isExplicit { explicit.insert(identifier) }
+        try claims.claim(directory: directory, of: identifier, at: path, line)
+        entries.append(
+            ConfigurationFragment.Group(
+                identifier: identifier, directory: directory, namesDirectory: isExplicit, line: line))
         configuration.groups.append(
             Configuration.Group(identifier: identifier, directory: directory, stores: []))
     }
@@ -36,8 +32,9 @@ package struct ConfigurationBuilder {
     /// Adds the store to the group that was added last.
     package mutating func add(_ store: Configuration.Store, line: Int?) throws(ConfigurationError) {
         guard let group = configuration.groups.last else { return }
-        let path = group.directory.appending(store.name.database)
-        try claim(path, "the store \(group.identifier)/\(PrintablePath(store.name.database))", line)
+        let entry = ConfigurationFragment.Store(store: store, line: line)
+        try claims.claim(entry, of: group, at: path)
+        entries[entries.count - 1].stores.append(entry)
         configuration.groups[configuration.groups.count - 1].stores.append(store)
     }
 
@@ -49,24 +46,11 @@ package struct ConfigurationBuilder {
         guard path.lastComponent.flatMap(StoreName.init) != nil else {
             throw error(line, "\(PrintablePath(path)) names no file", "name the store's database file")
         }
-        try claim(path, "the legacy store of \(configuration.groups[group].identifier)", line)
+        let owner = "the legacy store of \(configuration.groups[group].identifier)"
+        try claims.claim(file: path, owner, at: self.path, line)
         configuration.groups[group].stores[store].legacy.append(path)
-    }
-
-    private mutating func claim(_ path: FilePath, _ owner: String, _ line: Int?) throws(ConfigurationError) {
-        guard let other = files.updateValue(owner, forKey: Self.resolved(path)) else { return }
-        throw error(
-            line, "two stores for one file: \(PrintablePath(path)) is \(other) and \(owner)", "remove one of the two")
-    }
-
-    /// Returns the path with all symbolic links resolved except in the last component, which may be a link that a
-    /// relocation left.
-    private static func resolved(_ path: FilePath) -> FilePath {
-        guard let name = path.lastComponent else { return path }
-        let parent = path.removingLastComponent()
-        guard let real = parent.withPlatformString({ realpath($0, nil) }) else { return path }
-        defer { free(real) }
-        return FilePath(platformString: real).appending(name)
+        entries[group].stores[store].store.legacy.append(path)
+        entries[group].stores[store].legacyLines.append(line)
     }
 
     /// Checks the directories and returns the configuration.
@@ -74,12 +58,21 @@ package struct ConfigurationBuilder {
         guard !configuration.groups.isEmpty else {
             throw error(nil, "no group to serve", "add one to groups:, or name it with --group ID=DIR")
         }
-        for group in configuration.groups { try check(group) }
+        for (group, entry) in zip(configuration.groups, entries) {
+            try check(group, isExplicit: entry.namesDirectory, line: entry.line)
+        }
         return configuration
     }
 
-    private func check(_ group: Configuration.Group) throws(ConfigurationError) {
-        let line = lines[group.identifier] ?? nil
+    /// Returns the content without checking the directories.
+    func fragment() -> ConfigurationFragment {
+        var settings = configuration
+        settings.groups = []
+        return ConfigurationFragment(path: path, settings: settings, groups: entries)
+    }
+
+    /// Checks a group's directory: a path where no directory can be, or one that this user can't use, is an error.
+    func check(_ group: Configuration.Group, isExplicit: Bool, line: Int?) throws(ConfigurationError) {
         let path = PrintablePath(group.directory)
         switch Self.entry(at: group.directory) {
         case .directory:
@@ -92,7 +85,7 @@ package struct ConfigurationBuilder {
             }
         case .somethingElse:
             throw error(line, "\(path) is not a directory", "name a directory")
-        case .nothing where explicit.contains(group.identifier):
+        case .nothing where isExplicit:
             let parent = group.directory.removingLastComponent()
             switch Self.entry(at: parent) {
             case .directory: break

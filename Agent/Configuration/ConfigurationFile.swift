@@ -5,29 +5,40 @@ import StoreRelocation
 import StrictYAML
 import SystemPackage
 
-/// The configuration file: strict YAML. An unknown key, a value of the wrong type or a store that two entries claim is
+/// A configuration file: strict YAML. An unknown key, a value of the wrong type or a store that two entries claim is
 /// an error with its line. Nothing is guessed.
 package struct ConfigurationFile {
     package let path: FilePath
     let environment: [String: String]
+    /// True for a file of `groups.d`, which describes groups and nothing else: an app's package can't admit users.
+    private let isDropIn: Bool
 
-    package init(_ path: FilePath, environment: [String: String]) {
+    package init(_ path: FilePath, environment: [String: String], isDropIn: Bool = false) {
         self.path = path
         self.environment = environment
+        self.isDropIn = isDropIn
     }
 
-    /// Returns the default file: `groupstore/config.yaml` under `$XDG_CONFIG_HOME` (else `~/.config`), else
-    /// `/etc/groupstore/config.yaml`; nil if neither exists.
+    /// Returns the last `config.yaml` of the standard configuration (`ConfigurationSources`); nil if there is none.
     package static func standardPath(environment: [String: String]) -> FilePath? {
-        let home = environment["HOME"].map { FilePath($0).appending(".config") }
-        let user = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil } ?? home
-        return [user, "/etc"].compactMap { $0?.appending("groupstore").appending("config.yaml") }
-            .first { path in path.withPlatformString { access($0, F_OK) } == 0 }
+        ConfigurationSources(environment: environment).mainFile
     }
 
     private static let maximumSize = 1 << 20
 
-    package func load() throws(ConfigurationError) -> Configuration { try parse(try bytes()) }
+    /// Returns the configuration that consists of this file alone.
+    package func load() throws(ConfigurationError) -> Configuration {
+        try builder(of: try root(of: try bytes()), needsGroups: true).finished()
+    }
+
+    /// Returns the file's part of the standard configuration. Other files may have the groups.
+    func fragment() throws(ConfigurationError) -> ConfigurationFragment {
+        let root = try root(of: try bytes())
+        guard root != nil || !isDropIn else {
+            return ConfigurationFragment(path: path, settings: Configuration(), groups: [], isEmpty: true)
+        }
+        return try builder(of: root, needsGroups: isDropIn).fragment()
+    }
 
     private func bytes() throws(ConfigurationError) -> [UInt8] {
         do throws(SystemError) {
@@ -39,25 +50,40 @@ package struct ConfigurationFile {
             let denied = error.errno == .permissionDenied
             throw ConfigurationError(
                 denied ? .notPermitted : .invalid, in: path, line: nil, "can't be read: \(error)",
-                remedy: denied ? "make it readable for this user" : "name an existing file with --config", cause: error)
+                remedy: denied
+                    ? "make it readable for this user"
+                    : isDropIn ? "make it a file, or remove it" : "name an existing file with --config", cause: error)
         }
     }
 
-    package func parse(_ text: String) throws(ConfigurationError) -> Configuration { try parse(Array(text.utf8)) }
+    package func parse(_ text: String) throws(ConfigurationError) -> Configuration {
+        try builder(of: try root(of: Array(text.utf8)), needsGroups: true).finished()
+    }
 
-    private func parse(_ bytes: [UInt8]) throws(ConfigurationError) -> Configuration {
+    private func root(of bytes: [UInt8]) throws(ConfigurationError) -> YAMLNode? {
         // The entries of a store are lists and mappings six deep.
         let reader = YAMLReader(aliases: .refused, maximumBytes: Self.maximumSize, maximumDepth: 8)
-        guard let root = try valid({ () throws(YAMLError) in try reader.root(of: bytes) }) else {
+        return try valid { () throws(YAMLError) in try reader.root(of: bytes) }
+    }
+
+    private func builder(of root: YAMLNode?, needsGroups: Bool) throws(ConfigurationError) -> ConfigurationBuilder {
+        guard let root else {
             throw ConfigurationError(
                 in: path, line: nil, "empty", remedy: "begin with groups:, as config.example.yaml does")
         }
-        let section = try section(root, "the file", keys: ["socket", "claim-deadline", "groups"])
+        let section =
+            try isDropIn
+            ? section(root, "a drop-in", keys: ["groups"])
+            : section(root, "the file", keys: ["socket", "claim-deadline", "groups"])
         var builder = ConfigurationBuilder(path)
         if let socket = section["socket"] { try read(socket: socket, &builder) }
         if let deadline = section["claim-deadline"] { builder.configuration.claimDeadline = try duration(deadline) }
-        for group in try list(required("groups", in: section), "groups") { try read(group: group, &builder) }
-        return try builder.finished()
+        guard let groups = section["groups"] else {
+            if needsGroups { _ = try required("groups", in: section) }
+            return builder
+        }
+        for group in try list(groups, "groups") { try read(group: group, &builder) }
+        return builder
     }
 
     func invalid(_ line: Int?, _ message: String, _ remedy: String) -> ConfigurationError {

@@ -1,4 +1,5 @@
 import Glibc
+import GroupContainers
 import SQLiteFormat
 import StoreMigration
 import StoreRelocation
@@ -9,7 +10,7 @@ import SystemPackage
 extension ConfigurationFile {
     private static let storeKeys: Set<String> = [
         "name", "legacy", "on-conflict", "retire", "settle", "journal-mode", "history", "model", "mappings",
-        "on-incompatible", "default-store",
+        "on-incompatible", "default-store", "assume-closed",
     ]
 
     func read(store node: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
@@ -29,11 +30,23 @@ extension ConfigurationFile {
         if let value = section["retire"] { store.retirement = try choice(value, "retire") }
         if let value = section["settle"] { store.settle = try duration(value) }
         if let value = section["journal-mode"] { store.journalMode = try journalMode(value) }
+        if let value = section["assume-closed"] { store.assumeClosed = try boolean(value, "assume-closed") }
         store.migration = try migration(section)
         if let value = section["history"] { store.history = try history(value) }
         try builder.add(store, line: nameNode.line)
         guard let legacy = section["legacy"] else { return }
-        for path in try list(legacy, "legacy") { try builder.add(legacy: absolute(path), line: path.line) }
+        for path in try list(legacy, "legacy") { try builder.add(legacy: legacyPath(path), line: path.line) }
+    }
+
+    /// Parses an absolute path, or the shorthand of one (`ContainerPath`).
+    private func legacyPath(_ node: YAMLNode) throws(ConfigurationError) -> FilePath {
+        let text = try string(node, "the path")
+        do throws(ContainerPath.Failure) {
+            if let short = try ContainerPath(text, home: environment["HOME"]) { return short.path }
+        } catch {
+            throw invalid(node.line, error.message, error.remedy)
+        }
+        return try absolute(node)
     }
 
     /// Parses the keys about migration. Without `model` they are errors.
@@ -57,6 +70,14 @@ extension ConfigurationFile {
             migration.defaultStore = try absolute(value)
         }
         return migration
+    }
+
+    private func boolean(_ node: YAMLNode, _ key: String) throws(ConfigurationError) -> Bool {
+        switch try string(node, key) {
+        case "true": return true
+        case "false": return false
+        case let text: throw invalid(node.line, "\(key) can't be \(text)", "one of: true, false")
+        }
     }
 
     private func journalMode(_ node: YAMLNode) throws(ConfigurationError) -> DatabaseHeader.JournalMode {

@@ -89,6 +89,9 @@ package final class CurrentConfiguration: Sendable {
 
     package func replace(with new: Configuration) { current.withLock { $0 = (new, nil) } }
 
+    /// Replaces the configuration by the same one with more groups, which were found without reading a file.
+    func update(_ new: Configuration) { current.withLock { $0.value = new } }
+
     /// The rejection of the last configuration that was read; nil if it is in effect.
     package var rejection: Rejection? { current.withLock { $0.rejection } }
 

@@ -18,6 +18,7 @@ extension RelocationScheduler {
             let configured = store.flatMap { store in
                 FilePath.Component(bytes: store.name).flatMap { configuration.group(store.group)?.store(named: $0) }
             }
+            if configured?.assumesClosed(request.source, request.group) == true { request.assumeClosed = true }
             if let store, !operation.dryRun { announcements.relocating(store, waitingFor: []) }
             let started = ContinuousClock.now
             let opener = FeedOpener(feed: feed, store: store, source: configuration.address(of: request.source))

@@ -46,9 +46,20 @@ package struct AgentInstance: ~Copyable {
     private let directory: Directory
     private let name: FilePath.Component
     package let socket: FilePath
+    /// The service manager's socket, if it listens for this agent; its name is not this agent's to make or to remove.
+    private let activation: ActivationSocket?
+
+    /// Takes the lock for the service manager's socket.
+    package init(_ activation: ActivationSocket) throws {
+        try self.init(socket: activation.path, isShared: false, activation: activation)
+    }
 
     /// Takes the lock, and makes the socket's directory if it is missing. `isShared`: other users may connect.
     package init(socket: FilePath, isShared: Bool) throws {
+        try self.init(socket: socket, isShared: isShared, activation: nil)
+    }
+
+    private init(socket: FilePath, isShared: Bool, activation: ActivationSocket?) throws {
         guard socket.bytes.count <= UnixSocket.maxPathLength, let name = socket.lastComponent,
             let lockName = name.appending(".lock")
         else { throw Failure.pathTooLong(socket) }
@@ -61,6 +72,7 @@ package struct AgentInstance: ~Copyable {
         self.directory = directory
         self.name = name
         self.socket = socket
+        self.activation = activation
     }
 
     private static func holder(_ lockName: FilePath.Component, _ directory: Directory) -> String {
@@ -83,8 +95,9 @@ package struct AgentInstance: ~Copyable {
         }
     }
 
-    /// Returns a listening socket, which replaces a dead agent's.
+    /// Returns the service manager's listening socket, else a new one, which replaces a dead agent's. Call it once.
     package borrowing func listen(isShared: Bool) throws -> Descriptor {
+        if let activation { return activation.listener() }
         if let found = try directory.status(name) {
             guard found.kind == .other else { throw Failure.notASocket(socket) }
             if (try? UnixSocket.connect(to: socket)) != nil {
@@ -109,6 +122,6 @@ package struct AgentInstance: ~Copyable {
         if let name = name.appending(".private") { try? directory.removeTree(name) }
     }
 
-    /// Removes the socket's name. The lock is released with this value.
-    package borrowing func removeSocket() { try? directory.removeFile(name) }
+    /// Removes the socket's name, unless it is the service manager's. The lock is released with this value.
+    package borrowing func removeSocket() { if activation == nil { try? directory.removeFile(name) } }
 }

@@ -21,6 +21,7 @@ package final class RequestHandler {
     private let relocations = RequestedRelocations()
     /// Connections that were refused something that another configuration may grant.
     private var refusedConnections: Set<UInt64> = []
+    private var serveNewContainers: () -> Void = {}
 
     package init(
         publisher: Publisher, feedThread: FeedThread, configuration: CurrentConfiguration,
@@ -38,6 +39,10 @@ package final class RequestHandler {
         self.log = log
     }
 
+    /// Sets what serves the group containers that were made since the configuration was loaded. A client that has just
+    /// made one may ask for it before the agent has noticed.
+    func onUnservedContainer(_ serve: @escaping () -> Void) { serveNewContainers = serve }
+
     /// The first line of every connection.
     var hello: AgentMessage {
         .hello(protocol: WireLine.protocolVersion, agent: version, maxLineLength: Int64(WireLine.maxLength))
@@ -49,6 +54,7 @@ package final class RequestHandler {
     ) {
         do throws(RefusedLine) {
             let request = try AgentRequest(parsing: line)
+            if mayNameNewContainer(request.operation) { serveNewContainers() }
             let requester = Requester(peer, configuration.value)
             do throws(WireError) {
                 try requester.check(request.operation.role)
@@ -60,6 +66,13 @@ package final class RequestHandler {
             if AgentConfigured.codes.contains(error.error.code) { refusedConnections.insert(connection) }
             publisher.answer(connection, .failure(id: error.id, error.error))
         }
+    }
+
+    /// True if the operation is about a container that isn't served yet, or about all of them.
+    private func mayNameNewContainer(_ operation: AgentRequest.Operation) -> Bool {
+        let configuration = configuration.value
+        guard configuration.containers != nil else { return false }
+        return operation.groups?.contains(where: configuration.hasUnservedContainer) ?? true
     }
 
     /// True if descriptors passed with the peer's requests may be of use.
@@ -234,6 +247,19 @@ extension AgentRequest.Operation {
         case .present, .unpresent, .answer, .claim, .release: .present
         case .relocate, .cancel: .relocate
         case .status: nil
+        }
+    }
+
+    /// The groups that it names; nil if it may be about any.
+    fileprivate var groups: [String]? {
+        switch self {
+        case .subscribe(let operation): [operation.store.group]
+        case .sync(let store), .unsubscribe(let store): [store.group]
+        case .history(let operation): [operation.store.group]
+        case .status(let group): group.map { [$0] }
+        case .relocate: nil
+        case .present, .claim, .release: items.map(\.0.group)
+        case .unpresent, .answer, .cancel: []
         }
     }
 

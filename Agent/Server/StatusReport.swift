@@ -69,7 +69,13 @@ package struct StatusReport: Sendable {
             return AgentMessage.event(type: type, object)
         }
         let known = requester.isTrusted ? feed : feed.filter { visible.stores.contains($0.key) }
-        return Report(rows: messages, summary: summary(known, groups: visible.groups.count))
+        var summary = summary(known, groups: visible.groups.count)
+        // They name files and directories.
+        if requester.isTrusted, let problems {
+            summary["configuration_problems"] = problems
+            summary["configuration_problem_count"] = .integer(Int64(configuration.value.problems.count))
+        }
+        return Report(rows: messages, summary: summary)
     }
 
     /// The groups and stores that the requester may know of.
@@ -110,6 +116,7 @@ package struct StatusReport: Sendable {
         var row: JSONObject = ["group": .string(group.identifier.rawValue)]
         row.setPath("directory", bytes: group.directory.bytes)
         row["exists"] = .bool((try? Directory(group.directory)) != nil)
+        if group.isDiscovered { row["configured"] = false }
         return row
     }
 
@@ -180,6 +187,26 @@ package struct StatusReport: Sendable {
         ])
         return summary
     }
+
+    /// The errors in files of the configuration that are left out, or used as they were; nil if there are none.
+    private var problems: JSONValue? {
+        let problems = configuration.value.problems
+        guard !problems.isEmpty else { return nil }
+        // The answer is one line, and nobody reads more.
+        let shown = problems.prefix(Self.maximumProblems).map { problem in
+            var object: JSONObject = [
+                "message": .string(String(problem.fullMessage.prefix(Self.maximumLength))),
+                "hint": .string(String(problem.remedy.prefix(Self.maximumLength))),
+            ]
+            if let path = problem.path?.bytes, path.count <= Self.maximumLength { object.setPath("path", bytes: path) }
+            object["line"] = problem.line.map { .integer(Int64($0)) }
+            return JSONValue.object(object)
+        }
+        return .array(shown)
+    }
+
+    private static let maximumLength = 500
+    private static let maximumProblems = 10
 
     /// The number of open descriptors. Since Linux 6.2 it is the directory's size (proc(5)); listing them takes long.
     private static var openDescriptors: Int64 {

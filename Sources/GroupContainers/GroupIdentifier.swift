@@ -29,13 +29,18 @@ package struct GroupIdentifier: Hashable, Sendable, CustomStringConvertible {
     /// `$HOST_XDG_DATA_HOME`, which is set only if the user had set `$XDG_DATA_HOME` (Flatpak's common/flatpak-run.c,
     /// `flatpak_run_apply_env_appid`).
     package func defaultDirectory(environment: [String: String]) -> FilePath? {
+        Self.defaultDirectories(environment: environment)?.appending(rawValue)
+    }
+
+    /// Returns the directory of all those directories.
+    package static func defaultDirectories(environment: [String: String]) -> FilePath? {
         func directory(_ variable: String) -> FilePath? {
             environment[variable].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil }
         }
-        if let containers = directory("GROUPSTORE_CONTAINERS") { return containers.appending(rawValue) }
+        if let containers = directory("GROUPSTORE_CONTAINERS") { return containers }
         let own = environment["FLATPAK_ID"] == nil ? directory("XDG_DATA_HOME") : nil
         let data =
             directory("HOST_XDG_DATA_HOME") ?? own ?? directory("HOME")?.appending(".local").appending("share")
-        return data?.appending("app-groups").appending(rawValue)
+        return data?.appending("app-groups")
     }
 }

@@ -18,11 +18,46 @@ extension GroupContainer {
     ///     let container = try GroupContainer(identifier: "group.com.example.notes")
     ///
     /// - Important: The directory must exist. It isn't created, because programs that look in different places would
-    ///   silently use different containers.
+    ///   silently use different containers. ``init(identifier:creatingIfNeeded:)`` creates it.
     ///
     /// - Parameter identifier: Letters, digits, `.`, `-` and `_`, not beginning with `.`.
     /// - Throws: ``GroupStoreError`` with `badIdentifier`, `noContainer`, or `system` if the directory can't be opened.
     public init(identifier: String) throws(GroupStoreError) {
+        let (group, path) = try Self.standard(identifier)
+        try self.init(identifier: group, at: path)
+    }
+
+    /// Opens the group container with this identifier in its standard directory, and creates the directory first if it
+    /// doesn't exist and `creatingIfNeeded` is true. It gets mode 0700, as do its missing parents; `groupstore group
+    /// create` does the same.
+    ///
+    ///     let container = try GroupContainer(identifier: "group.com.example.notes", creatingIfNeeded: true)
+    ///
+    /// - Important: Inside a Flatpak the directory isn't created: unless the sandbox shares it, it would be gone when
+    ///   the app ends. Create it outside, with `groupstore group create`.
+    ///
+    /// - Parameter identifier: Letters, digits, `.`, `-` and `_`, not beginning with `.`.
+    /// - Throws: ``GroupStoreError`` with `badIdentifier`, `noContainer` if the directory can't be created, or `system`
+    ///   if it can't be opened.
+    public init(identifier: String, creatingIfNeeded: Bool) throws(GroupStoreError) {
+        let (group, path) = try Self.standard(identifier)
+        if creatingIfNeeded, ProcessInfo.processInfo.environment["FLATPAK_ID"] == nil {
+            do {
+                try Self.create(path)
+            } catch {
+                throw GroupStoreError(
+                    .noContainer,
+                    "there is no group container \(identifier), and it can't be created: \(error.message)",
+                    remedy:
+                        "make \(PrintablePath(path.removingLastComponent())) a directory that this user can write to",
+                    underlying: error)
+            }
+        }
+        try self.init(identifier: group, at: path)
+    }
+
+    /// Returns the identifier and the standard directory.
+    private static func standard(_ identifier: String) throws(GroupStoreError) -> (GroupIdentifier, FilePath) {
         guard let group = GroupIdentifier(identifier) else {
             throw GroupStoreError(
                 .badIdentifier, "\(identifier) isn't a group identifier",
@@ -33,7 +68,7 @@ extension GroupContainer {
                 .noContainer, "the directory of \(identifier) is unknown: HOME is not set",
                 remedy: "set HOME or GROUPSTORE_CONTAINERS")
         }
-        try self.init(identifier: group, at: path)
+        return (group, path)
     }
 
     /// Opens the group container with this identifier in another directory than the standard one. The agent's

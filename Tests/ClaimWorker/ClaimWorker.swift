@@ -5,12 +5,16 @@ import GroupStore
 /// once.
 ///
 ///     ClaimWorker GROUP_DIRECTORY SECONDS
+///     ClaimWorker --create GROUP_ID     creates the group's container if needed, and prints its directory or the error
 ///
 /// An independent witness checks that a writer is always alone: flock(2) on another file, shared while reading,
 /// exclusive while writing, and never blocking.
 @main
 struct ClaimWorker {
     static func main() throws {
+        if CommandLine.arguments.count == 3, CommandLine.arguments[1] == "--create" {
+            return create(CommandLine.arguments[2])
+        }
         guard CommandLine.arguments.count == 3, let seconds = Double(CommandLine.arguments[2]) else { exit(64) }
         let directory = URL(filePath: CommandLine.arguments[1])
         // Opened before any lock file, so that the kernel closes it before them when this process is killed.
@@ -41,6 +45,14 @@ struct ClaimWorker {
         }
         let waited = Double(longest.components.seconds) + Double(longest.components.attoseconds) / 1e18
         printLine("reads \(reads) writes \(writes) longest \(waited)")
+    }
+
+    private static func create(_ identifier: String) {
+        do throws(GroupStoreError) {
+            printLine(try GroupContainer(identifier: identifier, creatingIfNeeded: true).url.path)
+        } catch {
+            printLine("\(error.code.rawValue): \(error)")
+        }
     }
 
     private static func work(_ witness: CInt, _ kind: CInt) {

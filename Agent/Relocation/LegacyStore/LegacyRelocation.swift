@@ -63,6 +63,7 @@ extension RelocationScheduler {
         request.retirement = configuration.retirement
         request.journalMode = configuration.journalMode
         request.identifier = GroupIdentifier(location.address.group)
+        request.assumeClosed = configuration.assumesClosed(location.path, location.group)
         request.claimDeadline = location.claimDeadline
         // A program that opens it at this instant is waited for by its close event, not here while presenters wait.
         request.deadline = .milliseconds(presenting(location.address).isEmpty ? 100 : 1000)
@@ -80,5 +81,19 @@ extension RelocationScheduler {
             request, registry: presenters, opener: opener,
             isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() },
             report: report)
+    }
+}
+
+extension Configuration.Store {
+    /// True if the configuration asserts that the store is closed, and one of the two places is on a file system where
+    /// that can't be proved. Elsewhere it is proved in any case.
+    func assumesClosed(_ store: FilePath, _ group: FilePath) -> Bool {
+        assumeClosed
+            && [store.removingLastComponent(), group].contains { directory in
+                switch (try? Directory(directory).fileSystem())?.reach {
+                case .userSpace, .overlay: true
+                case .local, .network, nil: false
+                }
+            }
     }
 }

@@ -19,7 +19,8 @@ extension SharedDatabase {
         prepare: @escaping @Sendable (Connection) throws -> Void = { _ in }
     ) async throws -> SharedDatabase {
         try await load(
-            name, in: .opened(identifier: identifier), relocating: legacy, migrator: migrator,
+            name, in: GroupContainer(identifier: identifier, creatingIfNeeded: true), relocating: legacy,
+            migrator: migrator,
             configuration: configuration, patience: patience, deadline: deadline, relocatesNow: relocatesNow,
             openableModelVersions: openableModelVersions, prepareStore: prepareStore, progress: progress,
             prepare: prepare)

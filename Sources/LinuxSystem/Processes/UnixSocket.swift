@@ -42,6 +42,20 @@ package enum UnixSocket {
         return socket
     }
 
+    /// Returns the path that a socket is bound to; nil for a socket without a name, or with an abstract one (unix(7)).
+    package static func path(of raw: CInt) -> FilePath? {
+        var address = sockaddr_un()
+        var length = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let result = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(raw, $0, &length) }
+        }
+        guard result == 0, address.sun_family == sa_family_t(AF_UNIX) else { return nil }
+        let bytes = withUnsafeBytes(of: address.sun_path) { path in
+            path.prefix(max(0, Int(length) - MemoryLayout<sa_family_t>.size)).prefix { $0 != 0 }.map { $0 }
+        }
+        return bytes.isEmpty ? nil : FilePath(bytes: bytes)
+    }
+
     /// Returns a connected, blocking socket. Throws EAGAIN if the listener does not accept within `timeout`; nil means
     /// no timeout.
     package static func connect(to path: FilePath, timeout: Duration? = nil) throws(SystemError) -> Descriptor {

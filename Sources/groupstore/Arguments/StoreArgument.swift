@@ -31,10 +31,7 @@ struct StoreArgument {
             let group = GroupIdentifier(address.group), let name = FilePath.Component(bytes: address.name)
         else { return nil }
         let environment = ProcessVariables.all
-        let configured = try ConfigurationFile.standardPath(environment: environment).flatMap { path in
-            try ConfigurationFile(path, environment: environment).load().group(group.rawValue)?.directory
-        }
-        return (configured ?? group.defaultDirectory(environment: environment))?.appending(name)
+        return try group.standardDirectory(environment: environment)?.appending(name)
     }
 
     /// Returns nil if nothing has that name.
@@ -46,6 +43,22 @@ struct StoreArgument {
         }
         defer { free(found) }
         return FilePath(platformString: found)
+    }
+}
+
+extension GroupIdentifier {
+    /// Returns the group's directory in the standard configuration, else the default one; nil if `HOME` isn't set.
+    func standardDirectory(environment: [String: String]) throws(ConfigurationError) -> FilePath? {
+        let configured = try Configuration.standard(environment: environment)?.group(rawValue)?.directory
+        return configured ?? defaultDirectory(environment: environment)
+    }
+}
+
+extension Configuration {
+    /// Loads the standard configuration; nil if there is no file.
+    static func standard(environment: [String: String]) throws(ConfigurationError) -> Configuration? {
+        guard !ConfigurationSources(environment: environment).files().files.isEmpty else { return nil }
+        return try ConfigurationLoader(environment: environment).load()
     }
 }
 

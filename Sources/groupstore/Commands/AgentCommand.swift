@@ -16,12 +16,16 @@ struct AgentCommand: ParsableCommand {
         abstract:
             "Run the agent: relocate legacy stores when they appear, and publish changes to subscribers.",
         discussion: """
-            The agent runs in the foreground. SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent. \
-            The default configuration is \
-            $XDG_CONFIG_HOME/groupstore/config.yaml, else /etc/groupstore/config.yaml.
+            The agent runs in the foreground. It serves the socket that systemd passes, if any. SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent. \
+            The standard configuration is the drop-ins groups.d/*.yaml under /usr/share/groupstore, /etc/groupstore and \
+            $XDG_CONFIG_HOME/groupstore, and the files config.yaml of the latter two; a later one overrides an earlier \
+            one, by group and store. Without a config.yaml, the groups under app-groups/ are served too.
             """)
 
-    @Option(help: "Read this configuration file.", completion: .file())
+    @Flag(help: "Read the configuration, print what would be served, and exit.")
+    var check = false
+
+    @Option(help: "Read this configuration file and no other.", completion: .file())
     var config: String?
 
     @Option(help: ArgumentHelp("Serve this group in this directory. May be repeated.", valueName: "id=dir"))
@@ -38,7 +42,22 @@ struct AgentCommand: ParsableCommand {
     @Option(help: .hidden)
     var `private`: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Log messages of this level and above: \(Self.levels). Default: info, under --quiet warning.",
+            valueName: "level"))
+    var logLevel: Logger.Level?
+
+    @Option(
+        help: ArgumentHelp(
+            "The log's format: \(Self.formats). Default: journal if systemd passes standard error to its journal, else text.",
+            valueName: "format"))
+    var logFormat: LogFormat?
+
     @OptionGroup var outputOptions: OutputOptions
+
+    private static let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
+    private static let formats = LogFormat.allCases.map(\.rawValue).joined(separator: ", ")
 
     func validate() throws {
         if config != nil, !group.isEmpty { throw ValidationError("--config and --group exclude each other") }
@@ -47,42 +66,58 @@ struct AgentCommand: ParsableCommand {
 
     func run() throws {
         let output = Output(outputOptions)
-        try reporting(output) {
-            do {
-                try serve(output)
-            } catch let error where !(error is any ActionableError) {
-                throw CommandFailure(
+        let environment = ProcessVariables.all
+        guard !check else { return try printCheck(output, environment) }
+        let format = logFormat ?? .standard(for: STDERR_FILENO, environment: environment)
+        let lines = StandardErrorLog(to: STDERR_FILENO, format: format)
+        defer { lines.flush(within: .seconds(1)) }
+        let log = log(lines, format, output)
+        do {
+            try serve(output, log, environment)
+            try Output.checkDelivered()
+        } catch {
+            let failure =
+                (error as? any ActionableError).map { CommandFailure($0) }
+                ?? CommandFailure(
                     .inputOutput, code: "agent_failed", "\(error)", remedy: "groupstore doctor shows what is missing")
+            // A log that programs read gets every line in its format, the last one too.
+            if format == .text {
+                output.fail(failure)
+            } else {
+                log.critical(
+                    "\(([failure.message] + failure.reasons).joined(separator: "; ")) (\(failure.remedy))",
+                    metadata: ["code": "\(failure.errorCode)"])
+                output.failSummary(failure)
             }
+            throw failure.status.code
         }
     }
 
-    private func serve(_ output: Output) throws {
-        let environment = ProcessVariables.all
-        let file = try configurationFile(environment)
-        let configuration = try file?.load() ?? commandLine(environment)
-        let ownSocket = `private`.map { ArgumentBytes.path($0).appending(PrivateAgent.socketName) }
-        guard let socket = ownSocket ?? configuration.socket ?? AgentSocket.path(environment: environment) else {
-            throw CommandFailure(
-                .configuration, code: "no_socket_path",
-                "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set",
-                remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
-        }
+    private func serve(_ output: Output, _ log: Logger, _ environment: [String: String]) throws {
+        let loader = loader(environment)
+        let configuration = try loader?.load() ?? commandLine(environment)
         let privateDirectory = `private`.map(ArgumentBytes.path)
         defer { if let privateDirectory { Self.remove(privateDirectory) } }
-        if `private` != nil { try Self.stopAtEndOfInput() }
-        let lines = StandardErrorLog(to: STDERR_FILENO)
-        defer { lines.flush(within: .seconds(1)) }
+        if privateDirectory != nil { try Self.stopAtEndOfInput() }
+        // A private agent is no service of systemd's, even if its client is.
+        let environment = privateDirectory == nil ? environment : [:]
+        let activation = try ActivationSocket(
+            environment: environment, configured: Self.namedSocket(configuration, environment))
+        // Not for the programs that this one starts.
+        for variable in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { unsetenv(variable) }
+        let socket =
+            try privateDirectory?.appending(PrivateAgent.socketName) ?? activation?.path
+            ?? Self.socket(configuration, environment)
         try Agent(
-            configuration: configuration, socket: socket,
+            configuration: configuration, socket: socket, activation: activation,
             parts: Agent.Parts(
                 source: { try InotifySource(privateDirectory: $0) },
                 scheduler: { environment, configuration, log in
                     RelocationScheduler(configuration, environment: environment, logger: log)
                 },
-                reload: file.map { file in { try file.load() } },
+                reload: loader.map { loader in { try loader.load() } },
                 historyProgram: "/proc/self/exe"),
-            notification: ServiceNotification(environment: environment), log: log(lines, output)
+            notification: ServiceNotification(environment: environment), log: log
         ).run()
         if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }
     }
@@ -108,21 +143,46 @@ struct AgentCommand: ParsableCommand {
         try? Directory(directory.removingLastComponent()).removeTree(name)
     }
 
-    private func log(_ lines: StandardErrorLog, _ output: Output) -> Logger {
-        var log = Logger(label: "groupstore") { StreamLogHandler(label: $0, stream: lines) }
-        if output.quiet { log.logLevel = .warning }
+    /// Returns the socket's path if the configuration or the user has named one.
+    private static func namedSocket(_ configuration: Configuration, _ environment: [String: String]) -> FilePath? {
+        configuration.socket
+            ?? environment["GROUPSTORE_SOCKET"].flatMap { $0.hasPrefix("/") ? FilePath($0) : nil }
+    }
+
+    private func log(_ lines: StandardErrorLog, _ format: LogFormat, _ output: Output) -> Logger {
+        var log = Logger(label: "groupstore") { format.handler(label: $0, to: lines) }
+        log.logLevel = logLevel ?? (output.quiet ? .warning : .info)
         return log
     }
 
-    private func configurationFile(_ environment: [String: String]) throws -> ConfigurationFile? {
-        guard group.isEmpty else { return nil }
-        let named = config.map { ArgumentBytes.path($0).absolute(in: FilePath(workingDirectory())) }
-        guard let path = named ?? ConfigurationFile.standardPath(environment: environment) else {
+    private static func socket(
+        _ configuration: Configuration, _ environment: [String: String]
+    ) throws -> FilePath {
+        guard let socket = configuration.socket ?? AgentSocket.path(environment: environment) else {
             throw CommandFailure(
-                .configuration, code: "no_configuration", "there is no configuration file",
-                remedy: "write ~/.config/groupstore/config.yaml, or name a group: --group ID=DIR")
+                .configuration, code: "no_socket_path",
+                "the socket path is unknown: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set, and there is no "
+                    + "/run/user/\(geteuid())",
+                remedy: "set GROUPSTORE_SOCKET, or socket: path in the configuration")
         }
-        return ConfigurationFile(path, environment: environment)
+        return socket
+    }
+
+    /// Returns the loader of the configuration's files; nil if the command line is the configuration.
+    private func loader(_ environment: [String: String]) -> ConfigurationLoader? {
+        guard group.isEmpty else { return nil }
+        let file = config.map { ArgumentBytes.path($0).absolute(in: FilePath(workingDirectory())) }
+        return ConfigurationLoader(file: file, environment: environment)
+    }
+
+    /// Prints what the agent would serve. Exits with the code of a bad configuration if anything is left out.
+    private func printCheck(_ output: Output, _ environment: [String: String]) throws {
+        try reporting(output) {
+            let configuration = try loader(environment)?.load() ?? commandLine(environment)
+            let report = ConfigurationReportRows(configuration, socket: try Self.socket(configuration, environment))
+            for row in report.rows { output.record(row.object, lines: row.lines) }
+            guard configuration.problems.isEmpty else { throw ExitStatus.configuration.code }
+        }
     }
 }
 
@@ -141,7 +201,7 @@ extension AgentCommand {
             else { throw Self.usage("\(name) has no directory, and HOME is not set", "--group \(name)=DIR") }
             try builder.add(identifier, directory: place, isExplicit: directory != nil, line: nil)
             for path in legacyPaths(of: name) {
-                let path = path.absolute(in: working)
+                let path = try expanded(path, environment) ?? path.absolute(in: working)
                 guard let file = path.lastComponent.flatMap(StoreName.init) else {
                     throw Self.usage("\(PrintablePath(path)) names no file", "name the store's database file")
                 }
@@ -154,6 +214,17 @@ extension AgentCommand {
             throw Self.usage("\(stray) belongs to no group", "with several groups write --legacy ID=FILE")
         }
         return try builder.finished()
+    }
+
+    /// Returns the path of a short form such as `flatpak:APP/PATH`; nil for any other path.
+    private func expanded(_ path: FilePath, _ environment: [String: String]) throws -> FilePath? {
+        do throws(ContainerPath.Failure) {
+            return try path.utf8.flatMap { text throws(ContainerPath.Failure) in
+                try ContainerPath(text, home: environment["HOME"])
+            }?.path
+        } catch {
+            throw Self.usage(error.message, error.remedy)
+        }
     }
 
     private func legacyPaths(of group: String) -> [FilePath] {
@@ -173,3 +244,6 @@ extension AgentCommand {
         CommandFailure(.usage, code: "usage", message, remedy: remedy)
     }
 }
+
+extension LogFormat: ExpressibleByArgument {}
+extension Logger.Level: @retroactive ExpressibleByArgument {}

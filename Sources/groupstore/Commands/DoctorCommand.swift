@@ -27,9 +27,9 @@ struct DoctorCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         FileLease.ignoreBreakSignal()
-        let (configuration, configurationFinding) = configuration()
+        let (configuration, configurationFindings) = configuration()
         let findings =
-            SystemDiagnosis.findings() + InotifyDiagnosis().findings + [configurationFinding, socket(configuration)]
+            SystemDiagnosis.findings() + InotifyDiagnosis().findings + configurationFindings + [socket(configuration)]
             + agent(configuration)
             + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() + HolderDiagnosis($0).findings() }
         for finding in findings { print(finding, output) }
@@ -37,21 +37,30 @@ struct DoctorCommand: ParsableCommand {
         if let status = findings.lazy.compactMap(\.status).first { throw status.code }
     }
 
-    private func configuration() -> (Configuration?, Finding) {
+    private func configuration() -> (Configuration?, [Finding]) {
         let environment = ProcessVariables.all
-        let named = config.map { ArgumentBytes.path($0) }
-        guard let path = named ?? ConfigurationFile.standardPath(environment: environment) else {
-            return (nil, Finding("configuration", .fine, "no configuration file; defaults are used"))
-        }
         do throws(ConfigurationError) {
-            let loaded = try ConfigurationFile(path, environment: environment).load()
+            guard let loaded = try loaded(environment) else {
+                return (nil, [Finding("configuration", .fine, "no configuration file; defaults are used")])
+            }
             let stores = loaded.groups.reduce(0) { $0 + $1.stores.count }
-            let message = "\(PrintablePath(path)): groups: \(loaded.groups.count), stores: \(stores)"
-            return (loaded, Finding("configuration", .fine, message))
+            let files = loaded.files.map { "\(PrintablePath($0))" }.joined(separator: ", ")
+            let message = "\(files.isEmpty ? "no file" : files): groups: \(loaded.groups.count), stores: \(stores)"
+            return (loaded, [Finding("configuration", .fine, message)] + loaded.problems.map(Self.finding))
         } catch {
-            let cause: Finding.Cause = error.kind == .notPermitted ? .notPermitted : .configuration
-            return (nil, Finding("configuration", .problem(cause), "\(error)", remedy: error.remedy))
+            return (nil, [Self.finding(error)])
         }
+    }
+
+    private func loaded(_ environment: [String: String]) throws(ConfigurationError) -> Configuration? {
+        guard let config else { return try Configuration.standard(environment: environment) }
+        return try ConfigurationLoader(file: ArgumentBytes.path(config), environment: environment).load()
+    }
+
+    private static func finding(_ error: ConfigurationError) -> Finding {
+        Finding(
+            "configuration", .problem(error.kind == .notPermitted ? .notPermitted : .configuration), "\(error)",
+            remedy: error.remedy)
     }
 
     /// Returns the directories of the arguments, else of the configuration, else the default containers; each once.
@@ -73,9 +82,7 @@ struct DoctorCommand: ParsableCommand {
 
     /// The directory of all default containers, and each container in it.
     private static var containers: [FilePath] {
-        guard let group = GroupIdentifier("group"),
-            let all = group.defaultDirectory(environment: ProcessVariables.all)?.removingLastComponent()
-        else { return [] }
+        guard let all = GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) else { return [] }
         let names = (try? Directory(all).names()) ?? []
         return [all] + names.filter { !$0.string.hasPrefix(".") }.map(all.appending).filter(isDirectory)
     }

@@ -48,9 +48,7 @@ struct InspectCommand: ParsableCommand {
     /// configuration can't be read, because the user didn't ask for it.
     private func configuredModel(_ location: StoreLocation) -> String? {
         let environment = ProcessVariables.all
-        guard let path = ConfigurationFile.standardPath(environment: environment),
-            let configuration = try? ConfigurationFile(path, environment: environment).load()
-        else { return nil }
+        guard let configuration = try? Configuration.standard(environment: environment) else { return nil }
         let model = configuration.migration(of: location.path)?.model
         return model.flatMap { FileStatus(following: $0) == nil ? nil : $0.string }
     }

@@ -18,7 +18,9 @@ struct RelocateCommand: ParsableCommand {
             prints the reason. After a crash, run it again: it finishes or undoes the interrupted relocation.
             """)
 
-    @Argument(help: "The legacy store's database file.", completion: .file())
+    @Argument(
+        help: "The legacy store's database file; flatpak:APP/PATH and snap:NAME/common/PATH are short for one.",
+        completion: .file())
     var sourceStore: String
 
     @Argument(help: "The group container's directory.", completion: .directory)
@@ -109,7 +111,9 @@ struct RelocateCommand: ParsableCommand {
                 progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
             }
         } catch let error as RelocationFailure {
-            let source = ArgumentBytes.path(sourceStore).absolute(in: FilePath(workingDirectory()))
+            let working = FilePath(workingDirectory())
+            let source =
+                ((try? Self.source(sourceStore, in: working)) ?? ArgumentBytes.path(sourceStore)).absolute(in: working)
             let failure = error.markedIfInterrupted
             progress.fail(failure, source: source, seconds: started.duration(to: .now).seconds)
             throw ExitCode(failure.exitCode)
@@ -143,11 +147,22 @@ struct RelocateCommand: ParsableCommand {
         return migration
     }
 
+    /// Returns the legacy store's path. A file that has the name of a short form (`ContainerPath`) takes precedence.
+    private static func source(_ text: String, in working: FilePath) throws(RelocationFailure) -> FilePath {
+        let path = working.pushing(ArgumentBytes.path(text))
+        guard FileStatus(following: path) == nil else { return path }
+        do throws(ContainerPath.Failure) {
+            return try ContainerPath(text, home: ProcessVariables.all["HOME"])?.path ?? path
+        } catch {
+            throw RelocationFailure(.badData, code: "bad_name", error.message, remedy: error.remedy)
+        }
+    }
+
     private func request() throws(RelocationFailure) -> RelocationRequest {
         let working = FilePath(workingDirectory())
         // Not normalized: only the kernel knows what ".." means after a symbolic link.
         var request = RelocationRequest(
-            source: working.pushing(ArgumentBytes.path(sourceStore)),
+            source: try Self.source(sourceStore, in: working),
             group: working.pushing(ArgumentBytes.path(groupDir)))
         if let name {
             guard let component = FilePath.Component(bytes: ArgumentBytes.path(name).bytes) else {

@@ -150,7 +150,16 @@ struct AgentStatus {
                 check: "reload", path: nil, message: Self.rejection($0),
                 exitCode: ExitStatus.configuration.rawValue)
         }
-        return stores + [reload].compactMap { $0 }
+        let files = summary.objects("configuration_problems").map { problem in
+            AgentProblem(
+                check: "agent_configuration", path: nil, message: Self.configurationProblem(problem),
+                exitCode: ExitStatus.configuration.rawValue)
+        }
+        return stores + [reload].compactMap { $0 } + files
+    }
+
+    private static func configurationProblem(_ object: JSONObject) -> String {
+        "\(object.string("message") ?? "") (\(object.string("hint") ?? ""))"
     }
 
     private static func rejection(_ object: JSONObject) -> String {
@@ -161,7 +170,11 @@ struct AgentStatus {
     var summaryLines: [String] {
         let socket = Self.printable("socket", summary)
         let reload = summary.object("reload_failed").map { [Self.rejection($0)] } ?? []
-        return reload + [
+        let shown = summary.objects("configuration_problems").map(Self.configurationProblem)
+        let others = Int(summary.integer("configuration_problem_count") ?? 0) - shown.count
+        let more =
+            others > 0 ? ["\(others) more files of the configuration have errors (groupstore agent --check)"] : []
+        return reload + shown + more + [
             "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), socket \(socket), "
                 + "\(summary.integer("subscribers") ?? 0) subscribers"
         ]

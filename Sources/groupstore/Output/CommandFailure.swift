@@ -63,6 +63,7 @@ extension CommandFailure {
     private static func status(of error: any ActionableError) -> ExitStatus {
         switch error {
         case _ where isBadRenaming(error): .usage
+        case is ActivationSocket.Failure: .configuration
         case let error as AgentConnectionError: status(of: error)
         case let error as AgentInstance.Failure: if case .alreadyServed = error { .busy } else { .configuration }
         case let error as ConfigurationError: error.kind == .notPermitted ? .notPermitted : .configuration

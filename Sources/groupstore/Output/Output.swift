@@ -37,6 +37,14 @@ struct Output: Sendable {
 
     /// Reports a failure on standard error and, under `--json`, as the last object too.
     func fail(_ failure: CommandFailure) {
+        failSummary(failure)
+        var lines = ["groupstore: \(failure.message)"] + failure.reasons
+        lines[lines.count - 1] += " (\(failure.remedy))"
+        Self.write(lines: lines, to: STDERR_FILENO)
+    }
+
+    /// Reports a failure under `--json`, as the last object.
+    func failSummary(_ failure: CommandFailure) {
         if json {
             let message = ([failure.message] + failure.reasons).joined(separator: "\n")
             let error: JSONObject = [
@@ -44,9 +52,6 @@ struct Output: Sendable {
             ]
             Self.write(json: ["type": "summary", "outcome": "failed", "error": .object(error)])
         }
-        var lines = ["groupstore: \(failure.message)"] + failure.reasons
-        lines[lines.count - 1] += " (\(failure.remedy))"
-        Self.write(lines: lines, to: STDERR_FILENO)
     }
 
     /// True once standard output has accepted less than was printed: the disk is full, or the reader is gone.

@@ -18,11 +18,14 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
     private let arrived = DispatchSemaphore(value: 0)
     private let descriptor: CInt
     private let capacity: Int
+    /// The format of the lines that are written, for this object's own one.
+    private let format: LogFormat
 
     /// `descriptor` stays open for as long as the process lives. `capacity`: the maximum number of waiting lines.
-    package init(to descriptor: CInt, capacity: Int = 1024) {
+    package init(to descriptor: CInt, capacity: Int = 1024, format: LogFormat = .text) {
         self.descriptor = descriptor
         self.capacity = capacity
+        self.format = format
     }
 
     /// Queues a line and returns at once. The writing thread starts with the first line, so that it has the signal mask
@@ -78,9 +81,7 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
                 state.lines = []
                 state.dropped = 0
             }
-            let dropped =
-                state.dropped == 0
-                ? "" : "groupstore: \(state.dropped) log lines were dropped: nothing read standard error\n"
+            let dropped = state.dropped == 0 ? "" : format.droppedLines(state.dropped) + "\n"
             return state.lines.joined() + dropped
         }
     }

@@ -1,0 +1,73 @@
+import DirectoryWatching
+import GroupContainers
+import LinuxSystem
+import Logging
+import Synchronization
+import SystemPackage
+
+extension Configuration {
+    /// Adds the group containers in `containers` that aren't served yet. Returns true if there were any.
+    ///
+    /// A group whose directory is gone stays, like a configured one: it may come back, and its subscribers are told.
+    @discardableResult
+    package mutating func discoverGroups() -> Bool {
+        guard let containers, let names = try? Directory(containers).names() else { return false }
+        let known = Set(groups.map(\.identifier))
+        let found = names.compactMap { $0.utf8.flatMap(GroupIdentifier.init) }.filter { !known.contains($0) }
+            .sorted { $0.rawValue < $1.rawValue }
+        guard !found.isEmpty else { return false }
+        let directories = Set(groups.compactMap { FileStatus(following: $0.directory)?.identity })
+        let count = groups.count
+        for identifier in found {
+            let directory = containers.appending(identifier.rawValue)
+            // A second name of a served group's directory would be a second group for the same stores.
+            guard let status = FileStatus(following: directory), status.kind == .directory,
+                !directories.contains(status.identity), (try? Directory(directory)) != nil
+            else { continue }
+            groups.append(Group(identifier: identifier, directory: directory, stores: [], isDiscovered: true))
+        }
+        return groups.count > count
+    }
+
+    /// True if there is a container of this group that isn't served yet.
+    func hasUnservedContainer(of group: String) -> Bool {
+        guard let containers, self.group(group) == nil, let identifier = GroupIdentifier(group) else { return false }
+        return FileStatus(following: containers.appending(identifier.rawValue))?.kind == .directory
+    }
+}
+
+/// Watches the standard place of group containers for new ones, on a thread of its own.
+///
+/// The watch is for new names only. The change feed watches directories for opened files too, and SQLite opens a
+/// store's directory for each commit in rollback mode: that would wake the agent.
+final class ContainersWatch: Sendable {
+    private let source: Shared
+    private let isStopping = StopFlag()
+    private let thread: SystemThread
+
+    /// `InotifySource` belongs to one thread, except for `wake`.
+    private final class Shared: @unchecked Sendable {
+        // Used by the watching thread alone once it runs; `wake` may be called on any thread.
+        let source: InotifySource
+
+        init() throws { source = try InotifySource() }
+    }
+
+    /// - Parameter onChange: Called on another thread when a name has come, or the directory itself.
+    init(_ directory: FilePath, onChange: @escaping @Sendable () -> Void) throws {
+        let shared = try Shared()
+        try shared.source.watch(directory, for: [.created, .movedIn])
+        source = shared
+        thread = try SystemThread(name: "gs-groups") { [isStopping] in
+            while !isStopping.isSet, let notices = try? shared.source.next(timeout: nil) {
+                if notices.contains(where: { $0 != .woken }) { onChange() }
+            }
+        }
+    }
+
+    func stop() {
+        isStopping.set()
+        source.source.wake()
+        _ = thread.join(within: .seconds(5))
+    }
+}

@@ -1,0 +1,150 @@
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SystemPackage
+
+/// Merges the standard configuration's files.
+///
+/// - A store's entry replaces an earlier one of the same group and name as a whole. A `directory:` replaces an earlier
+///   one of the group.
+/// - Everything but the groups comes from the last `config.yaml` alone: who may connect to a user's agent is not for
+///   another file to say.
+/// - A file that contradicts another, such as one that claims another's legacy path, is left out. The last
+///   `config.yaml` never is: its errors are the whole configuration's. Of two others it is the earlier one.
+struct ConfigurationMerge {
+    /// A file's content and place in the order.
+    struct Source {
+        let fragment: ConfigurationFragment
+        /// True for the last `config.yaml`.
+        let isMain: Bool
+    }
+
+    private(set) var configuration: Configuration
+    /// The errors in files and groups that are left out.
+    private(set) var problems: [ConfigurationError] = []
+    /// The groups of others' files that this user may not use, which is no error.
+    private(set) var notes: [ConfigurationError] = []
+
+    /// - Parameter sources: In the order in which they are read.
+    init(_ sources: [Source]) throws(ConfigurationError) {
+        configuration = sources.last(where: \.isMain)?.fragment.settings ?? Configuration()
+        var accepted = sources
+        var plan = Plan(accepted)
+        // Each round leaves at least one file out. What it contradicted may then be right, and another file wrong.
+        while let rejected = try plan.contradictions().nonEmpty {
+            problems += rejected.map(\.value)
+            accepted = accepted.filter { source in rejected[source.fragment.path] == nil }
+            plan = Plan(accepted)
+        }
+        for group in plan.groups.sorted(by: { $0.value.order < $1.value.order }).map(\.value) {
+            do throws(ConfigurationError) {
+                try group.check()
+                configuration.groups.append(group.group)
+            } catch {
+                if group.isOfMain { throw error }
+                if error.kind == .notPermitted { notes.append(error) } else { problems.append(error) }
+            }
+        }
+    }
+
+    /// The groups of some files.
+    private struct Plan {
+        struct Group {
+            var group: Configuration.Group
+            /// The file and line that give the directory.
+            var path: FilePath?
+            var line: Int?
+            var isExplicit: Bool
+            var isOfMain: Bool
+            /// The place of its first mention.
+            var order: Int
+
+            func check() throws(ConfigurationError) {
+                try ConfigurationBuilder(path).check(group, isExplicit: isExplicit, line: line)
+            }
+        }
+
+        private struct StoreKey: Hashable {
+            let group: GroupIdentifier
+            let name: FilePath.Component
+        }
+
+        private let sources: [Source]
+        private(set) var groups: [GroupIdentifier: Group] = [:]
+        /// The file whose entry of a store counts.
+        private var owners: [StoreKey: FilePath?] = [:]
+
+        init(_ sources: [Source]) {
+            self.sources = sources
+            for source in sources {
+                for group in source.fragment.groups { add(group, of: source) }
+            }
+        }
+
+        private mutating func add(_ entry: ConfigurationFragment.Group, of source: Source) {
+            var merged =
+                groups[entry.identifier]
+                ?? Group(
+                    group: .init(identifier: entry.identifier, directory: entry.directory, stores: []),
+                    path: source.fragment.path, line: entry.line, isExplicit: entry.namesDirectory,
+                    isOfMain: source.isMain, order: groups.count)
+            if entry.namesDirectory {
+                merged.group.directory = entry.directory
+                merged.path = source.fragment.path
+                merged.line = entry.line
+                merged.isExplicit = true
+                merged.isOfMain = source.isMain
+            }
+            for store in entry.stores {
+                let key = StoreKey(group: entry.identifier, name: store.store.name.database)
+                owners[key] = source.fragment.path
+                let index = merged.group.stores.firstIndex { $0.name == store.store.name }
+                if let index {
+                    merged.group.stores[index] = store.store
+                } else {
+                    merged.group.stores.append(store.store)
+                }
+            }
+            groups[entry.identifier] = merged
+        }
+
+        /// Returns the files that contradict more important ones. Throws if the main file contradicts itself.
+        func contradictions() throws(ConfigurationError) -> [FilePath?: ConfigurationError] {
+            var rejected: [FilePath?: ConfigurationError] = [:]
+            var claims = ConfigurationClaims()
+            let ordered = sources.filter(\.isMain) + sources.filter { !$0.isMain }.reversed()
+            for source in ordered {
+                do throws(ConfigurationError) {
+                    var new = claims
+                    try claim(source.fragment, &new)
+                    claims = new
+                } catch {
+                    if source.isMain { throw error }
+                    rejected[source.fragment.path] = error
+                }
+            }
+            return rejected
+        }
+
+        private func claim(
+            _ fragment: ConfigurationFragment, _ claims: inout ConfigurationClaims
+        ) throws(ConfigurationError) {
+            for entry in fragment.groups {
+                guard let merged = groups[entry.identifier] else { continue }
+                if merged.path == fragment.path {
+                    try claims.claim(
+                        directory: merged.group.directory, of: entry.identifier, at: fragment.path, entry.line)
+                }
+                for store in entry.stores {
+                    let key = StoreKey(group: entry.identifier, name: store.store.name.database)
+                    guard owners[key] == .some(fragment.path) else { continue }
+                    try claims.claim(store, of: merged.group, at: fragment.path)
+                }
+            }
+        }
+    }
+}
+
+extension Dictionary {
+    fileprivate var nonEmpty: Self? { isEmpty ? nil : self }
+}

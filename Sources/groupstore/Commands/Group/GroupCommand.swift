@@ -1,0 +1,164 @@
+import AgentProtocol
+import ArgumentParser
+import GroupContainers
+import GroupStoreAgent
+import LinuxSystem
+import SystemPackage
+
+struct GroupCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "group",
+        abstract: "Create, list, show and remove group containers, the directories that apps share.",
+        subcommands: [
+            GroupCreateCommand.self, GroupListCommand.self, GroupShowCommand.self, GroupRemoveCommand.self,
+        ])
+}
+
+/// A group named on the command line, and its directory.
+struct GroupArgument: ParsableArguments {
+    @Argument(help: "The group's identifier, such as group.com.example.notes.")
+    var group: String
+
+    @Option(
+        help: "The group's directory, if it is neither the configured nor the standard one.", completion: .directory)
+    var directory: String?
+
+    /// Returns the identifier. Throws `CommandFailure`.
+    func identifier() throws -> GroupIdentifier {
+        guard let identifier = GroupIdentifier(group) else {
+            throw CommandFailure(
+                .usage, code: "bad_identifier", "\(group) isn't a group identifier",
+                remedy: "use letters, digits, '.', '-' and '_', not beginning with '.'")
+        }
+        return identifier
+    }
+
+    /// Returns the named directory, else the configured one, else the standard one. It may not exist.
+    func path() throws -> FilePath {
+        let identifier = try identifier()
+        if let directory { return ArgumentBytes.path(directory).absolute(in: FilePath(workingDirectory())) }
+        guard let path = try identifier.standardDirectory(environment: ProcessVariables.all) else {
+            throw CommandFailure(
+                .configuration, code: "no_container", "the directory of \(identifier) is unknown: HOME is not set",
+                remedy: "set HOME or GROUPSTORE_CONTAINERS, or name it with --directory")
+        }
+        return path
+    }
+
+    /// Returns the directory, which must exist.
+    func existingPath() throws -> FilePath {
+        let path = try path()
+        guard FileStatus(following: path)?.kind == .directory else {
+            throw CommandFailure(
+                .inputOutput, code: "no_container",
+                "there is no group container \(group): \(PrintablePath(path)) is not a directory",
+                remedy: "groupstore group create \(group)")
+        }
+        return path
+    }
+}
+
+struct GroupCreateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "create",
+        abstract: "Create a group's directory, with permissions for its owner alone.",
+        discussion: """
+            The directory is that of the agent's standard configuration, else app-groups/ID under $XDG_DATA_HOME or \
+            ~/.local/share. It gets mode 0700, as do its missing parents. If it exists, nothing is changed. To share it \
+            with other users, change its group and mode.
+            """)
+
+    @OptionGroup var argument: GroupArgument
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output, changing: true) {
+            let path = try argument.path()
+            let isNew = try GroupContainer.create(path)
+            var summary: JSONObject = [
+                "type": "summary", "outcome": isNew ? "created" : "exists", "group": .string(argument.group),
+            ]
+            summary.setPath("directory", bytes: path.bytes)
+            output.record(summary, "\(isNew ? "created" : "exists already:") \(PrintablePath(path))")
+        }
+    }
+}
+
+struct GroupListCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "List the configured groups and the group containers in the standard place.")
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            let environment = ProcessVariables.all
+            var configuration = try Configuration.standard(environment: environment) ?? Configuration()
+            configuration.containers = GroupIdentifier.defaultDirectories(environment: environment)
+            configuration.discoverGroups()
+            var table = TextTable()
+            for group in configuration.groups {
+                let contents = try? GroupDirectoryStatus(group.directory)
+                var row: JSONObject = ["type": "group", "group": .string(group.identifier.rawValue)]
+                row.setPath("directory", bytes: group.directory.bytes)
+                row["exists"] = .bool(FileStatus(following: group.directory) != nil)
+                row["configured"] = .bool(!group.isDiscovered)
+                row["stores"] = contents.map { .integer(Int64($0.storeCount)) }
+                if output.json { output.record(row, "") }
+                let state =
+                    contents.map { "\($0.storeCount) \($0.storeCount == 1 ? "store" : "stores")" }
+                    ?? (FileStatus(following: group.directory) == nil ? "not there yet" : "unreadable")
+                table.add(
+                    .text(group.identifier.rawValue), .text(PrintablePath(group.directory).description), .text(state),
+                    .text(group.isDiscovered ? "" : "configured"))
+            }
+            let count = configuration.groups.count
+            output.record(
+                ["type": "summary", "outcome": "listed", "groups": .integer(Int64(count))],
+                lines: count == 0 ? ["there are no groups (groupstore group create ID)"] : table.lines())
+        }
+    }
+}
+
+struct GroupShowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Show a group's directory, its stores, past relocations, and configuration.")
+
+    @OptionGroup var argument: GroupArgument
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            let path = try argument.existingPath()
+            let contents = try GroupDirectoryStatus(path)
+            for row in contents.rows { output.record(row.object, lines: row.lines) }
+            let configured = try Configuration.standard(environment: ProcessVariables.all)?.group(argument.group)
+            for store in configured?.stores ?? [] {
+                var row: JSONObject = ["type": "configured"]
+                row.setPath("name", bytes: store.name.database.bytes)
+                row["legacy"] = .array(
+                    store.legacy.map { path in
+                        var object = JSONObject()
+                        object.setPath("path", bytes: path.bytes)
+                        return .object(object)
+                    })
+                let legacy = store.legacy.map { "    legacy \(PrintablePath($0))" }
+                output.record(row, lines: ["  configured: \(PrintablePath(store.name.database))"] + legacy)
+            }
+            let status = FileStatus(following: path)
+            var summary: JSONObject = ["type": "summary", "outcome": "read", "group": .string(argument.group)]
+            summary.setPath("directory", bytes: path.bytes)
+            summary["stores"] = .integer(Int64(contents.storeCount))
+            summary["interrupted"] = .bool(contents.isInterrupted)
+            summary["mode"] = status.map { .string("0" + String($0.permissions, radix: 8)) }
+            summary["owner"] = status.map { .integer(Int64($0.owner)) }
+            let mode = status.map { "mode 0\(String($0.permissions, radix: 8)), owner \($0.owner)" } ?? ""
+            output.record(summary, "\(contents.storeCount) stores, \(mode)")
+        }
+    }
+}
