@@ -207,20 +207,22 @@ import Testing
     // MARK: Rows
 
     /// A store with a history, and a watch of its rows.
-    private func watchRows(_ words: Word...) throws -> RunningProcess {
+    ///
+    /// While a program has the store open, its log stays. Only such commits are sure to be told with all their tables.
+    private func watchRows(_ words: Word...) throws -> (watch: RunningProcess, shell: RunningProcess) {
         try sqlite(store, "PRAGMA journal_mode = WAL")
         #expect(try groupstore("history", "enable", Word(store)).status == 0)
+        let shell = try sqliteShell(store)
+        try shell.execute("UPDATE note SET text = 'earlier'")
         let watch = try RunningProcess(
             Programs.groupstore, ["watch", "--json", "--rows"] + words + ["--", Word(store)], environment: environment)
         try watch.line { JSONObject(line: $0)?.type == "watching" }
-        return watch
+        return (watch, shell)
     }
 
     @Test func deliversRows() throws {
         let before = try Directory(places.group).names()
-        // Once the last program has closed the store, its log is gone, which has to be read in time for the rows.
-        let shell = try sqliteShell(store)
-        let watch = try watchRows()
+        let (watch, shell) = try watchRows()
         try shell.execute("INSERT INTO note (text) VALUES ('later')")
         let change = try next(watch) { $0.type == "change" }
         #expect(change.path("store").map { $0 == store.bytes } == true)
@@ -238,14 +240,14 @@ import Testing
     }
 
     @Test func filtersRowsAndContinuesFromADurableToken() throws {
-        let watch = try watchRows("--durable", "--operations", "delete")
-        try commit()
-        try sqlite(store, "DELETE FROM note WHERE text = 'later'")
+        let (watch, shell) = try watchRows("--durable", "--operations", "delete")
+        try shell.execute("INSERT INTO note (text) VALUES ('later')")
+        try shell.execute("DELETE FROM note WHERE text = 'later'")
         let change = try next(watch) { $0.type == "change" }
         let token = try #require(change.string("token"))
         try watch.killAtOnce()
-        try commit()
-        try sqlite(store, "DELETE FROM note")
+        try shell.execute("INSERT INTO note (text) VALUES ('last')")
+        try shell.execute("DELETE FROM note")
         let later = try groupstore(
             "watch", "--json", "--rows", "--durable", "--operations", "delete", "--once", "--since", Word(token), "--",
             Word(store), environment: environment)
@@ -256,7 +258,7 @@ import Testing
     }
 
     @Test func aKilledWatchLeavesNoAgentBehind() throws {
-        let watch = try watchRows()
+        let (watch, _) = try watchRows()
         #expect(try privateAgents().count == 1)
         try watch.killAtOnce()
         let deadline = Deadline(after: .ample)
