@@ -18,7 +18,7 @@ package final class RelocationScheduler: RelocationScheduling {
         case notice(Notice)
         case configuration(Configuration)
         case operation(RelocateOperation, isAbandoned: @Sendable () -> Bool, @Sendable (RelocateAnswer) -> Void)
-        case operationEnded(StoreAddress?)
+        case operationEnded(number: UInt64, StoreAddress?)
         case presenters(StoreAddress)
         case inspected(number: UInt64, Result<Bool, RelocationFailure>)
         case relocated(number: UInt64, Result<RelocationSummary, RelocationFailure>)
@@ -101,6 +101,8 @@ package final class RelocationScheduler: RelocationScheduling {
         var nextNumber: UInt64 = 1
         /// The number of clients' relocations of each store.
         var operations: [StoreAddress: Int] = [:]
+        /// The configured stores that clients' relocations use, by their numbers.
+        var usedByClients: [UInt64: [LegacyStore]] = [:]
 
         /// The stores whose announcements are ended elsewhere.
         var announced: Set<StoreAddress> {
@@ -111,6 +113,15 @@ package final class RelocationScheduler: RelocationScheduling {
             defer { nextNumber += 1 }
             store.begin(state)
             underWay[nextNumber] = store
+            return nextNumber
+        }
+
+        /// Lends a client's relocation the configured stores that it touches.
+        mutating func lend(_ keys: Set<RelocationKey>) -> UInt64 {
+            defer { nextNumber += 1 }
+            let touched = stores.all.filter { !RelocationKey.of($0.file.path).isDisjoint(with: keys) }
+            for store in touched { store.beginClientRelocation() }
+            usedByClients[nextNumber] = touched
             return nextNumber
         }
     }
@@ -141,7 +152,8 @@ package final class RelocationScheduler: RelocationScheduling {
             recover(&round)
         case .operation(let operation, let isAbandoned, let events):
             begin(operation, isAbandoned: isAbandoned, events: events, &round)
-        case .operationEnded(let address):
+        case .operationEnded(let number, let address):
+            for store in round.usedByClients.removeValue(forKey: number) ?? [] { store.endClientRelocation() }
             if let address {
                 let left = (round.operations[address] ?? 1) - 1
                 round.operations[address] = left > 0 ? left : nil
@@ -203,13 +215,14 @@ package final class RelocationScheduler: RelocationScheduling {
         if operation.namesVisibleFiles { events(.recognized) }
         let configuration = round.stores.configuration
         let (keys, address) = keysAndAddress(of: operation, configuration)
+        let number = round.lend(keys)
         let job = RelocationWorkers.Job(keys: keys, isFromClient: true) { [self] in
             if isAbandoned() {
                 events(Self.cancelled(operation))
             } else {
                 relocate(operation, configuration: configuration, isAbandoned: isAbandoned, events: events)
             }
-            post(.operationEnded(address))
+            post(.operationEnded(number: number, address))
         }
         if let address { round.operations[address, default: 0] += 1 }
         guard workers.submit(job) else {
@@ -218,7 +231,7 @@ package final class RelocationScheduler: RelocationScheduling {
                     WireError(
                         code: "too_many", "\(RelocationWorkers.maximumWaitingClients) relocations are already waiting",
                         hint: "try again when some of them are done")))
-            return post(.operationEnded(address))
+            return post(.operationEnded(number: number, address))
         }
     }
 

@@ -304,9 +304,12 @@ package struct Relocation {
         of stores: [StoreLocation], after reason: any Error, _ observations: inout HolderObservations
     ) throws {
         guard case StoreTransfer.RetryReason.held(let identity) = reason,
-            let store = try stores.first(where: { try $0.directory.identity($0.name.database) == identity }),
-            let descriptor = try? store.directory.open(store.name.database, flags: O_RDONLY)
+            let store = try stores.first(where: { try $0.directory.identity($0.name.database) == identity })
         else { return }
+        var probe: FileProbe?
+        // Each attempt wakes the other process that probes it.
+        var probeBackoff = Backoff(first: .milliseconds(10), longest: .seconds(2))
+        var nextProbe = ContinuousClock.now
         do {
             try retries.run(
                 .release, of: request.source,
@@ -316,8 +319,14 @@ package struct Relocation {
                     if observations.shouldReport(holders) { report(.waiting(for: holders)) }
                 }
             ) {
+                // The other process that probes it, an agent perhaps, may relocate it.
+                guard (try? store.directory.identity(store.name.database)) == identity else { return }
+                if probe == nil, nextProbe <= .now {
+                    nextProbe = .now.advanced(by: probeBackoff.next())
+                    do { probe = try FileProbe(store.name.database, in: store.directory) } catch { return }
+                }
                 // Without leases in the file system, the transfer reports that.
-                if !FileLease.isGranted(descriptor) { throw RetryPolicy.StoreOpen() }
+                guard let probe, !probe.isOpenElsewhere else { throw RetryPolicy.StoreOpen() }
             }
         } catch is RetryPolicy.StoreOpen {
             throw reason

@@ -37,6 +37,9 @@ final class LegacyStore {
     /// True while a worker relocates it. Meanwhile nothing here opens it, and its events are deferred.
     private(set) var isUnderWay = false
     private var deferredEvents: [DeferredEvent] = []
+    /// The number of clients' relocations that use it, or wait to. Meanwhile nothing here opens it: the descriptor would
+    /// hold them up, and closing it would drop the locks that SQLite has for them in this process.
+    private var clientRelocations = 0
 
     private enum DeferredEvent {
         case event(StorePart, DirectoryEvent.Kinds)
@@ -145,6 +148,18 @@ final class LegacyStore {
         return failure != lastLoggedFailure
     }
 
+    // MARK: Clients' relocations
+
+    func beginClientRelocation() {
+        clientRelocations += 1
+        probe.end()
+    }
+
+    func endClientRelocation() {
+        clientRelocations -= 1
+        if clientRelocations == 0, state == .waiting { wasClosed = true }
+    }
+
     // MARK: What is there
 
     /// Inspects the files, if they weren't watched until now.
@@ -175,7 +190,7 @@ final class LegacyStore {
             kinds.subtract(.departed)
             kinds.insert(.movedIn)
         }
-        arrival.record(part, kinds, at: .now, isOpen: { self.isGroupStore || self.isOpen() })
+        arrival.record(part, kinds, at: .now, isOpen: { self.isGroupStore || self.isKnownOpen() })
         if part == .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) {
             restart(arrival.wholeAt == nil ? .absent : .arriving)
         }
@@ -193,8 +208,20 @@ final class LegacyStore {
         }
     }
 
-    /// Returns true if another process has the database open.
-    func isOpen() -> Bool { !isUnderWay && probe.isOpen(file.name.database, in: file.directory) }
+    /// Returns true if another process has the database open, or already waits until others have closed it.
+    func isOpen() -> Bool {
+        guard clientRelocations == 0 else { return true }
+        return !isUnderWay && probe.ask(file.name.database, in: file.directory) != .closed
+    }
+
+    /// Returns true if another process is known to have the database open, while the store arrives. That waits for no
+    /// close, and keeps nobody else from it.
+    private func isKnownOpen() -> Bool {
+        guard !isUnderWay, clientRelocations == 0 else { return false }
+        let answer = probe.ask(file.name.database, in: file.directory)
+        if answer == .open { probe.end() }
+        return answer == .open
+    }
 
     private func scheduleOrphans() {
         orphanedAt = !isGroupStore && file.hasOrphans ? .now.advanced(by: configuration.settle) : nil
@@ -211,10 +238,11 @@ final class LegacyStore {
 
     /// The time to check again without an event; nil if only an event can change something.
     var dueAt: ContinuousClock.Instant? {
-        switch state {
+        guard clientRelocations == 0 else { return nil }
+        return switch state {
         case .arriving: arrival.wholeAt
         case .failed: schedule.retryAt
-        case .waiting: schedule.dueAt
+        case .waiting: probe.retryAt ?? schedule.dueAt
         case .absent: orphanedAt
         case .relocating, .relocated, .empty: nil
         }
@@ -222,8 +250,9 @@ final class LegacyStore {
 
     /// Returns true if an attempt is due now, and resets what an event recorded.
     func shouldTryNow() -> Bool {
-        guard !isUnderWay else { return false }
+        guard !isUnderWay, clientRelocations == 0 else { return false }
         defer { wasClosed = false }
+        if state == .waiting, probe.isPostponed { return false }
         if case .failed = state { return schedule.retryAt.map { $0 <= .now } ?? false }
         if state == .absent, arrival.wholeAt == nil {
             guard let due = orphanedAt, due <= .now else { return false }
@@ -231,7 +260,8 @@ final class LegacyStore {
             signatureBefore = file.signature
             return file.hasOrphans && !reusesLastOutcome()
         }
-        let isDue = schedule.consumeDue()
+        let isProbeDue = probe.consumeDue()
+        let isDue = schedule.consumeDue() || isProbeDue
         // A failed attempt's own closes raise events, too.
         if isGroupStore, !mayAsk, !isDue { return false }
         if let contended = schedule.contended, !isDue, contended == file.signature { return false }
@@ -246,6 +276,7 @@ final class LegacyStore {
     /// Waits for a program to close it, which an event reports.
     func awaitClosing() {
         schedule.endContention()
+        if !isGroupStore { schedule.recheckOnce() }
         state = .waiting
     }
 

@@ -1,47 +1,62 @@
-import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// Finds out through a lease (fcntl(2)) whether other processes have a file open.
-///
-/// The file stays open as long as others have it: closing it would raise an event that looks like theirs.
+/// Finds out whether other processes have a store open, and remembers when to ask again.
 struct OpenFileProbe {
-    private final class OpenFile {
-        let descriptor: Descriptor
-        let identity: FileIdentity
-
-        init(_ descriptor: consuming Descriptor, _ identity: FileIdentity) {
-            self.descriptor = descriptor
-            self.identity = identity
-        }
+    enum Answer {
+        /// Nobody has it open, or nobody knows: the relocation finds out.
+        case closed
+        case open
+        /// Another agent or relocation probes it already, and notices the close.
+        case unknown
     }
 
-    private var file: OpenFile?
+    private var probe: FileProbe?
+    /// The time to ask again after the answer `unknown`. Until then the answer stands: asking raises events, which wake
+    /// the other one, and two that react to each other's events would never rest.
+    private(set) var retryAt: ContinuousClock.Instant?
+    private var backoff = Backoff(first: .seconds(1), longest: .seconds(30), isRandomized: true)
 
-    /// Returns true if other processes have the file open. Returns false if that is unknown: the relocation finds out.
-    mutating func isOpen(_ name: FilePath.Component, in directory: FilePath) -> Bool {
+    /// Keeps the file open while the answer is `open`.
+    mutating func ask(_ name: FilePath.Component, in directory: FilePath) -> Answer {
+        guard !isPostponed else { return .unknown }
         guard let directory = try? Directory(directory), let status = try? directory.status(name),
             status.kind == .regular
         else {
             end()
-            return false
+            return .closed
         }
-        if file?.identity != status.identity {
+        if probe?.identity != status.identity {
+            probe = nil
+            do throws(SystemError) {
+                probe = try FileProbe(name, in: directory)
+            } catch {
+                end()
+                return .closed
+            }
+        }
+        guard let probe else {
+            retryAt = .now.advanced(by: backoff.next())
+            return .unknown
+        }
+        guard probe.isOpenElsewhere else {
             end()
-            guard let descriptor = try? directory.open(name, flags: O_RDONLY) else { return false }
-            file = OpenFile(descriptor, status.identity)
+            return .closed
         }
-        return file.map(Self.isLeaseRefused) ?? false
+        retryAt = nil
+        backoff.reset()
+        return .open
     }
 
-    mutating func end() { file = nil }
+    /// True while the answer `unknown` stands.
+    var isPostponed: Bool { retryAt.map { $0 > .now } ?? false }
 
-    /// Retries for 5 ms, because IN_CLOSE precedes the actual close.
-    private static func isLeaseRefused(_ file: OpenFile) -> Bool {
-        for _ in 0..<100 {
-            if FileLease.isGranted(file.descriptor) { return false }
-            pause(.microseconds(50))
-        }
+    /// Returns true if it is time to ask again, and clears that time.
+    mutating func consumeDue() -> Bool {
+        guard retryAt != nil, !isPostponed else { return false }
+        retryAt = nil
         return true
     }
+
+    mutating func end() { self = OpenFileProbe() }
 }

@@ -19,7 +19,18 @@ struct RetrySchedule {
         checkAt = delay <= Self.longestCheckDelay ? .now.advanced(by: delay) : nil
     }
 
+    private var isRechecked = false
+    /// Longer than a close takes even on a busy machine.
+    private static let recheckDelay = Duration.milliseconds(100)
+
+    /// Schedules one more check: the event came, and a slow close may have outlasted the check.
+    mutating func recheckOnce() {
+        if !isRechecked { check(notAfter: .now.advanced(by: Self.recheckDelay)) }
+        isRechecked = true
+    }
+
     mutating func resetChecks() {
+        isRechecked = false
         checkAt = nil
         checkBackoff.reset()
     }

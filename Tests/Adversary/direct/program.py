@@ -183,7 +183,7 @@ class Round:
     """One round: its directory, its randomness, what it did, and what it found."""
 
     def __init__(self, program, directory, chance, number):
-        self.without = os.environ.get("ADVERSARY_WITHOUT", "hard_link,both_agents").split(",")  # acts left out: known limits
+        self.without = os.environ.get("ADVERSARY_WITHOUT", "hard_link").split(",")  # acts left out: known limits
         self.program, self.directory, self.chance, self.number = program, os.path.join(directory, "d"), chance, number
         self.title, self.problems, self.steps, self.watches, self.writers = "", [], [], [], []
         self.agents, self.closers = [], []
