@@ -131,12 +131,13 @@ package final class StoreObserver {
     /// False while a program's lock, a resource limit or a missing permission prevents reading.
     package var isReadable: Bool { !isUnreadable }
 
-    /// The delay until the next attempt after a failure whose end no event reports: a resource limit, or a parent
-    /// directory that this user may not go through.
+    /// The delay until the next attempt after a failure whose end no event reports: a resource limit, a parent directory
+    /// that this user may not go through, or a relocation's lease.
     package var retryDelay: Duration? {
         guard let failure else { return nil }
         let isUnreachable = failure.errno == .permissionDenied && FileStatus(following: directory) == nil
-        return isUnreachable || ResourceLimit(failure) != nil ? failures.next() : nil
+        let isLeased = failure.errno == .resourceTemporarilyUnavailable
+        return isUnreachable || isLeased || ResourceLimit(failure) != nil ? failures.next() : nil
     }
 
     /// Closes every descriptor. Call it before this process opens the store through SQLite, or moves it.

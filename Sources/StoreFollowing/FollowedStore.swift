@@ -1,6 +1,7 @@
 import AgentProtocol
 import ChangeFeed
 import DirectoryWatching
+import Glibc
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -77,6 +78,7 @@ package final class FollowedStore {
     func fallAsleep(at position: StorePosition? = nil) {
         dormancy = Dormancy(position: position ?? observer.position, state: state)
         closeFiles()
+        inspectDormant()
     }
 
     /// The position of the store's present content, read anew. It may include commits that were not found yet. It tells
@@ -99,8 +101,13 @@ package final class FollowedStore {
         return former.state == .unreadable ? .reset(.vanished) : nil
     }
 
-    /// Updates the state of a dormant store.
+    /// Updates the state of a dormant store. A relocation may have a lease on the file, so it isn't opened.
     func inspectDormant() {
+        state = current
+        guard state == .following, path.withPlatformString({ faccessat(AT_FDCWD, $0, R_OK, AT_EACCESS) }) != 0 else {
+            return
+        }
+        // Opening it tells why it can't be read.
         attach()
         closeFiles()
     }
