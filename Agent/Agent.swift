@@ -109,11 +109,12 @@ package final class Agent {
 
         let failure = Mutex<(any Error)?>(nil)
         let hasNewContainers = Atomic<Bool>(false)
-        let containers = watchContainers {
+        let containers = ContainersWatcher(log: log) {
             hasNewContainers.store(true, ordering: .releasing)
             loop.wake()
         }
-        defer { containers?.stop() }
+        defer { containers.watch(nil) }
+        containers.watch(configuration.containers)
         let discover = { [self] in
             serveNewContainers(feedThread: feedThread, scheduler: scheduler, current: current) {
                 requests.configurationChanged()
@@ -144,6 +145,7 @@ package final class Agent {
                         reload(
                             server: server, publisher: publisher, feedThread: feedThread, scheduler: scheduler,
                             current: current)
+                        containers.watch(current.value.containers)
                         requests.configurationChanged()
                         history.maintainAll()
                     } else {
@@ -194,17 +196,6 @@ package final class Agent {
         Server.Admission(
             users: Set(configuration.allowed.keys).union([geteuid(), 0]),
             connectionsPerUser: configuration.connectionsPerUser)
-    }
-
-    /// Watches for new group containers. Without a watch they are found when somebody asks for them.
-    private func watchContainers(onChange: @escaping @Sendable () -> Void) -> ContainersWatch? {
-        guard let directory = configuration.containers else { return nil }
-        do {
-            return try ContainersWatch(directory, onChange: onChange)
-        } catch {
-            log.warning("can't watch \(PrintablePath(directory)) for new groups: \(error)")
-            return nil
-        }
     }
 
     /// Serves the group containers that were made since the configuration was loaded, and calls `changed` if there are

@@ -36,11 +36,39 @@ extension Configuration {
     }
 }
 
-/// Watches the standard place of group containers for new ones, on a thread of its own.
+/// Watches for new group containers, while the configuration asks for it.
+///
+/// Without a watch they are found when somebody asks for them.
+final class ContainersWatcher {
+    private let log: Logger
+    private let onChange: @Sendable () -> Void
+    private var current: (directory: FilePath, watch: ContainersWatch)?
+
+    /// - Parameter onChange: Called on another thread when there may be a new container.
+    init(log: Logger, onChange: @escaping @Sendable () -> Void) {
+        self.log = log
+        self.onChange = onChange
+    }
+
+    /// Watches this directory and no other; none if it is nil.
+    func watch(_ directory: FilePath?) {
+        guard directory != current?.directory else { return }
+        current?.watch.stop()
+        current = nil
+        guard let directory else { return }
+        do {
+            current = (directory, try ContainersWatch(directory, onChange: onChange))
+        } catch {
+            log.warning("can't watch \(PrintablePath(directory)) for new groups: \(error)")
+        }
+    }
+}
+
+/// Watches a directory for new names, on a thread of its own.
 ///
 /// The watch is for new names only. The change feed watches directories for opened files too, and SQLite opens a
 /// store's directory for each commit in rollback mode: that would wake the agent.
-final class ContainersWatch: Sendable {
+private final class ContainersWatch: Sendable {
     private let source: Shared
     private let isStopping = StopFlag()
     private let thread: SystemThread

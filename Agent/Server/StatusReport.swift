@@ -195,8 +195,8 @@ package struct StatusReport: Sendable {
         // The answer is one line, and nobody reads more.
         let shown = problems.prefix(Self.maximumProblems).map { problem in
             var object: JSONObject = [
-                "message": .string(String(problem.fullMessage.prefix(Self.maximumLength))),
-                "hint": .string(String(problem.remedy.prefix(Self.maximumLength))),
+                "message": .string(Self.shortened(problem.fullMessage)),
+                "hint": .string(Self.shortened(problem.remedy)),
             ]
             if let path = problem.path?.bytes, path.count <= Self.maximumLength { object.setPath("path", bytes: path) }
             object["line"] = problem.line.map { .integer(Int64($0)) }
@@ -205,7 +205,12 @@ package struct StatusReport: Sendable {
         return .array(shown)
     }
 
-    private static let maximumLength = 500
+    /// Counted in bytes: one character may have any number of them.
+    private static func shortened(_ text: String) -> String {
+        text.utf8.count <= maximumLength ? text : String(decoding: text.utf8.prefix(maximumLength), as: UTF8.self) + "…"
+    }
+
+    private static let maximumLength = 400
     private static let maximumProblems = 10
 
     /// The number of open descriptors. Since Linux 6.2 it is the directory's size (proc(5)); listing them takes long.

@@ -44,20 +44,17 @@ struct AgentCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Log messages of this level and above: \(Self.levels). Default: info, under --quiet warning.",
+            "Log messages of this level and above; by default info, under --quiet warning.",
             valueName: "level"))
     var logLevel: Logger.Level?
 
     @Option(
         help: ArgumentHelp(
-            "The log's format: \(Self.formats). Default: journal if systemd passes standard error to its journal, else text.",
+            "The log's format; by default journal if standard error leads to systemd's journal, else text.",
             valueName: "format"))
     var logFormat: LogFormat?
 
     @OptionGroup var outputOptions: OutputOptions
-
-    private static let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-    private static let formats = LogFormat.allCases.map(\.rawValue).joined(separator: ", ")
 
     func validate() throws {
         if config != nil, !group.isEmpty { throw ValidationError("--config and --group exclude each other") }

@@ -107,6 +107,47 @@ import Testing
         #expect(try stop(agent).status == 0)
     }
 
+    private static let canBecomeAnother =
+        geteuid() == 0
+        && (try? run("setpriv", anotherUser + [Programs.groupstore, "--version"]))?.status == 0
+    private static let anotherUser: [Word] = ["--reuid", "54321", "--regid", "54321", "--clear-groups"]
+
+    /// The system's configuration may have groups that aren't for everybody.
+    @Test(.enabled(if: canBecomeAnother, "needs root and setpriv(1)"))
+    func aGroupThatTheUserMayNotUseIsLeftOut() throws {
+        let secret = user.scratch("secret")
+        try run("chmod", ["755", Word(secret.removingLastComponent())])
+        try run("mkdir", ["-m", "0700", Word(secret)])
+        try drop("a.yaml", "groups: [{ id: secret, directory: \(secret) }, { id: open }]\n")
+        let check = try run(
+            "setpriv", Self.anotherUser + [Programs.groupstore, "agent", "--check", "--json"],
+            environment: user.environment)
+        #expect(check.status == 0 && check.outcome == "valid", "\(check.output)\(check.errors)")
+        #expect(check.objects.filter { $0.type == "group" }.compactMap { $0.string("group") } == ["open"])
+        #expect(check.objects.first { $0.type == "note" }?.string("path")?.hasSuffix("a.yaml") == true)
+        // Of a user's own file it is an error.
+        try write("groups: [{ id: secret, directory: \(secret) }]\n", to: user.mainFile)
+        let refused = try run(
+            "setpriv", Self.anotherUser + [Programs.groupstore, "agent", "--check"], environment: user.environment)
+        #expect(refused.status == 77, "\(refused.output)\(refused.errors)")
+    }
+
+    /// A file that can't be read is a problem, and of one app only.
+    @Test(.enabled(if: canBecomeAnother, "needs root and setpriv(1)"))
+    func anUnreadableDropInTakesDownNoOther() throws {
+        try run("chmod", ["755", Word(user.scratch("x").removingLastComponent())])
+        try drop("a.yaml", "groups: [{ id: a }]\n")
+        try drop("b.yaml", "groups: [{ id: b }]\n")
+        try run("chmod", ["000", Word(user.vendorDropIns.appending("a.yaml"))])
+        let check = try run(
+            "setpriv", Self.anotherUser + [Programs.groupstore, "agent", "--check", "--json"],
+            environment: user.environment)
+        #expect(check.status == 78)
+        #expect(check.objects.filter { $0.type == "group" }.compactMap { $0.string("group") } == ["b"])
+        let problem = check.objects.first { $0.type == "problem" }
+        #expect(problem?.string("hint") == "make it readable for this user", "\(check.output)")
+    }
+
     // MARK: No configuration
 
     @Test func servesContainersWithoutAConfigurationAndNewOnesAtOnce() throws {
@@ -155,6 +196,39 @@ import Testing
         try connection.next(AgentConfigured.type)
         try connection.send(["id": 2, "op": "subscribe", "store": "group.later/S"])
         #expect(try connection.next { $0["id"] == .integer(2) }.bool("ok") == true)
+        #expect(try stop(agent).status == 0)
+    }
+
+    /// The file that says what is served may come and go.
+    @Test func containersAreServedWheneverThereIsNoMainFile() throws {
+        try run("mkdir", ["-p", Word(user.containers.appending("group.a"))])
+        try write("groups: [{ id: mine }]\n", to: user.mainFile)
+        let agent = try user.agent()
+        #expect(try groups() == ["mine"])
+        try run("rm", [Word(user.mainFile)])
+        try reload(agent)
+        #expect(try groups() == ["group.a"])
+        // Noticed without a request.
+        try run("mkdir", [Word(user.containers.appending("group.b"))])
+        try agent.line(.errors) { $0.contains("serving 2 groups") }
+        try write("groups: [{ id: mine }]\n", to: user.mainFile)
+        try reload(agent)
+        try run("mkdir", [Word(user.containers.appending("group.c"))])
+        #expect(try groups() == ["mine"])
+        #expect(try stop(agent).status == 0)
+    }
+
+    /// The answer is one line of at most 32 KiB, whatever the files contain.
+    @Test func aThousandBrokenDropInsFitIntoTheStatus() throws {
+        let key = String(repeating: "e\u{301}\u{302}", count: 2000)
+        for number in 0..<1000 { try drop("\(number).yaml", "groups: [{ \"\(key)\": 1 }]\n") }
+        try drop("good.yaml", "groups: [{ id: good }]\n")
+        let agent = try user.agent()
+        let status = try user.command("status", "--json")
+        #expect(
+            status.status == 78 && status.summary.integer("configuration_problem_count") == 1000, "\(status.errors)")
+        #expect(status.summary.objects("configuration_problems").count == 10)
+        #expect(try user.command("status").output.contains("990 more files"))
         #expect(try stop(agent).status == 0)
     }
 
