@@ -131,8 +131,8 @@ package final class StoreObserver {
     /// False while a program's lock, a resource limit or a missing permission prevents reading.
     package var isReadable: Bool { !isUnreadable }
 
-    /// The delay until the next attempt after a failure whose end no event reports: a resource limit, a parent directory
-    /// that this user may not go through, or a relocation's lease.
+    /// The delay until the next attempt after a failure whose end no event reports: a resource limit, a relocation's
+    /// lease, or a parent directory that this user may not go through.
     package var retryDelay: Duration? {
         guard let failure else { return nil }
         let isUnreachable = failure.errno == .permissionDenied && FileStatus(following: directory) == nil

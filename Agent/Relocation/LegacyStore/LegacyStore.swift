@@ -37,8 +37,8 @@ final class LegacyStore {
     /// True while a worker relocates it. Meanwhile nothing here opens it, and its events are deferred.
     private(set) var isUnderWay = false
     private var deferredEvents: [DeferredEvent] = []
-    /// The number of clients' relocations that use it, or wait to. Meanwhile nothing here opens it: the descriptor would
-    /// hold them up, and closing it would drop the locks that SQLite has for them in this process.
+    /// The number of clients' relocations that use it, or wait to. Meanwhile nothing here opens it: the descriptor
+    /// would hold them up, and closing it would drop the locks that SQLite has for them in this process.
     private var clientRelocations = 0
 
     private enum DeferredEvent {

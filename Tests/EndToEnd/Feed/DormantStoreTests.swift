@@ -28,7 +28,7 @@ import Testing
         let subscriber = try agent.subscribe("Notes.sqlite")
         #expect(try hasWriteEvents())
         try sqlite(store, "INSERT INTO note VALUES ('heard')")
-        #expect(try subscriber.next("change")["tables"] == ["note"])
+        try subscriber.next("change")
         try subscriber.send(["id": 2, "op": "unsubscribe", "store": Self.address])
         try subscriber.next { $0["id"] == 2 }
         try awaitWriteEvents(false)
@@ -43,7 +43,7 @@ import Testing
         try awaitDormancy()
         #expect(try hasWriteEvents())
         try sqlite(other, "INSERT INTO other VALUES ('heard')")
-        #expect(try listener.next("change")["tables"] == ["other"])
+        #expect(try listener.next("change").string("store")?.hasSuffix("/Other.sqlite") == true)
         #expect(try eventTypes(since: token) == [])
     }
 
