@@ -37,11 +37,12 @@ import Testing
         try subscriber.next("change")
     }
 
-    /// Expects one event, or two if the agent checked between two moves, when no store was there.
+    /// Expects one reset, or two if the agent checked between two moves, when no store was there. On a busy machine,
+    /// the commit before them may be told twice.
     private func expectIsReplaced(_ subscriber: WireConnection) throws {
-        let reason = try subscriber.next("reset", "change").string("reason")
+        let reason = try subscriber.next("reset").string("reason")
         guard reason == "vanished" else { return #expect(reason == "replaced") }
-        #expect(try subscriber.next("reset", "change").string("reason") == "appeared")
+        #expect(try subscriber.next("reset").string("reason") == "appeared")
     }
 
     @Test(
