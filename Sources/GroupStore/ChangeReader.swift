@@ -189,6 +189,8 @@ final class ChangeReader: Sendable {
             return try receive(connection, feed, subscription)
         } catch {
             feed.connection = nil
+            // A connection that failed before it was established is held here alone.
+            state.withLock { $0.transport.take() }?.end()
             if feed.isNotServed {
                 // The agent is gone, which is reported separately.
                 (feed.isNotServed, feed.hasReportedLoss) = (false, false)
