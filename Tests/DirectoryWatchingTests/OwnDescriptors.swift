@@ -4,7 +4,7 @@ import LinuxSystem
 import Synchronization
 
 /// A thread with a table of descriptors of its own, which does file operations for others. The files that it opens are
-/// in no child process of another test, so each is closed at once. A child process would close it while the other events
+/// in no child process of another test, so each is closed at once. A child process would close it while other events
 /// come, and the kernel tells several inotify instances of that one after the other.
 final class OwnDescriptors: Sendable {
     static let shared = OwnDescriptors()
