@@ -184,7 +184,7 @@ let package = Package(
             dependencies: ["GroupStore", grdbSQLite],
             path: "Samples/LegacyPresenter", swiftSettings: strict),
         .target(
-            name: "TestSupport", dependencies: ["LinuxSystem", systemPackage], path: "Tests/TestSupport",
+            name: "TestSupport", dependencies: ["CLinux", "LinuxSystem", systemPackage], path: "Tests/TestSupport",
             swiftSettings: strict),
         .executableTarget(
             name: "ClaimWorker", dependencies: ["GroupStore"], path: "Tests/ClaimWorker", swiftSettings: strict),

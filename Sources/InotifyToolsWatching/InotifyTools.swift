@@ -115,7 +115,7 @@
 
         /// Reads proc(5), /proc/pid/fdinfo.
         private static func instance(_ raw: CInt, watches inode: UInt64, as watch: CInt) -> Bool {
-            guard let file = try? Descriptor(opening: FilePath("/proc/self/fdinfo/\(raw)"), flags: O_RDONLY),
+            guard let file = try? Descriptor(opening: FilePath("/proc/thread-self/fdinfo/\(raw)"), flags: O_RDONLY),
                 let bytes = try? file.read(count: 1 << 16, at: 0)
             else { return false }
             let start = "inotify wd:\(String(watch, radix: 16)) ino:\(String(inode, radix: 16)) "
@@ -132,7 +132,9 @@
 
         /// Returns the inotify instances that this process has open. One may be inherited from the parent process.
         private static func instances() -> Set<CInt> {
-            guard let directory = try? Directory("/proc/self/fd"), let names = try? directory.names() else { return [] }
+            guard let directory = try? Directory("/proc/thread-self/fd"), let names = try? directory.names() else {
+                return []
+            }
             var found: Set<CInt> = []
             for name in names {
                 var target = [CChar](repeating: 0, count: 32)
@@ -172,7 +174,8 @@
             name = FilePath.Component(unique) ?? "wake"
             file = try directory.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
             inode = try file.status().identity.inode
-            watch = try library.watch(FilePath("/proc/self/fd/\(directory.raw)/\(unique)"), mask: UInt32(IN_MODIFY))
+            watch = try library.watch(
+                FilePath("/proc/thread-self/fd/\(directory.raw)/\(unique)"), mask: UInt32(IN_MODIFY))
         }
 
         deinit { try? directory.removeFile(name) }

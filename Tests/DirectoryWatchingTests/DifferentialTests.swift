@@ -10,7 +10,7 @@ import InotifyToolsWatching
 
 /// Both ways to the kernel, side by side on the same directories, report the same. Without libinotifytools, two
 /// instances of the one way are compared.
-@Suite(.serialized) struct DifferentialTests {
+@Suite(.serialized, .ownDescriptors) struct DifferentialTests {
     private let root: TemporaryDirectory
     private let privateDirectory: TemporaryDirectory
     // Must be the last property, so that it is released after all sources, which the tests hold.
@@ -55,29 +55,7 @@ import InotifyToolsWatching
         #expect(logs[0].count > 5000)
         for kind in Self.expectedKinds { #expect(logs[0].contains { $0.mask & UInt32(kind) != 0 }, "\(kind)") }
         #expect(!logs[0].contains { $0.mask & UInt32(IN_Q_OVERFLOW) != 0 })
-        // A file is closed, and a removed directory's watches end, when no process refers to it any more, which a child
-        // process of another test may delay. The kernel then tells one instance after the other, between other events.
-        expectEqual(Self.others(of: logs[0]), Self.others(of: logs[1]))
-        expectEqual(Self.ends(of: logs[0]), Self.ends(of: logs[1]))
-        // A watch may end, or be another one, between a late close's two events.
-        let differing = Self.closes(of: logs[0]).symmetricDifference(Self.closes(of: logs[1]))
-        #expect(differing.count <= 8, "\(differing)")
-    }
-
-    /// Equal neighbours count as one.
-    private static func others(of log: [InstanceLog.Entry]) -> [InstanceLog.Entry] {
-        log.reduce(into: []) { found, entry in
-            if !entry.isEnd, !entry.isClose, entry != found.last { found.append(entry) }
-        }
-    }
-
-    /// Each close counts once: how many of them became one depends on the events between them.
-    private static func closes(of log: [InstanceLog.Entry]) -> Set<String> {
-        Set(log.filter(\.isClose).map(\.description))
-    }
-
-    private static func ends(of log: [InstanceLog.Entry]) -> [String] {
-        log.filter(\.isEnd).map(\.description).sorted()
+        expectEqual(logs[0], logs[1])
     }
 
     private static let expectedKinds = [
@@ -134,28 +112,11 @@ import InotifyToolsWatching
         #expect(total > 1000)
     }
 
-    /// Returns the number of notices since the last call. A file may be closed, and the watches of a removed directory
-    /// may end, between the two reads, because a child process of another test referred to it: what one source has not
-    /// read yet is then waited for, and neither the order counts nor how often an event is repeated. A close that comes
-    /// late may find the directory at another path, so closes don't count either then.
+    /// Returns the number of notices since the last call.
     private func expectSameNotices(_ sources: [InotifySource]) throws -> Int {
-        var notices = try sources.map { try $0.allNotices() }
-        guard notices[0] != notices[1] else { return notices[0].count }
-        var found = notices.map(Self.distinct)
-        for _ in 0..<200 where found[0] != found[1] {
-            pause(.milliseconds(5))
-            for (index, source) in sources.enumerated() { notices[index] += try source.allNotices() }
-            found = notices.map(Self.distinct)
-        }
-        expectEqual(found[0].sorted(), found[1].sorted())
+        let notices = try sources.map { try $0.allNotices() }
+        expectEqual(notices[0], notices[1])
         return notices[0].count
-    }
-
-    private static func distinct(_ notices: [Notice]) -> Set<String> {
-        Set(
-            notices.compactMap { notice in
-                if case .event(let event) = notice, event.kinds == .closedAfterWriting { nil } else { "\(notice)" }
-            })
     }
 
     /// Performs operations while the write events of a directory are suspended in both sources.
@@ -194,11 +155,6 @@ private final class InstanceLog {
         let place: String?
         let mask: UInt32
         let name: [UInt8]
-
-        /// True for an event of the end of a watch.
-        var isEnd: Bool { mask & UInt32(IN_IGNORED | IN_DELETE_SELF) != 0 }
-
-        var isClose: Bool { mask & UInt32(IN_CLOSE_WRITE | IN_CLOSE_NOWRITE) != 0 }
 
         var description: String {
             "\(place ?? "nothing"): \(String(mask, radix: 16)) \(PrintablePath(bytes: name))"

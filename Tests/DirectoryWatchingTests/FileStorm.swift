@@ -51,21 +51,13 @@ struct FileStorm {
     private mutating func file() -> Path { file(in: number(0...9) == 0 ? directories.count : directory()) }
 
     private func write(_ path: Path, flags: CInt, count: Int = 0) {
-        OwnDescriptors.shared.run { Self.write(path, flags: flags, count: count) }
-    }
-
-    private func read(_ path: Path) { OwnDescriptors.shared.run { Self.read(path) } }
-
-    private func writeMapped(_ path: Path) { OwnDescriptors.shared.run { Self.writeMapped(path) } }
-
-    private static func write(_ path: Path, flags: CInt, count: Int) {
         let file = open(path, flags | O_CLOEXEC, 0o644)
         guard file >= 0 else { return }
         for number in 0..<count { pwrite(file, path, 1, number) }
         close(file)
     }
 
-    private static func read(_ path: Path) {
+    private func read(_ path: Path) {
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard file >= 0 else { return }
         var byte: UInt8 = 0
@@ -74,7 +66,7 @@ struct FileStorm {
     }
 
     /// Writes through memory, which raises no event for the write.
-    private static func writeMapped(_ path: Path) {
+    private func writeMapped(_ path: Path) {
         let file = open(path, O_RDWR | O_CLOEXEC)
         guard file >= 0 else { return }
         defer { close(file) }

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@Suite struct FileLeaseTests {
+@Suite(.ownDescriptors) struct FileLeaseTests {
     private let root: TemporaryDirectory
     private let directory: Directory
 

@@ -19,7 +19,7 @@ import Testing
 
     private func probe() throws -> FileProbe? { try FileProbe("file", in: directory) }
 
-    @Test func noticesTheLastClose() throws {
+    @Test(.ownDescriptors) func noticesTheLastClose() throws {
         let program = try directory.open("file", flags: O_RDWR)
         let probe = try #require(try probe())
         #expect(probe.isOpenElsewhere)
@@ -27,7 +27,7 @@ import Testing
         #expect(!probe.isOpenElsewhere)
     }
 
-    @Test func electsOne() throws {
+    @Test(.ownDescriptors) func electsOne() throws {
         var first = try probe()
         #expect(first != nil)
         #expect(try probe() == nil)
@@ -54,7 +54,7 @@ import Testing
     }
 
     /// SQLite locks up to 512 bytes from 2³⁰ on.
-    @Test func leavesTheLocksOfSQLiteAlone() throws {
+    @Test(.ownDescriptors) func leavesTheLocksOfSQLiteAlone() throws {
         let locks = try RangeLocks(directory.open("file", flags: O_RDWR))
         let bytes: Range<Int64> = 1 << 30..<1 << 30 + 512
         #expect(try locks.lock(.exclusive, bytes))
@@ -64,7 +64,7 @@ import Testing
         #expect(try locks.lock(.exclusive, bytes))
     }
 
-    @Test func givesWayToALockOnTheWholeFile() throws {
+    @Test(.ownDescriptors) func givesWayToALockOnTheWholeFile() throws {
         var locks: RangeLocks? = try RangeLocks(directory.open("file", flags: O_RDWR))
         #expect(try locks?.lock(.exclusive, 0..<Int64.max) == true)
         #expect(try probe() == nil)

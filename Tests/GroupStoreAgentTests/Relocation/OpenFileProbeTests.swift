@@ -6,7 +6,7 @@ import Testing
 
 @testable import GroupStoreAgent
 
-@Suite struct OpenFileProbeTests {
+@Suite(.ownDescriptors) struct OpenFileProbeTests {
     private let root: TemporaryDirectory
     private let directory: Directory
 
