@@ -135,6 +135,7 @@ package final class Agent {
             })
         scheduler.start()
         announceReady(configuration)
+        ProgramMemory.releaseUnused()
 
         var isStopping = false
         try server.run(

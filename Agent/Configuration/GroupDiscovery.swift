@@ -57,7 +57,7 @@ final class ContainersWatcher {
         current = nil
         guard let directory else { return }
         do {
-            current = (directory, try ContainersWatch(directory, onChange: onChange))
+            current = (directory, try ContainersWatch(directory, log: log, onChange: onChange))
         } catch {
             log.warning("can't watch \(PrintablePath(directory)) for new groups: \(error)")
         }
@@ -82,13 +82,17 @@ private final class ContainersWatch: Sendable {
     }
 
     /// - Parameter onChange: Called on another thread when a name has come, or the directory itself.
-    init(_ directory: FilePath, onChange: @escaping @Sendable () -> Void) throws {
+    init(_ directory: FilePath, log: Logger, onChange: @escaping @Sendable () -> Void) throws {
         let shared = try Shared()
         try shared.source.watch(directory, for: [.created, .movedIn])
         source = shared
         thread = try SystemThread(name: "gs-groups") { [isStopping] in
-            while !isStopping.isSet, let notices = try? shared.source.next(timeout: nil) {
-                if notices.contains(where: { $0 != .woken }) { onChange() }
+            do {
+                while !isStopping.isSet {
+                    if try shared.source.next(timeout: nil).contains(where: { $0 != .woken }) { onChange() }
+                }
+            } catch {
+                log.warning("no longer watching \(PrintablePath(directory)) for new groups: \(error)")
             }
         }
     }

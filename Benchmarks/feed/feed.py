@@ -268,7 +268,7 @@ def stores(options):
         (f"`watch --direct` of {few} stores", lambda: watched_directly(options, few), (0.3, 20)),
         (f"the agent with {few} stores, just started", lambda: served(options, few, False), (2, 100)),
         (f"one subscriber to each of the {few}", lambda: served(options, few, True), (2, 100)),
-        (f"the agent with {many} stores, just started", lambda: served(options, many, False), most),
+        (f"the agent with {wanted} stores, just started", lambda: served(options, wanted, False), (2, 80)),
         (f"one subscriber to each of the {many}", lambda: served(options, many, True), most),
     ]
     found = {name: [] for name, _, _ in ways}

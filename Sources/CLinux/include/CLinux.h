@@ -132,6 +132,10 @@ int gs_unshare_descriptors(int keep);
 int gs_signalfd(const int *signals, int count);
 int gs_signalfd_read(int descriptor);
 
+// Unmaps the program's and its libraries' code from memory until it is used again, and gives free heap back. What start
+// needed, and later work doesn't, stays out. The kernel maps a page of the file again when the program comes to it.
+void gs_release_memory(void);
+
 // Names the calling thread. At most 15 bytes are used.
 void gs_name_thread(const char *name);
 

@@ -93,6 +93,7 @@ struct WatchCommand: ParsableCommand {
             let feed = try feed(since: since ?? tokens?.read())
             if let store = feed.stores.first { try tokens?.write(store.token) }
             for store in feed.stores { announce(store, feed.openingType, output) }
+            ProgramMemory.releaseUnused()
             try follow(feed, tokens: tokens, to: output)
         }
     }
