@@ -39,16 +39,31 @@ package struct StorePosition: Equatable, Sendable {
 // MARK: - Text
 
 extension StorePosition: CustomStringConvertible {
-    /// The numbers in hexadecimal, separated by periods.
+    /// The numbers in hexadecimal, separated by periods. Each change has it, so it is made byte by byte.
     package var description: String {
-        var fields: [UInt64?] = [
+        let content = [
             identity.device, identity.inode, commit.salt, UInt64(commit.frame), UInt64(commit.checksum.first),
             UInt64(commit.checksum.second), changeCounter.map(UInt64.init),
         ]
-        fields += [stamp.map { UInt64(bitPattern: $0.size) }, stamp.map { UInt64(bitPattern: $0.modified) }]
-        fields.append(stamp.map { UInt64(bitPattern: $0.changed) })
-        return fields.map { $0.map { String($0, radix: 16) } ?? "" }.joined(separator: ".")
+        let file = [stamp?.size, stamp?.modified, stamp?.changed].map { $0.map(UInt64.init(bitPattern:)) }
+        return String(unsafeUninitializedCapacity: 17 * (content.count + file.count)) { bytes in
+            var count = 0
+            for number in content + file {
+                if count > 0 {
+                    bytes[count] = UInt8(ascii: ".")
+                    count += 1
+                }
+                guard let number else { continue }
+                for place in (0..<max(1, (67 - number.leadingZeroBitCount) / 4)).reversed() {
+                    bytes[count] = Self.digits[Int(number >> (4 * UInt64(place)) & 15)]
+                    count += 1
+                }
+            }
+            return count
+        }
     }
+
+    private static let digits = Array("0123456789abcdef".utf8)
 
     /// Parses a description. Returns nil for any other text.
     package init?(_ text: some StringProtocol) {
