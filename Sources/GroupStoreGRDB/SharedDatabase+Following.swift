@@ -65,7 +65,7 @@ extension SharedDatabase {
                 }
                 // The agent's configuration decides who may subscribe, and may change. A task that is cancelled
                 // meanwhile ends.
-                try? await Task.sleep(for: backoff.next())
+                await QueueExecutor.sleep(for: backoff.next())
             }
         }
     }
