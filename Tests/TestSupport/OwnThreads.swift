@@ -18,7 +18,10 @@ package struct OwnThreads: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         guard testCase != nil else { return try await function() }
-        try await withTaskExecutorPreference(executor.get()) { try await function() }
+        let executor = try executor.get()
+        await executor.admit()
+        defer { executor.leave() }
+        try await withTaskExecutorPreference(executor) { try await function() }
     }
 }
 
@@ -32,13 +35,13 @@ extension Trait where Self == OwnThreads {
 private final class OwnThreadExecutor: TaskExecutor {
     /// As many tests as keep two cores busy.
     static let forWaiting = Result { () throws -> OwnThreadExecutor in
-        let executor = OwnThreadExecutor()
+        let executor = OwnThreadExecutor(threads: 4)
         for _ in 0..<4 { _ = try SystemThread(name: "tests") { executor.run() } }
         return executor
     }
 
     static let withOwnDescriptors = Result { () throws -> OwnThreadExecutor in
-        let executor = OwnThreadExecutor()
+        let executor = OwnThreadExecutor(threads: 1)
         _ = try SystemThread(name: "own-descriptors") {
             // Runs nothing without it: the tests then time out instead of passing by luck.
             guard gs_unshare_descriptors(2) == 0 else { return }
@@ -49,6 +52,35 @@ private final class OwnThreadExecutor: TaskExecutor {
 
     private let jobs = Mutex<[UnownedJob]>([])
     private let waiting = DispatchSemaphore(value: 0)
+    private let admission: Mutex<(free: Int, waiting: [CheckedContinuation<Void, Never>])>
+
+    private init(threads: Int) { admission = Mutex((threads, [])) }
+
+    /// Returns once fewer tests than threads have begun. A test that has begun then finds a thread after each of its
+    /// waits at once. Behind tests that haven't begun, it would hold up the programs that wait for it for minutes.
+    func admit() async {
+        await withCheckedContinuation { continuation in
+            let isAdmitted = admission.withLock { admission in
+                guard admission.free == 0 else {
+                    admission.free -= 1
+                    return true
+                }
+                admission.waiting.append(continuation)
+                return false
+            }
+            if isAdmitted { continuation.resume() }
+        }
+    }
+
+    /// Admits the next test.
+    func leave() {
+        let next = admission.withLock { admission -> CheckedContinuation<Void, Never>? in
+            guard admission.waiting.isEmpty else { return admission.waiting.removeFirst() }
+            admission.free += 1
+            return nil
+        }
+        next?.resume()
+    }
 
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
