@@ -104,6 +104,7 @@ class Subscriber:
     def kill(self):
         self.process.kill()
         self.process.wait()
+        self.world.feed.forget(self.number)
         self.start()
 
     def stop(self):

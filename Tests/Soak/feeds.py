@@ -97,6 +97,9 @@ class AgentFeed:
     def subscribe(self, name):
         return Subscription(self.socket, name)
 
+    def forget(self, subscriber):
+        pass
+
     def pids(self):
         """Returns the processes that watch the store."""
         return [self.process.pid]
@@ -135,6 +138,10 @@ class DirectFeed:
         """Notes which process watches for a subscriber."""
         self.watchers[subscriber] = pid
 
+    def forget(self, subscriber):
+        """The subscriber was killed; its watcher may go on for a moment, but is not the next one's."""
+        self.watchers.pop(subscriber, None)
+
     def pids(self):
         return [pid for pid in self.watchers.values() if is_running(pid)]
 
@@ -147,8 +154,15 @@ class DirectFeed:
             time.sleep(0.05)
 
     def kill(self):
-        for pid in self.pids():
+        killed = self.pids()
+        for pid in killed:
             send(pid, signal.SIGKILL)
+        # Until the kernel gives it a processor again, a killed process looks like a running one.
+        deadline = time.monotonic() + PATIENCE
+        while any(is_running(pid) for pid in killed):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"soak: killed, and still running: {killed}")
+            time.sleep(0.01)
 
     def end(self):
         pass

@@ -1,3 +1,4 @@
+import Dispatch
 import FoundationEssentials
 import GRDB
 import LinuxSystem
@@ -16,15 +17,30 @@ extension SharedDatabaseConnection {
     /// Closes all connections, and leaves no log behind if no other process uses the store: a program that moves only
     /// the store's file must not lose commits. GRDB's pool closes its readers last, and they may not truncate the log.
     /// To release them before wouldn't do: an observation may still be reading on one. Throws GRDB's errors.
+    ///
+    /// The caller has cancelled all observations, and begins no access.
     func closeWithoutLog() throws {
+        startRequestedReads()
         try close()
         // A store that is gone must not be created.
         guard !configuration.readonly, FileStatus(following: FilePath(path)) != nil,
-            let log = FileStatus(following: FilePath(path + "-wal")), log.size > 0
+            FileStatus(following: FilePath(path + "-wal")) != nil
         else { return }
         // SQLite truncates the log when the last connection, which may write, is closed. If that fails, for instance
         // because another process holds a lock, the log stays, as it does when another process has the store open.
         try? DatabaseQueue(path: path, configuration: configuration).close()
+    }
+
+    /// Returns once the reads that cancelled observations have requested are under way, so that `close()` waits for
+    /// them. For a read that still waits while the pool is closed, GRDB opens a new connection afterwards. If the store
+    /// is moved meanwhile, that connection keeps the log under its old name beside the new one, and commits are lost.
+    private func startRequestedReads() {
+        // An observation requests a read during a write, and checks before each of both whether it was cancelled.
+        writeWithoutTransaction { _ in }
+        // Reads start in the order of their requests.
+        let isStarted = DispatchSemaphore(value: 0)
+        asyncUnsafeRead { _ in isStarted.signal() }
+        isStarted.wait()
     }
 }
 
