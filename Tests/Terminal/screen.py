@@ -4,8 +4,8 @@
 
 Commands come on standard input, one a line; each is answered with one JSON object on standard output.
 
-    await TEXT      waits until a row of the screen contains the text
-    vanish TEXT     waits until none does
+    await PATTERN   waits until a row of the screen matches the regular expression somewhere
+    vanish PATTERN  waits until none does
     resize C R      changes the terminal's size, and waits until the program has drawn on all of the new screen
     suspend         sends SIGTSTP, and waits until the program has stopped
     resume          sends SIGCONT, and waits until the program has drawn again
@@ -200,7 +200,7 @@ class Terminal:
         return state
 
     def has(self, text):
-        return any(text in line for line in self.screen.lines())
+        return any(re.search(text, line) for line in self.screen.lines())
 
     def resize(self, columns, rows):
         while self.read(0.05):
