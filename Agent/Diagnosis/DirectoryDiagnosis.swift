@@ -88,7 +88,7 @@ package struct DirectoryDiagnosis {
     static func space(_ fileSystem: FileSystem, _ name: String) -> Finding? {
         guard fileSystem.available < 64 << 20 else { return nil }
         return Finding(
-            "free_space", .warning, "\(name): \(fileSystem.available) bytes free",
+            "free_space", .warning, "\(name): \(ByteCount(fileSystem.available)) free",
             remedy: "free space there: a write-ahead log and a copy need some")
     }
 

@@ -81,13 +81,31 @@ package final class CurrentConfiguration: Sendable {
         package let at: Date
     }
 
-    private let current: Mutex<(value: Configuration, rejection: Rejection?)>
+    private struct State: Sendable {
+        var value: Configuration
+        var rejection: Rejection?
+        var reloads = ReloadCounts()
+    }
 
-    package init(_ configuration: Configuration) { current = Mutex((configuration, nil)) }
+    /// The numbers of configurations that were read since the agent started.
+    struct ReloadCounts: Sendable {
+        var applied: Int64 = 0
+        var rejected: Int64 = 0
+    }
+
+    private let current: Mutex<State>
+
+    package init(_ configuration: Configuration) { current = Mutex(State(value: configuration)) }
 
     package var value: Configuration { current.withLock { $0.value } }
 
-    package func replace(with new: Configuration) { current.withLock { $0 = (new, nil) } }
+    package func replace(with new: Configuration) {
+        current.withLock { state in
+            state.value = new
+            state.rejection = nil
+            state.reloads.applied += 1
+        }
+    }
 
     /// Replaces the configuration by the same one with more groups, which were found without reading a file.
     func update(_ new: Configuration) { current.withLock { $0.value = new } }
@@ -95,8 +113,13 @@ package final class CurrentConfiguration: Sendable {
     /// The rejection of the last configuration that was read; nil if it is in effect.
     package var rejection: Rejection? { current.withLock { $0.rejection } }
 
+    var reloads: ReloadCounts { current.withLock { $0.reloads } }
+
     func reject(_ error: any Error) {
         let remedy = (error as? any ActionableError)?.remedy ?? "fix the file, then send SIGHUP again"
-        current.withLock { $0.rejection = Rejection(message: "\(error)", remedy: remedy, at: Date()) }
+        current.withLock { state in
+            state.rejection = Rejection(message: "\(error)", remedy: remedy, at: Date())
+            state.reloads.rejected += 1
+        }
     }
 }

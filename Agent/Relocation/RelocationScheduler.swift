@@ -336,7 +336,7 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func succeeded(_ summary: RelocationSummary, _ store: LegacyStore) {
         logger.notice(
-            "\(summary.outcome.rawValue): \(PrintablePath(summary.from)) to \(PrintablePath(summary.to))",
+            "\(RelocationSentence.text(of: summary.members(seconds: 0)))",
             metadata: ["method": "\(summary.method?.rawValue ?? "none")", "bytes": "\(summary.bytes)"])
         for note in summary.notes { logger.notice("\(note)") }
         store.succeeded(summary.outcome == .nothingToDo && !store.isGroupStore ? .empty : .relocated)

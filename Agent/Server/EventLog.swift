@@ -21,15 +21,19 @@ struct EventLog {
     /// The tables of the latest changes, for returning subscribers.
     private var recent: [(number: UInt64, tables: ChangedTables)] = []
     private static let maximumRecent = 64
+    /// What was published, for `status`.
+    var counts: EventCounts
 
     /// Begins at the number `start`. Lower tokens are of a time when the store was not followed.
-    init(startingAt start: UInt64) {
+    init(startingAt start: UInt64, counts: EventCounts = EventCounts()) {
         number = start
+        self.counts = counts
         if start > 0 { lastReset = Numbered(event: .reset(.lagged), number: start) }
     }
 
     mutating func append(_ event: StoreEvent) -> Numbered {
         number += 1
+        counts.add(event)
         let numbered = Numbered(event: event, number: number)
         switch event {
         case .reset: lastReset = numbered
@@ -74,6 +78,8 @@ struct EventLog {
 /// meanwhile.
 struct Backlog {
     private(set) var entries: [EventLog.Numbered] = []
+    /// The number of times that one reset replaced all that waited.
+    private(set) var overflows: UInt64 = 0
     private static let limit = 8
 
     var isEmpty: Bool { entries.isEmpty }
@@ -100,6 +106,7 @@ struct Backlog {
         }
         entries.append(new)
         if entries.count > Self.limit {
+            overflows += 1
             entries = [EventLog.Numbered(event: .reset(.lagged), number: new.number, position: new.position)]
         }
     }

@@ -7,6 +7,7 @@ extension Publisher {
     /// until `remove`.
     package func add(_ connection: UInt64, raw: CInt, peer: PeerCredentials? = nil) {
         state.withLock {
+            $0.connectionCounts.addAccepted()
             $0.clients[connection] = ClientConnection(connection: connection, raw: raw, peer: peer, loop: loop)
         }
     }
@@ -15,6 +16,7 @@ extension Publisher {
     package func remove(_ connection: UInt64) -> [StoreAddress] {
         state.withLock { state in
             guard let client = state.clients.removeValue(forKey: connection) else { return [] }
+            if client.isBroken || !client.isFlushed { state.connectionCounts.addLost() }
             state.finished.remove(connection)
             state.resumed.remove(connection)
             let stores = Array(client.subscriptions.keys)

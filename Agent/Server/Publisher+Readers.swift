@@ -51,6 +51,7 @@ extension Publisher {
     private func end(_ connection: UInt64) {
         state.withLock { state in
             guard let client = state.clients[connection] else { return }
+            state.connectionCounts.addUnauthorized()
             client.end(with: WireLine.bytes(AgentMessage.failure(id: nil, .unreadable).json))
             reportIfFinished(client, &state)
         }

@@ -42,6 +42,10 @@ package final class Publisher: Sendable {
         var histories: [StoreAddress: HistoryPosition] = [:]
         /// The stores whose history must be read.
         var historiesToRead: Set<StoreAddress> = []
+        /// The counts of stores whose event log is closed, at most `maximumClosed`.
+        var closedCounts: [StoreAddress: EventCounts] = [:]
+        static let maximumClosed = 1024
+        var connectionCounts = ConnectionCounts()
         /// Every closed event log ended below this number; a log opened later begins here.
         var floor: UInt64 = 0
         /// Connections for the server to check: they may be finished.
@@ -109,7 +113,8 @@ extension Publisher {
     package func open(_ store: StoreAddress) {
         state.withLock { state in
             guard state.eventLogs[store] == nil else { return }
-            state.eventLogs[store] = EventLog(startingAt: state.floor)
+            let counts = state.closedCounts.removeValue(forKey: store) ?? EventCounts()
+            state.eventLogs[store] = EventLog(startingAt: state.floor, counts: counts)
             state.changeLines[store] = ChangeLine(store, epoch: epoch)
         }
     }
@@ -122,6 +127,8 @@ extension Publisher {
             }
             state.changeLines[store] = nil
             state.floor = max(state.floor, eventLog.number + 1)
+            // A client may subscribe to any number of names. The counts of all others begin at zero again.
+            if state.closedCounts.count < State.maximumClosed { state.closedCounts[store] = eventLog.counts }
             if state.relocations[store]?.announcement == nil { state.relocations[store] = nil }
             return true
         }
@@ -196,20 +203,43 @@ extension Publisher {
         package let token: String
         package let subscriptions: [SubscriptionStatus]
         package let relocation: RelocationState?
+        let counts: EventCounts
     }
 
-    package func status() -> [StoreAddress: StoreStatus] {
+    /// Returns the status of every store, or of one.
+    package func status(of only: StoreAddress? = nil) -> [StoreAddress: StoreStatus] {
         state.withLock { state in
             var result: [StoreAddress: StoreStatus] = [:]
-            for (store, eventLog) in state.eventLogs {
+            // One system call a connection, which may have a thousand subscriptions.
+            var unread: [UInt64: Int] = [:]
+            func unreadBytes(of client: ClientConnection) -> Int {
+                if let known = unread[client.connection] { return known }
+                let bytes = client.unreadBytes
+                unread[client.connection] = bytes
+                return bytes
+            }
+            for (store, eventLog) in state.eventLogs where only.map({ $0 == store }) ?? true {
                 result[store] = StoreStatus(
                     token: token(eventLog.number),
-                    subscriptions: (state.subscribers[store] ?? []).map { $0.status(upTo: eventLog.number) },
-                    relocation: state.relocations[store])
+                    subscriptions: (state.subscribers[store] ?? []).map {
+                        $0.status(upTo: eventLog.number, unreadBytes: unreadBytes(of: $0.client))
+                    },
+                    relocation: state.relocations[store], counts: eventLog.counts)
             }
             return result
         }
     }
+
+    /// The numbers of stores with an event log and of subscriptions.
+    var sizes: (stores: Int, subscriptions: Int) { state.withLock { ($0.eventLogs.count, $0.subscriptionCount) } }
+
+    /// The present connections and those since the agent started.
+    var connections: (open: Int, counts: ConnectionCounts) {
+        state.withLock { ($0.clients.count, $0.connectionCounts) }
+    }
+
+    /// Counts a connection that was not accepted.
+    func countRefusal(_ code: String) { state.withLock { $0.connectionCounts.addRefused(code) } }
 
     /// The stores that have subscribers.
     package func subscribedStores() -> Set<StoreAddress> { state.withLock { Set($0.subscribers.keys) } }
@@ -276,6 +306,7 @@ extension Publisher {
     func remove(_ store: StoreAddress, of client: ClientConnection, _ state: inout State) -> Bool {
         guard let subscription = client.subscriptions[store] else { return false }
         answerAll(of: subscription, &state)
+        state.eventLogs[store]?.counts.add(subscription.lagCounts)
         client.remove(subscription)
         state.subscriptionCount -= 1
         state.subscribers[store]?.removeAll { $0 === subscription }

@@ -99,8 +99,8 @@ package final class RequestHandler {
             performOnFeedThread(connection) { $0.subscribe(connection, subscribe, id: id) }
         case .unsubscribe(let store):
             performOnFeedThread(connection) { $0.unsubscribe(connection, from: store, id: id) }
-        case .status(let group):
-            let report = status.report(to: requester, id: id, group: group)
+        case .status(let operation):
+            let report = status.report(operation, to: requester, id: id)
             publisher.send(connection, report.rows)
             publisher.answer(connection, .reply(id: id, report.summary))
         case .relocate(let operation):
@@ -256,7 +256,7 @@ extension AgentRequest.Operation {
         case .subscribe(let operation): [operation.store.group]
         case .sync(let store), .unsubscribe(let store): [store.group]
         case .history(let operation): [operation.store.group]
-        case .status(let group): group.map { [$0] }
+        case .status(let operation): operation.onlyGroup.map { [$0] }
         case .relocate: nil
         case .present, .claim, .release: items.map(\.0.group)
         case .unpresent, .answer, .cancel: []

@@ -145,6 +145,7 @@ extension Server {
     private func admit(_ socket: consuming Descriptor) throws(SystemError) {
         let peer = try UnixSocket.peer(of: socket)
         if let refusal = refusal(of: peer) {
+            publisher.countRefusal(refusal.code)
             log.notice(
                 "connection refused", metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "why": "\(refusal.code)"])
             _ = try? UnixSocket.send(WireLine.bytes(AgentMessage.failure(id: nil, refusal).json)[...], on: socket.raw)

@@ -22,7 +22,8 @@ final class Subscription {
     private(set) var backlog = Backlog()
     /// The last delivered event: all up to it were written to the socket, or aren't for this subscription.
     private(set) var delivered: UInt64
-    private var lagsSince: Date?
+    private var lag: Lag?
+    private var lags: UInt64 = 0
     /// The number of events left out since its last line.
     private var skippedCount = 0
 
@@ -39,6 +40,16 @@ final class Subscription {
         wantsBookmarks = operation.wantsBookmarks
         delivered = number
     }
+
+    /// A time during which its socket is full.
+    struct Lag: Sendable {
+        let since = Date()
+        private let start = ContinuousClock.now
+
+        var duration: Duration { start.duration(to: .now) }
+    }
+
+    var lagCounts: LagCounts { LagCounts(lags: lags, overflows: backlog.overflows) }
 
     /// Returns true if the subscription is for the event.
     func admits(_ event: StoreEvent) -> Bool {
@@ -74,14 +85,17 @@ final class Subscription {
 
     /// Queues an event because the socket is full.
     func queue(_ event: EventLog.Numbered) {
-        if backlog.isEmpty { lagsSince = Date() }
+        if backlog.isEmpty {
+            lag = Lag()
+            lags += 1
+        }
         backlog.append(event)
     }
 
     func drainBacklog() -> [EventLog.Numbered] {
         let events = backlog.drain()
         if let last = events.last { markDelivered(last.number) }
-        lagsSince = nil
+        lag = nil
         return events
     }
 
@@ -98,16 +112,19 @@ final class Subscription {
         var events: [EventLog.Numbered]
     }
 
-    func status(upTo number: UInt64) -> SubscriptionStatus {
+    /// `unreadBytes`: those of its connection.
+    func status(upTo number: UInt64, unreadBytes: Int) -> SubscriptionStatus {
         SubscriptionStatus(
-            peer: client.peer, tables: filter?.names,
+            connection: client.connection, peer: client.peer, tables: filter?.names,
             behind: backlog.isEmpty && rows?.firstUndelivered == nil ? 0 : number - min(number, delivered),
-            waitingBytes: client.waitingBytes, unreadBytes: client.unreadBytes, lagsSince: lagsSince)
+            waitingBytes: client.waitingBytes, unreadBytes: unreadBytes, lag: lag, counts: lagCounts)
     }
 }
 
 /// The lag of a subscription.
 package struct SubscriptionStatus: Sendable {
+    /// The number of its connection, which is no other's for as long as the agent runs.
+    let connection: UInt64
     /// The peer; nil if unknown.
     let peer: PeerCredentials?
     let tables: [String]?
@@ -117,21 +134,25 @@ package struct SubscriptionStatus: Sendable {
     let waitingBytes: Int
     /// Bytes in the kernel's buffers that its process hasn't read.
     let unreadBytes: Int
-    let lagsSince: Date?
+    let lag: Subscription.Lag?
+    let counts: LagCounts
 
-    /// Returns the `status` row. `program` returns the name of a process.
-    func json(program: (pid_t) -> String) -> JSONObject {
-        var object = JSONObject()
+    /// Returns the `status` row. `program` returns the name of a process; nil to leave it out.
+    func json(program: (pid_t) -> String?) -> JSONObject {
+        var object: JSONObject = ["connection": .integer(Int64(clamping: connection))]
         if let peer {
             object["pid"] = .integer(Int64(peer.pid))
-            object["program"] = .string(program(peer.pid))
+            object["program"] = program(peer.pid).map { .string($0) }
             object["uid"] = .integer(Int64(peer.uid))
         }
         object["tables"] = tables.map { .array($0.map { .string($0) }) }
         object["behind"] = .integer(Int64(clamping: behind))
         object["waiting_bytes"] = .integer(Int64(waitingBytes))
         object["unread_bytes"] = .integer(Int64(unreadBytes))
-        object["lagging_since"] = lagsSince.map { .string($0.formatted(.iso8601)) }
+        object["lagging_since"] = lag.map { .string($0.since.formatted(.iso8601)) }
+        object["lagging_seconds"] = lag.map { .number($0.duration.seconds) }
+        object["lags"] = .integer(Int64(clamping: counts.lags))
+        object["overflows"] = .integer(Int64(clamping: counts.overflows))
         return object
     }
 }

@@ -4,8 +4,7 @@ package struct AgentRequest: Sendable, Equatable {
         /// Sends each change of a store from now on.
         case subscribe(SubscribeOperation)
         case unsubscribe(StoreAddress)
-        /// Lists groups and stores, one object each, before the reply; only the named group if one is given.
-        case status(group: String?)
+        case status(StatusOperation)
         case relocate(RelocateOperation)
         /// Cancels this connection's relocation with that `id`, and puts back what it has moved.
         case cancel(request: JSONValue)
@@ -90,7 +89,7 @@ extension AgentRequest.Operation {
         switch object.string("op") {
         case "subscribe"?: self = .subscribe(try SubscribeOperation(object))
         case "unsubscribe"?: self = .unsubscribe(try Self.store(of: object))
-        case "status"?: self = .status(group: try object.optionalString("group"))
+        case "status"?: self = .status(try StatusOperation(object))
         case "relocate"?: self = .relocate(try RelocateOperation(object))
         case "cancel"?:
             guard let request = object["request"], request != .null else {
@@ -131,9 +130,7 @@ extension AgentRequest.Operation {
         case .unsubscribe(let store):
             object["op"] = "unsubscribe"
             object.setStore(store)
-        case .status(let group):
-            object["op"] = "status"
-            if let group { object["group"] = .string(group) }
+        case .status(let status): status.write(to: &object)
         case .relocate(let relocate):
             object["op"] = "relocate"
             relocate.write(to: &object)

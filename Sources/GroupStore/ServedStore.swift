@@ -11,7 +11,8 @@ extension SharedStore {
                 let connection = try? AgentConnection(socket), connection.belongsToSameUser
             else { return false }
             var isServed = false
-            let reply = try? connection.request(.status(group: nil), deadline: Deadline(after: Self.replyTimeout)) {
+            let status = StatusOperation(isBrief: true)
+            let reply = try? connection.request(.status(status), deadline: Deadline(after: Self.replyTimeout)) {
                 type, row in
                 guard type == "group", row.string("group") == address.group,
                     let directory = row.path("directory").flatMap({ FilePath(bytes: $0) })

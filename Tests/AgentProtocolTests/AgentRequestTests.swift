@@ -32,7 +32,8 @@ import Testing
             .subscribe(SubscribeOperation(store)),
             .subscribe(SubscribeOperation(try #require(oddStore), since: "e-7", tables: TableFilter(["A"]))),
             .unsubscribe(store), .cancel(request: .integer(7)), .cancel(request: .string("seven")),
-            .status(group: nil), .status(group: "group.example"), .relocate(plain), .relocate(relocate),
+            .status(StatusOperation()), .status(StatusOperation(group: "group.example")),
+            .status(StatusOperation(store: store, isBrief: true)), .relocate(plain), .relocate(relocate),
         ]
         for operation in operations {
             for id in [nil, JSONValue.integer(1), .string("x\n"), .number(1.5)] {
@@ -46,7 +47,7 @@ import Testing
 
     @Test func ignoresUnknownMembers() throws {
         let line = Array(#"{"op":"status","later":{"a":[1,2]},"id":9}"#.utf8)
-        #expect(try AgentRequest(parsing: line) == AgentRequest(id: 9, .status(group: nil)))
+        #expect(try AgentRequest(parsing: line) == AgentRequest(id: 9, .status(StatusOperation())))
     }
 
     @Test(arguments: [

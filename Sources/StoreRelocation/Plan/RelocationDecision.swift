@@ -204,8 +204,8 @@ struct RelocationPreconditions {
         if UInt64(decision.bytesToCopy) > available {
             throw RelocationFailure(
                 .unusablePlace, code: "no_space",
-                "\(PrintablePath(endpoints.group.directory.path)) has \(available) bytes free, and "
-                    + "\(decision.bytesToCopy) are needed",
+                "\(PrintablePath(endpoints.group.directory.path)) has \(ByteCount(available)) free, and "
+                    + "\(ByteCount(decision.bytesToCopy)) are needed",
                 remedy: "free that much there, then run this again")
         }
     }

@@ -83,7 +83,7 @@ struct StoreSnapshot {
             try location.directory.status(location.name.database) == status
         else { return }
         throw StoreContents.Unreadable(
-            message: "\(header.minimumSize - status.size) bytes of its last pages are missing")
+            message: "\(ByteCount(header.minimumSize - status.size)) of its last pages are missing")
     }
 
     /// Throws `StoreWithdrawn` if a relocation's empty directory stands at the store's name.

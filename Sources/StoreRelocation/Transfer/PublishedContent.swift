@@ -178,7 +178,7 @@ extension Relocation {
                 let bytes = try store.bytesToArchive()
                 summary.notes.append(
                     "\(PrintablePath(store.path)) would be kept in \(PrintablePath(endpoints.container.archivePath)) as it is, "
-                        + "since the migration changes or removes some of it; that takes \(bytes) bytes")
+                        + "since the migration changes or removes some of it; that takes \(ByteCount(bytes))")
             }
         }
         if isInPlace {

@@ -12,17 +12,15 @@ extension AgentStatus {
             guard let directories, let path = problem.path else { return true }
             return directories.contains(path.removingLastComponent())
         }
-        return rows.filter { $0.type == "store" }.compactMap(Self.notFollowed) + descriptors
-            + relevant.map(Finding.init)
+        let stuck = stuckSubscribers(after: Self.stuckAfter).map { Finding("subscriber", .warning, $0.message) }
+        return unfollowed.map(Self.notFollowed) + stuck + descriptors + relevant.map(Finding.init)
     }
 
-    private static func notFollowed(_ row: StatusRow) -> Finding? {
-        guard let state = row.object.string("state"), ["unwatched", "unreadable"].contains(state) else { return nil }
-        let name = row.object.string("store") ?? "a store"
-        let message = "\(name) is not followed (\(state)): \(row.object.string("detail") ?? "no reason is known")"
+    private static func notFollowed(_ problem: AgentProblem) -> Finding {
+        let isUnwatched = problem.word == "unwatched"
         return Finding(
-            "feed", state == "unwatched" ? .problem(.configuration) : .warning, message,
-            remedy: state == "unwatched" ? "the agent tries again by itself; kill -HUP makes it try now" : nil)
+            "feed", isUnwatched ? .problem(.configuration) : .warning, problem.message,
+            remedy: isUnwatched ? "the agent tries again by itself; kill -HUP makes it try now" : nil)
     }
 
     private var descriptors: [Finding] {

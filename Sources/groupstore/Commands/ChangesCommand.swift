@@ -206,7 +206,7 @@ enum HistoryPrinter {
     }
 
     private static func line(_ change: HistoryChange) -> String {
-        let time = WireTime.text(change.time) ?? "no time"
+        let time = "\(LocalTime(change.time, precise: true))"
         let key = change.key.map { value in
             String(JSONObject(dictionaryLiteral: ("", value.json)).text.dropFirst(4).dropLast())
         }

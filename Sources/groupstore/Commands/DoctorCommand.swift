@@ -128,12 +128,11 @@ struct DoctorCommand: ParsableCommand {
     private func summarize(_ findings: [Finding], _ output: Output) {
         let problems = findings.filter { $0.status != nil }.count
         let warnings = findings.filter { $0.verdict == .warning }.count
-        func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
         output.record(
             [
                 "type": "summary", "outcome": problems > 0 ? "problems" : warnings > 0 ? "warnings" : "ok",
                 "problems": .integer(Int64(problems)), "warnings": .integer(Int64(warnings)),
-            ], counted(problems, "problem") + ", " + counted(warnings, "warning"))
+            ], "\(Counted(problems, "problem")), \(Counted(warnings, "warning"))")
     }
 }
 

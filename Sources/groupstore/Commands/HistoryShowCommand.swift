@@ -1,6 +1,5 @@
 import AgentProtocol
 import ArgumentParser
-import FoundationEssentials
 import PersistentHistory
 
 struct HistoryShowCommand: ParsableCommand {
@@ -51,7 +50,7 @@ struct HistoryShowCommand: ParsableCommand {
         }
         output.record(object, lines: table.lines())
         for subscriber in summary.subscribers {
-            let time = WireTime.text(subscriber.time) ?? "no time"
+            let time = LocalTime(subscriber.time, precise: true)
             output.record(
                 [
                     "type": "subscriber", "name": .string(subscriber.name), "number": .integer(subscriber.number),

@@ -89,7 +89,7 @@ struct MigrateCommand: ParsableCommand {
         let bytes = (try? job.location.bytesToArchive()) ?? 0
         return [
             "\(PrintablePath(job.location.path)) would be kept in \(PrintablePath(archive)) as it is, since the migration "
-                + "changes or removes some of it; that takes \(bytes) bytes"
+                + "changes or removes some of it; that takes \(ByteCount(bytes))"
         ]
     }
 

@@ -64,7 +64,7 @@ final class RelocationProgressReporter {
             if case .array(let notes)? = summary["notes"] {
                 for case .string(let note) in notes { report(.note(note)) }
             }
-            return output.record(summary, sentence(summary))
+            return output.record(summary, RelocationSentence.text(of: summary))
         }
         if output.json { Output.write(json: summary) }
         Output.write(
@@ -120,26 +120,7 @@ final class RelocationProgressReporter {
         clearBar()
         for note in summary.notes { report(.note(note)) }
         let members = summary.members(seconds: seconds, dryRun: dryRun).typed("summary")
-        output.record(members, sentence(members))
-    }
-
-    /// Returns the summary in words, the same whether this program or an agent did the work.
-    private func sentence(_ summary: JSONObject) -> String {
-        let from = AgentStatus.printable("from", summary)
-        let to = AgentStatus.printable("to", summary)
-        let outcome = summary.string("outcome") ?? ""
-        if summary.bool("dry_run") == true { return "would be: \(outcome)" }
-        switch RelocationSummary.Outcome(rawValue: outcome) {
-        case .relocated:
-            let bytes = ByteCount(summary.integer("bytes") ?? 0)
-            return "relocated \(from) to \(to) (\(summary.string("method") ?? ""), \(bytes))"
-        case .undone: return "undone: the store is \(to) again"
-        case .alreadyRelocated: return "already relocated: \(to)"
-        case .migrated: return "migrated \(to)"
-        case .setAside: return "set aside \(AgentStatus.printable("set_aside", summary)); \(to) is new"
-        case .nothingToDo: return "nothing to do: no store at \(from)"
-        case nil: return "\(outcome): \(from) to \(to)"
-        }
+        output.record(members, RelocationSentence.text(of: members))
     }
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
@@ -171,7 +152,7 @@ extension JSONObject {
     fileprivate var conflictSide: String {
         let path = PrintablePath(FilePath(bytes: path("path") ?? []) ?? "")
         var facts = ["\(string("role") ?? ""): \(path)"]
-        if let modified = string("modified") { facts.append("modified \(modified)") }
+        if let modified = string("modified") { facts.append("modified \(LocalTime(modified))") }
         facts.append("\(ByteCount(integer("bytes") ?? 0))")
         if case .object(let rows)? = self["rows"] {
             let counts = rows.members.compactMap { table, count in

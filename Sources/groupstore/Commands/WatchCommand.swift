@@ -199,7 +199,7 @@ struct WatchCommand: ParsableCommand {
     private func record(_ event: FeedEvent, _ output: Output) {
         if output.json, let line = event.line { return output.record(encoded: line) }
         output.record(
-            event.object, "\(Self.timeOfDay())  \(event.type)  \(event.store.name)  \(event.words)")
+            event.object, "\(LocalTime.now(precise: true))  \(event.type)  \(event.store.name)  \(event.words)")
     }
 
     /// Reports that no later event is missed. For people on standard error, because it isn't an event.
@@ -218,20 +218,6 @@ struct WatchCommand: ParsableCommand {
     private func summarize(_ outcome: String, token: String, to output: Output) {
         guard output.json else { return }
         output.record(["type": "summary", "outcome": .string(outcome), "token": .string(token)], "")
-    }
-
-    /// Returns the local time with milliseconds.
-    private static func timeOfDay() -> String {
-        var now = timespec()
-        clock_gettime(CLOCK_REALTIME, &now)
-        var parts = tm()
-        localtime_r(&now.tv_sec, &parts)
-        func padded(_ value: Int, _ width: Int) -> String {
-            let digits = String(value)
-            return String(repeating: "0", count: max(0, width - digits.count)) + digits
-        }
-        let clock = [parts.tm_hour, parts.tm_min, parts.tm_sec].map { padded(Int($0), 2) }.joined(separator: ":")
-        return clock + "." + padded(now.tv_nsec / 1_000_000, 3)
     }
 }
 

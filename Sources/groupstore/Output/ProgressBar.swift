@@ -1,24 +1,6 @@
 import Glibc
 import LinuxSystem
 
-/// A number of bytes for people, in the unit that leaves at most four digits.
-///
-/// Hand-written because Foundation's byte counts need ICU and depend on the locale.
-struct ByteCount: CustomStringConvertible {
-    private let bytes: Int64
-
-    init(_ bytes: Int64) { self.bytes = bytes }
-
-    var description: String {
-        var value = Double(bytes)
-        for unit in ["B", "KB", "MB", "GB"] {
-            if value < 1000 { return unit == "B" ? "\(bytes) B" : "\((value * 10).rounded() / 10) \(unit)" }
-            value /= 1000
-        }
-        return "\((value * 10).rounded() / 10) TB"
-    }
-}
-
 /// A progress bar on one line of a terminal, on standard error. Hand-written because two escape sequences aren't worth
 /// a dependency.
 struct ProgressBar {

@@ -1,5 +1,4 @@
 import AgentProtocol
-import FoundationEssentials
 import LinuxSystem
 import SQLiteStore
 
@@ -18,10 +17,9 @@ extension StoreDescription {
         }
         if let support {
             let name = PrintablePath(support.name)
-            table.add(.text(""), .text("\(name)/, \(support.files) files, \(ByteCount(support.size))"))
+            table.add(.text(""), .text("\(name)/, \(Counted(support.files, "file")), \(ByteCount(support.size))"))
         }
-        let written = Date(timeIntervalSince1970: Double(modified) / 1e9)
-        table.add(.text("written"), .text(written.formatted(.iso8601)))
+        table.add(.text("written"), .text("\(LocalTime(Double(modified) / 1e9))"))
         let mode = settings.journalMode == .writeAhead ? "write-ahead log (wal)" : "rollback journal"
         table.add(.text("journal"), .text(mode))
         let free = settings.freePages == 0 ? "" : ", \(settings.freePages) free"

@@ -26,13 +26,13 @@ struct TextTable {
         for row in rows {
             for (column, cell) in row.enumerated() {
                 if column == widths.count { widths.append(0) }
-                widths[column] = max(widths[column], cell.content.count)
+                widths[column] = max(widths[column], DisplayWidth.of(cell.content))
             }
         }
         return rows.map { row in
             var line = indent
             for (column, cell) in row.enumerated() {
-                let padding = String(repeating: " ", count: widths[column] - cell.content.count)
+                let padding = String(repeating: " ", count: widths[column] - DisplayWidth.of(cell.content))
                 switch cell {
                 case .text: line += cell.content + padding
                 case .number: line += padding + cell.content

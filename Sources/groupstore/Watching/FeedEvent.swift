@@ -1,4 +1,5 @@
 import AgentProtocol
+import GroupStoreAgent
 import LinuxSystem
 import SystemPackage
 
@@ -99,7 +100,7 @@ struct FeedEvent {
     /// The text that follows the event's type for people.
     var words: String {
         let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
-        let words = [object.string("reason"), object.string("outcome"), tables, path, token]
+        let words = [object.string("reason"), object.string("outcome").map(RelocationSentence.words(forOutcome:)), tables, path, token]
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 }

@@ -41,7 +41,7 @@ import Testing
                 stores: [{ name: Notes.sqlite, legacy: ["flatpak:com.example.Notes/data/Notes.sqlite"] }]
             """)
         let agent = try user.agent()
-        try agent.line(.errors) { $0.contains("relocated: ") }
+        try agent.line(.errors) { $0.contains("relocated ") }
         #expect(try noteCount(user.containers.pushing("group.notes/Notes.sqlite")) == 3)
         #expect(try stop(agent).status == 0)
     }

@@ -75,7 +75,7 @@ struct GroupRemoval {
     struct Item: CustomStringConvertible {
         let path: FilePath
         let bytes: Int64
-        var description: String { "\(PrintablePath(path))  \(bytes) bytes" }
+        var description: String { "\(PrintablePath(path))  \(ByteCount(bytes))" }
     }
 
     private let group: GroupIdentifier

@@ -13,8 +13,8 @@ struct GroupDirectoryStatus {
     private(set) var storeCount = 0
     private(set) var isInterrupted = false
 
-    /// Reads the directory. Throws `SystemError` and `UnreadableRecord`.
-    init(_ path: FilePath) throws {
+    /// Reads the directory. With `only`, there is no other store's row. Throws `SystemError` and `UnreadableRecord`.
+    init(_ path: FilePath, only store: FilePath.Component? = nil) throws {
         let container = try GroupContainer(path)
         var group: JSONObject = [:]
         group.setPath("directory", bytes: path.bytes)
@@ -22,7 +22,7 @@ struct GroupDirectoryStatus {
         for journal in try container.journals() { add(journal) }
         let receipts = try container.receipts()
         let names = try container.directory.names().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
-        for name in names {
+        for name in names where store.map({ $0 == name }) ?? true {
             guard let header = Self.header(of: name, in: container.directory) else { continue }
             storeCount += 1
             try add(name, header, in: container.directory, receipts: receipts)
@@ -37,7 +37,7 @@ struct GroupDirectoryStatus {
         rows.append(
             StatusRow(
                 "interrupted", row,
-                lines: "  a relocation of \(AgentStatus.printable("from", row)) is under way or was interrupted; "
+                lines: "  a relocation of \(row.printablePath("from")) is under way or was interrupted; "
                     + "the next relocation or agent finishes or undoes it"))
     }
 
@@ -52,8 +52,8 @@ struct GroupDirectoryStatus {
         row["journal_mode"] = .string(header.journalMode.rawValue)
         let last = receipts.last { $0.name.path == FilePath(root: nil, [name]) }
         row["last_relocation"] = last.map { .object($0.json) }
-        let relocation = last.map { ["    \(AgentStatus.relocation($0.json))"] } ?? []
-        let file = "  \(PrintablePath(name))  \(size) bytes, \(header.journalMode.rawValue)"
+        let relocation = last.map { ["    \(AgentStatus.receipt($0.json))"] } ?? []
+        let file = "  \(PrintablePath(name))  \(ByteCount(size)), \(header.journalMode.rawValue)"
         rows.append(StatusRow("file", row, lines: [file] + relocation))
     }
 

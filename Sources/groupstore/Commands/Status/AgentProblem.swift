@@ -1,0 +1,115 @@
+import AgentProtocol
+import GroupStoreAgent
+import LinuxSystem
+import SystemPackage
+
+/// A persistent problem that the agent reports.
+struct AgentProblem {
+    /// The kind of check, a code for scripts.
+    let check: String
+    /// The path concerned; nil if the problem isn't about one path.
+    var path: FilePath?
+    /// The store concerned, `GROUP_ID/NAME`.
+    var store: StoreAddress?
+    /// One word for people, such as `conflict`.
+    let word: String
+    /// The code of the error.
+    var code: String?
+    /// The message, including a remedy.
+    let message: String
+    /// The exit code of a command with the same result.
+    let exitCode: Int32
+
+    /// The problem on one line.
+    var line: String {
+        let subject = path.map { "\(PrintablePath($0)): " } ?? ""
+        return "\(word): \(subject)\(message)"
+    }
+
+    var record: JSONObject {
+        var object: JSONObject = ["type": "problem", "check": .string(check)]
+        if let store { object.setPath("store", bytes: store.bytes) }
+        if let path { object.setPath("path", bytes: path.bytes) }
+        object["code"] = code.map { .string($0) }
+        object["message"] = .string(message)
+        object["exit"] = .integer(Int64(exitCode))
+        return object
+    }
+}
+
+extension AgentStatus {
+    /// The problems that need a person: stores in conflict, refused or failed relocations, and a configuration that
+    /// can't be read.
+    var problems: [AgentProblem] {
+        let stores = rows.filter { $0.type == "legacy" }.compactMap { row -> AgentProblem? in
+            guard let code = row.object.integer("exit") else { return nil }
+            let state = row.object.string("state") ?? ""
+            return AgentProblem(
+                check: "relocation", path: row.object.path("path").flatMap { FilePath(bytes: $0) },
+                store: row.object.store, word: state, code: row.object.string("code"),
+                message: row.object.string("detail") ?? state, exitCode: Int32(clamping: code))
+        }
+        let reload = summary.object("reload_failed").map {
+            AgentProblem(
+                check: "reload", word: "reload", message: Self.rejection($0),
+                exitCode: ExitStatus.configuration.rawValue)
+        }
+        let files = summary.objects("configuration_problems").map { problem in
+            AgentProblem(
+                check: "agent_configuration", word: "configuration", message: Self.configurationProblem(problem),
+                exitCode: ExitStatus.configuration.rawValue)
+        }
+        return stores + [reload].compactMap { $0 } + files
+    }
+
+    /// All that `status --check` reports: the problems, stores that aren't followed, and stuck subscribers.
+    func allProblems(stuckAfter limit: Double) -> [AgentProblem] {
+        problems + unfollowed + stuckSubscribers(after: limit)
+    }
+
+    /// The stores whose commits go unnoticed.
+    var unfollowed: [AgentProblem] {
+        rows.filter { $0.type == "store" }.compactMap { row in
+            guard let state = row.object.string("state"), ["unwatched", "unreadable"].contains(state) else { return nil }
+            let name = row.object.printablePath("store")
+            let status = state == "unwatched" ? ExitStatus.configuration : .inputOutput
+            return AgentProblem(
+                check: "feed", store: row.object.store, word: state,
+                message: "\(name) is not followed (\(state)): \(row.object.string("detail") ?? "no reason is known")",
+                exitCode: status.rawValue)
+        }
+    }
+
+    /// The subscribers that have been behind for at least that many seconds. A subscriber that reads at all catches up
+    /// at once: however many events wait, it gets a few lines for them.
+    func stuckSubscribers(after limit: Double) -> [AgentProblem] {
+        rows.filter { $0.type == "subscription" }.compactMap { row in
+            let object = row.object
+            guard let seconds = object.lagSeconds, seconds >= limit else { return nil }
+            return AgentProblem(
+                check: "subscriber", store: object.store, word: "subscriber",
+                message:
+                    "\(Self.holder(object)) of \(object.printablePath("store")) has not read for \(Int(seconds)) s: "
+                    + "\(Self.progress(ofSubscription: object)) (see whether it is stopped or hangs; it gets one event "
+                    + "for all of them once it reads)",
+                exitCode: ExitStatus.busy.rawValue)
+        }
+    }
+
+    /// The time after which a subscriber that is behind counts as stuck, in seconds.
+    static let stuckAfter = 30.0
+}
+
+extension JSONObject {
+    /// The time for which a subscription's socket has been full, in seconds; nil if it isn't.
+    var lagSeconds: Double? { number("lagging_seconds") }
+
+    /// Returns a number, whole or not.
+    func number(_ key: String) -> Double? {
+        switch self[key] {
+        case .number(let number)?: number
+        case .integer(let number)?: Double(number)
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,93 @@
+import AgentProtocol
+import GroupStoreAgent
+import LinuxSystem
+
+/// The status for people.
+extension AgentStatus {
+    static func lines(_ type: String, _ row: JSONObject) -> [String] {
+        switch type {
+        case "group":
+            let missing = row.bool("exists") == false ? "  (not there yet)" : ""
+            return ["\(row.string("group") ?? "")  \(row.printablePath("directory"))\(missing)"]
+        case "subscription": return ["    subscriber \(holder(row))  \(progress(ofSubscription: row))"]
+        case "legacy": return ["    legacy \(row.printablePath("path"))  \(state(row))"]
+        default:
+            let store =
+                "  \(row.printablePath("store"))  \(state(row))  "
+                + "\(Counted(row.integer("subscribers") ?? 0, "subscriber"))"
+                + holders("presenters", of: row, prefix: ", presented by ")
+            let last = row.object("last_relocation")
+            // The receipt says more.
+            let current = row.object("relocation").flatMap { state -> String? in
+                last != nil && state.string("state") == "relocated" ? nil : relocation(state)
+            }
+            let relocations = [current, last.map(receipt)]
+            return [store] + relocations.compactMap(\.self).map { "    \($0)" }
+        }
+    }
+
+    /// Returns a store's or a legacy place's state, with the detail if there is one.
+    static func state(_ row: JSONObject) -> String {
+        let words = [row.string("state"), row.string("detail")].compactMap(\.self)
+        return words.joined(separator: ": ")
+    }
+
+    static func holder(_ subscription: JSONObject) -> FileHolder {
+        FileHolder(
+            pid: Int32(clamping: subscription.integer("pid") ?? 0), program: subscription.string("program") ?? "?")
+    }
+
+    /// Returns how far a subscriber is behind.
+    static func progress(ofSubscription row: JSONObject) -> String {
+        let behind = row.integer("behind") ?? 0
+        let waiting = (row.integer("waiting_bytes") ?? 0) + (row.integer("unread_bytes") ?? 0)
+        let unread = waiting == 0 ? "" : ", \(ByteCount(waiting)) unread"
+        guard behind > 0 else { return "up to date\(unread)" }
+        let since = row.string("lagging_since").map { " since \(LocalTime($0))" } ?? ""
+        return "\(Counted(behind, "event")) behind\(since)\(unread)"
+    }
+
+    /// Returns a relocation's current or last state in words.
+    static func relocation(_ row: JSONObject) -> String {
+        let time = row.string("since").map { "\(LocalTime($0))" } ?? ""
+        switch row.string("state") {
+        case "relocating"?: return "relocating since \(time)" + holders("waiting_for", of: row, prefix: ", waiting for ")
+        case "abandoned"?:
+            let outcome = RelocationSentence.words(forOutcome: row.string("outcome") ?? "abandoned")
+            let message = row.string("message").map { $0.isEmpty ? "" : ": \($0)" } ?? ""
+            return "\(outcome) at \(time)\(message)"
+        case let state: return "\(state ?? "") at \(time)"
+        }
+    }
+
+    /// Returns a receipt in words.
+    static func receipt(_ row: JSONObject) -> String {
+        "relocated from \(row.printablePath("from"))\(RelocationSentence.effort(of: row)) at "
+            + "\(LocalTime(row.string("at") ?? ""))"
+    }
+
+    private static func holders(_ key: String, of row: JSONObject, prefix words: String) -> String {
+        let holders = row.objects(key).map(FileHolder.init)
+        return holders.isEmpty ? "" : words + holders.list
+    }
+
+    var summaryLines: [String] {
+        let shown = summary.objects("configuration_problems").map(Self.configurationProblem)
+        let others = Int(summary.integer("configuration_problem_count") ?? 0) - shown.count
+        let more =
+            others > 0 ? ["\(others) more files of the configuration have errors (groupstore agent --check)"] : []
+        return (summary.object("reload_failed").map { [Self.rejection($0)] } ?? []) + shown + more + [
+            "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), "
+                + "socket \(summary.printablePath("socket")), \(Counted(summary.integer("subscribers") ?? 0, "subscriber"))"
+        ]
+    }
+
+    static func configurationProblem(_ object: JSONObject) -> String {
+        "\(object.string("message") ?? "") (\(object.string("hint") ?? ""))"
+    }
+
+    static func rejection(_ object: JSONObject) -> String {
+        "the agent keeps its old configuration since \(object.string("at").map { "\(LocalTime($0))" } ?? "?"): "
+            + "\(object.string("message") ?? "") (\(object.string("hint") ?? ""))"
+    }
+}

@@ -1,0 +1,110 @@
+import AgentProtocol
+import ArgumentParser
+import Glibc
+import GroupStore
+import GroupStoreAgent
+import LinuxSystem
+import SystemPackage
+
+/// The form of `status`.
+enum StatusFormat: String, CaseIterable, ExpressibleByArgument {
+    case text
+    /// As `--json`.
+    case json
+    /// Metrics for Prometheus and its relatives.
+    case openmetrics
+}
+
+struct StatusCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Show the stores, their relocations, and their subscribers.",
+        discussion: """
+            Shows everything that the agent serves, or one group or store. Works without an agent for a group or a \
+            store: shows the directory's content and past relocations. Also shows conflicts, refusals, and a \
+            configuration that the agent could not read; the exit code is that of the first one.
+
+            --check prints nothing if all is well, else one line for each conflict, refusal, rejected configuration, \
+            store that is not followed, and subscriber that has not read for --stuck-after seconds. --watch shows a \
+            table that is updated every --interval seconds; where standard output is no terminal, a line for each row \
+            that has changed. q or Ctrl-C ends it. --format openmetrics prints metrics, and exits with 0 whatever they \
+            report, unless no agent answers.
+            """)
+
+    @Argument(
+        help: ArgumentHelp(
+            "A group's directory or identifier, or a store: its file, GROUP_ID/NAME, or where it was relocated from.",
+            valueName: "group-or-store"), completion: .file())
+    var target: String?
+
+    @Flag(help: "Show a table that is kept up to date.")
+    var watch = false
+
+    @Option(help: ArgumentHelp("Ask the agent every so many seconds, with --watch.", valueName: "seconds"))
+    var interval = 1.0
+
+    @Flag(help: "Print only problems, one line each; the exit code is that of the first one.")
+    var check = false
+
+    @Option(help: ArgumentHelp("Report a subscriber that has not read for this long, with --check.", valueName: "seconds"))
+    var stuckAfter = AgentStatus.stuckAfter
+
+    @Option(help: ArgumentHelp("The form of the output: text, json or openmetrics.", valueName: "format"))
+    var format: StatusFormat?
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        if [watch, check, format == .openmetrics].filter({ $0 }).count > 1 {
+            throw ValidationError("--watch, --check and --format openmetrics exclude each other")
+        }
+        if outputOptions.json, let format, format != .json {
+            throw ValidationError("--json and --format \(format.rawValue) exclude each other")
+        }
+        if watch, outputOptions.quiet { throw ValidationError("--watch and --quiet exclude each other") }
+        guard (0.1...3600).contains(interval) else { throw ValidationError("--interval must be 0.1 to 3600 seconds") }
+        guard (0...31_536_000).contains(stuckAfter) else {
+            throw ValidationError("--stuck-after must be 0 to 31536000 seconds")
+        }
+    }
+
+    func run() throws {
+        var options = outputOptions
+        if format == .json { options.json = true }
+        let output = Output(options)
+        try reporting(output) {
+            if watch { return try StatusWatch(target, interval: interval, output).run() }
+            if format == .openmetrics { return try printMetrics() }
+            let reading = try StatusReading(of: target)
+            if check { return try check(reading, output) }
+            for row in reading.rows { output.record(row.object, lines: row.lines) }
+            output.record(reading.summary, lines: reading.summaryLines)
+            if let problem = reading.agent?.problems.first { throw ExitCode(problem.exitCode) }
+        }
+    }
+
+    private func check(_ reading: StatusReading, _ output: Output) throws {
+        let problems = reading.problems(stuckAfter: stuckAfter)
+        for problem in problems { output.record(problem.record, problem.line) }
+        if output.json {
+            let summary: JSONObject = [
+                "type": "summary", "outcome": problems.isEmpty ? "ok" : "problems",
+                "problems": .integer(Int64(problems.count)),
+            ]
+            output.record(summary, "")
+        }
+        if let problem = problems.first { throw ExitCode(problem.exitCode) }
+    }
+
+    /// Prints the metrics. Without an agent there is one, which says so: a monitor reads the output, not the exit code.
+    private func printMetrics() throws {
+        do {
+            let reading = try StatusReading(of: target)
+            let metrics = reading.agent.map { AgentMetrics($0, stuckAfter: stuckAfter).text } ?? AgentMetrics.noAgent
+            Output.write(lines: metrics.lines, to: STDOUT_FILENO)
+        } catch let error as CommandFailure where error.status == .noAgent {
+            Output.write(lines: AgentMetrics.noAgent.lines, to: STDOUT_FILENO)
+            throw error
+        }
+    }
+}

@@ -1,0 +1,126 @@
+import AgentProtocol
+import GroupContainers
+import GroupStore
+import GroupStoreAgent
+import LinuxSystem
+import SystemPackage
+
+/// The status of everything, of one group or of one store: from the agent if there is one, and from the group's
+/// directory if one is named.
+struct StatusReading {
+    /// What was asked for; nil for everything that the agent serves.
+    let target: StatusTarget?
+    /// The group's directory by itself; nil if no group is named, or it isn't visible from here.
+    let directory: GroupDirectoryStatus?
+    /// The agent's status; nil if no agent serves the group.
+    let agent: AgentStatus?
+
+    /// Reads the status. Throws `AgentConnectionError`, `CommandFailure` and the errors of reading a directory.
+    init(of text: String?) throws {
+        let (connection, failure) = Self.connect()
+        guard let text else {
+            guard let connection else { throw failure.map(Self.explained) ?? CommandFailure.noAgent }
+            target = nil
+            directory = nil
+            do throws(AgentConnectionError) {
+                agent = try AgentStatus(connection, StatusOperation())
+            } catch {
+                throw Self.explained(error)
+            }
+            return
+        }
+        // Only an agent knows the subscribers; its absence isn't an error here.
+        let target = try StatusTarget(text, served: connection.flatMap { try? ServedGroups($0) })
+        let asked = connection.flatMap { connection in
+            target.operation.flatMap { try? AgentStatus(connection, $0) }
+        }
+        self.target = target
+        agent = asked.flatMap { $0.rows.isEmpty ? nil : $0 }
+        do {
+            directory = try target.directory.map { try GroupDirectoryStatus($0, only: target.store) }
+        } catch let error as UnreadableRecord {
+            throw CommandFailure(
+                .badData, code: error.errorCode, error.message, remedy: "use the version that wrote it",
+                underlying: error)
+        }
+        guard target.store == nil || directory?.storeCount == 1 || agent?.hasStore == true else {
+            throw CommandFailure(
+                .inputOutput, code: "not_found", "there is no store \(target.name)",
+                remedy: "see the group's stores: groupstore status \(target.group ?? "GROUP_DIR")")
+        }
+    }
+
+    private static func connect() -> (AgentConnection?, AgentConnectionError?) {
+        do throws(AgentConnectionError) {
+            return (try AgentConnection(AgentConnection.standardSocket(environment: ProcessVariables.all)), nil)
+        } catch {
+            return (nil, error)
+        }
+    }
+
+    /// Returns the error with which a command ends that needs an agent.
+    static func explained(_ error: AgentConnectionError) -> CommandFailure {
+        switch error {
+        case .noAgent, .noSocketPath, .lost:
+            CommandFailure(
+                .noAgent, code: "no_agent", error.message,
+                remedy: "\(error.remedy); groupstore status GROUP_DIR works without an agent")
+        default: CommandFailure(error)
+        }
+    }
+
+    /// The agent's rows. Beside a directory's own rows, the group isn't named again, nor is a receipt printed again.
+    private var agentRows: [StatusRow] {
+        guard let directory else { return agent?.rows ?? [] }
+        let printed = Set(directory.rows.flatMap(\.lines))
+        return (agent?.rows ?? []).filter { $0.type != "group" }.map { row in
+            var row = row
+            row.lines.removeAll(where: printed.contains)
+            return row
+        }
+    }
+
+    var rows: [StatusRow] { (directory?.rows ?? []) + agentRows }
+
+    var summary: JSONObject {
+        guard let target else {
+            var summary: JSONObject = ["type": "summary", "outcome": "served"]
+            for member in agent?.summary.members ?? [] { summary[member.key] = member.value }
+            summary["problems"] = .integer(Int64(agent?.problems.count ?? 0))
+            return summary
+        }
+        var summary: JSONObject = ["type": "summary", "outcome": "read"]
+        summary["group"] = target.group.map { .string($0) }
+        if let directory = target.directory { summary.setPath("directory", bytes: directory.bytes) }
+        if let store = target.store { summary.setPath("store", bytes: store.bytes) }
+        summary["stores"] = .integer(Int64(directory?.storeCount ?? 0))
+        summary["interrupted"] = .bool(directory?.isInterrupted ?? false)
+        summary["agent"] = .bool(agent != nil)
+        return summary
+    }
+
+    var summaryLines: [String] { agent?.summaryLines ?? ["no agent serves this directory"] }
+
+    /// The problems that `--check` reports. Without an agent, an interrupted relocation waits for somebody; an agent
+    /// finishes it by itself.
+    func problems(stuckAfter limit: Double) -> [AgentProblem] {
+        if let agent { return agent.allProblems(stuckAfter: limit) }
+        guard directory?.isInterrupted == true, let target else { return [] }
+        return [
+            AgentProblem(
+                check: "interrupted", path: target.directory, word: "interrupted",
+                message: "a relocation is under way or was interrupted (groupstore recover \(target.name) finishes or "
+                    + "undoes it)",
+                exitCode: ExitStatus.busy.rawValue)
+        ]
+    }
+}
+
+extension CommandFailure {
+    fileprivate static let noAgent = CommandFailure(
+        .noAgent, code: "no_agent", "no agent answers", remedy: "start one: groupstore agent")
+}
+
+extension AgentStatus {
+    fileprivate var hasStore: Bool { rows.contains { $0.type == "store" } }
+}
