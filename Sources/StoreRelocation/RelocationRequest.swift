@@ -87,6 +87,8 @@ package struct RelocationSummary: Sendable {
         case setAside = "set_aside"
         /// A relocation was undone.
         case undone
+        /// An archived store was restored.
+        case restored
     }
 
     package var outcome: Outcome
