@@ -21,6 +21,15 @@ package struct ArchiveRestoration: Sendable {
 }
 
 extension Relocation {
+    /// Opens a group container's directory. Throws `RelocationFailure` if there is none.
+    package static func container(at path: FilePath) throws(RelocationFailure) -> GroupContainer {
+        do {
+            return try RelocationEndpoints.container(path)
+        } catch {
+            throw RelocationFailure(error, RelocationRequest(source: path, group: path))
+        }
+    }
+
     /// Restores an archived store by a transfer of its own. Throws `RelocationFailure`; the archive and the destination
     /// are then unchanged. A restoration that was interrupted is finished or undone first.
     package func restore(_ wanted: ArchiveRestoration) throws(RelocationFailure) -> RelocationSummary {

@@ -176,3 +176,11 @@ struct ModelMergeOptions: ParsableArguments {
         }
     }
 }
+
+/// The option that selects a version of a model. `FormerOptions` accepts its former name, `--version NAME`.
+struct ModelVersionOption: ParsableArguments {
+    @Option(
+        name: .customLong("model-version"),
+        help: ArgumentHelp("Use this version of the model instead of the current one.", valueName: "name"))
+    var modelVersion: String?
+}

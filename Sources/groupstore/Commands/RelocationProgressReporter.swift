@@ -64,7 +64,7 @@ final class RelocationProgressReporter {
             if case .array(let notes)? = summary["notes"] {
                 for case .string(let note) in notes { report(.note(note)) }
             }
-            return output.record(summary, sentence(summary))
+            return output.record(summary.addingNearest, sentence(summary))
         }
         if output.json { Output.write(json: summary) }
         Output.write(
@@ -116,11 +116,13 @@ final class RelocationProgressReporter {
 
     private func say(_ text: String) { if !output.quiet { Output.write(text, to: STDERR_FILENO) } }
 
-    func finish(_ summary: RelocationSummary, seconds: Double, dryRun: Bool) {
+    /// Prints the summary with `further` members.
+    func finish(_ summary: RelocationSummary, seconds: Double, dryRun: Bool, _ further: JSONObject = [:]) {
         clearBar()
         for note in summary.notes { report(.note(note)) }
-        let members = summary.members(seconds: seconds, dryRun: dryRun).typed("summary")
-        output.record(members, sentence(members))
+        var members = summary.members(seconds: seconds, dryRun: dryRun).typed("summary")
+        for (key, value) in further.members { members[key] = value }
+        output.record(members.addingNearest, sentence(members))
     }
 
     /// Returns the summary in words, the same whether this program or an agent did the work.
@@ -133,13 +135,26 @@ final class RelocationProgressReporter {
         case .relocated:
             let bytes = ByteCount(summary.integer("bytes") ?? 0)
             return "relocated \(from) to \(to) (\(summary.string("method") ?? ""), \(bytes))"
+        case .restored:
+            let bytes = ByteCount(summary.integer("bytes") ?? 0)
+            return "restored \(to) from \(from) (\(summary.string("method") ?? ""), \(bytes))"
         case .undone: return "undone: the store is \(to) again"
         case .alreadyRelocated: return "already relocated: \(to)"
         case .migrated: return "migrated \(to)"
         case .setAside: return "set aside \(AgentStatus.printable("set_aside", summary)); \(to) is new"
-        case .nothingToDo: return "nothing to do: no store at \(from)"
+        case .nothingToDo: return nothingToDo(summary)
         case nil: return "\(outcome): \(from) to \(to)"
         }
+    }
+
+    /// Returns a sentence on a source without a store: the name may be mistyped.
+    private func nothingToDo(_ summary: JSONObject) -> String {
+        guard let missing = summary.missingSource else {
+            return "nothing to do: no store at \(AgentStatus.printable("from", summary))"
+        }
+        let isInGroup = summary.path("to").flatMap { FilePath(bytes: $0) }.flatMap { FileStatus(following: $0) } != nil
+        let used = isInGroup ? "; the group has \(AgentStatus.printable("to", summary))" : ""
+        return "nothing to do: \(missing.sentence)\(used)"
     }
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
@@ -158,6 +173,19 @@ final class RelocationProgressReporter {
 }
 
 extension JSONObject {
+    /// The source of a relocation that found nothing to do, if no file has its name.
+    fileprivate var missingSource: MissingSource? {
+        guard string("outcome") == RelocationSummary.Outcome.nothingToDo.rawValue else { return nil }
+        return path("from").flatMap { FilePath(bytes: $0) }.flatMap(MissingSource.init)
+    }
+
+    /// Returns the summary with the file that may be meant by a mistyped source.
+    fileprivate var addingNearest: JSONObject {
+        var summary = self
+        if let nearest = missingSource?.nearest { summary.setPath("nearest", bytes: nearest.bytes) }
+        return summary
+    }
+
     /// Returns the members preceded by a `type`.
     fileprivate func typed(_ type: String) -> JSONObject {
         var object: JSONObject = ["type": .string(type)]
