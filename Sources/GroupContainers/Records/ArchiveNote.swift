@@ -67,8 +67,10 @@ package struct ArchiveEntry: Sendable {
 extension GroupContainer {
     static let noteName: FilePath.Component = "about.json"
 
-    /// Returns true if an archived set's note has this name.
-    package static func isArchiveNote(_ name: FilePath.Component) -> Bool { name == noteName }
+    /// Returns true if an archived set's note has this name, or one that a killed process has left half written.
+    package static func isArchiveNote(_ name: FilePath.Component) -> Bool {
+        name == noteName || name == noteName.appending(".new")
+    }
 
     package func write(_ note: ArchiveNote) throws {
         try Record.write(note, Self.noteName, in: archive(note.id))
