@@ -63,7 +63,8 @@ extension Configuration {
         let keys = places.map(RelocationKey.of)
         for group in groups {
             for store in group.stores {
-                guard let path = store.legacy.first(where: { places.contains($0) || keys.contains(RelocationKey.of($0)) })
+                guard
+                    let path = store.legacy.first(where: { places.contains($0) || keys.contains(RelocationKey.of($0)) })
                 else { continue }
                 throw RelocationFailure(
                     .busy, code: "agent_serves",

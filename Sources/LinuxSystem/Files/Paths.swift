@@ -82,8 +82,11 @@ extension FilePath {
         let bytes = bytes.first == UInt8(ascii: "-") ? Array("./".utf8) + bytes : bytes
         if let text = String(validating: bytes, as: UTF8.self), PrintableText.isPlain(text) {
             let isPlain = !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x80 || Self.isUnquoted($0) }
-            return isPlain ? text : "'" + text.split(separator: "'", omittingEmptySubsequences: false)
-                .joined(separator: "'\\''") + "'"
+            return isPlain
+                ? text
+                : "'"
+                    + text.split(separator: "'", omittingEmptySubsequences: false)
+                    .joined(separator: "'\\''") + "'"
         }
         let escaped = bytes.map { byte in
             let scalar = UnicodeScalar(byte)

@@ -120,7 +120,8 @@ package enum ArchiveValue: Sendable, Equatable {
             let group = container.directory.path.shellWord
             return RelocationFailure(
                 .conflict, code: word, "archive \(set.id) is kept: \(reason)",
-                remedy: "restore it (groupstore archive restore \(group) \(set.id)), or remove it for good with --force")
+                remedy: "restore it (groupstore archive restore \(group) \(set.id)), or remove it for good with --force"
+            )
         }
     }
 }
@@ -140,7 +141,9 @@ extension ArchiveValue {
     }
 
     private static func ofStore(_ set: ArchivedStore, in container: GroupContainer) throws -> ArchiveValue {
-        guard let archived = set.location, let note = set.entry.note else { return .onlyCopy("its content is not known") }
+        guard let archived = set.location, let note = set.entry.note else {
+            return .onlyCopy("its content is not known")
+        }
         let receipts = try container.receipts()
         let receipt = receipts.last { $0.id == set.id }
         if let receipt, let name = receipt.name.path.lastComponent {
@@ -155,7 +158,8 @@ extension ArchiveValue {
                 if isThere { return .redundant("\(place) is the same store, and has gone on since") }
             }
         }
-        let places = [container.directory.path.appending(archived.name.database), note.from.path]
+        let places =
+            [container.directory.path.appending(archived.name.database), note.from.path]
             + (note.restored ?? []).map(\.to.path)
         for place in places {
             if try Self.holdsContent(of: archived, note, at: place) {
@@ -167,11 +171,15 @@ extension ArchiveValue {
     }
 
     /// Returns true if the store there is a copy that was restored from the archive, or has the same content.
-    private static func holdsContent(of archived: StoreLocation, _ note: ArchiveNote, at place: FilePath) throws -> Bool {
-        guard let found = try? RelocationEndpoints.unresolved(place), !GroupContainer.isBookkeeping(found.directory.path),
+    private static func holdsContent(of archived: StoreLocation, _ note: ArchiveNote, at place: FilePath) throws -> Bool
+    {
+        guard let found = try? RelocationEndpoints.unresolved(place),
+            !GroupContainer.isBookkeeping(found.directory.path),
             let status = try found.directory.status(found.name.database), status.kind == .regular
         else { return false }
-        let isRestored = (note.restored ?? []).contains { $0.to.path == place && $0.file.inode == status.identity.inode }
+        let isRestored = (note.restored ?? []).contains {
+            $0.to.path == place && $0.file.inode == status.identity.inode
+        }
         if isRestored { return true }
         do {
             let (one, other) = (try StoreSnapshot(archived), try StoreSnapshot(found))

@@ -75,11 +75,12 @@ extension Relocation {
         let total = try paths.archived.bytesToArchive()
         let header = try StoreSnapshot(paths.archived).header
         let isUnread = header == nil || request.opaque
-        let hadWAL = paths.entry.note?.hadWAL == true && header != nil
+        // What SQLite can't read is left as it is.
+        let hadWAL = paths.entry.note?.hadWAL == true && !isUnread
         let outcome = try restoration(
             of: paths.archived, to: paths.destination, taken: wanted.id,
             hadWAL: !isUnread && header?.journalMode == .writeAhead,
-            arrivesInWAL: request.journalMode.map { $0 == .writeAhead } ?? (hadWAL ? true : nil),
+            arrivesInWAL: hadWAL ? true : nil,
             keepsSource: !wanted.moves, isUnread: isUnread, in: container,
             isStillValid: {
                 try paths.checkDestinationIsFree()

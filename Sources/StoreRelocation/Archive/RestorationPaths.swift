@@ -28,7 +28,8 @@ struct RestorationPaths {
         guard wanted.destination != nil || entry.isTrusted else {
             throw RelocationFailure(
                 .notPermitted, code: "untrusted_note",
-                "another user wrote \(PrintablePath(set.path.appending("about.json"))), which names the store's former place",
+                "another user may have written \(PrintablePath(set.path.appending("about.json"))), which names the "
+                    + "store's former place",
                 remedy: "name the place yourself: --to PATH")
         }
         destination = try Self.destination(wanted.destination ?? note.from.path, archived.name, note.from.path)
@@ -100,11 +101,18 @@ struct RestorationPaths {
             throw RelocationFailure(
                 .badData, code: "unreadable", "\(PrintablePath(archived.path)): \(format)", remedy: asItIs)
         }
-        let integrity = try StoreIntegrity(archived)
-        guard integrity.isIntact else {
+        if let damage = try damage() {
             throw RelocationFailure(
-                .badData, code: "damaged",
-                "\(PrintablePath(archived.path)) is damaged: \(integrity.findings.first ?? "")", remedy: asItIs)
+                .badData, code: "damaged", "\(PrintablePath(archived.path)) is damaged: \(damage)", remedy: asItIs)
+        }
+    }
+
+    /// Returns SQLite's first finding, or nil if the store is intact.
+    private func damage() throws -> String? {
+        do {
+            return try StoreIntegrity(archived).findings.first
+        } catch StoreError.corrupt(_, let message, _) {
+            return message
         }
     }
 

@@ -66,8 +66,8 @@ extension Relocation {
     }
 }
 
-/// The relocated store's location, and the one that it returns to: the place that its receipt names, which is the legacy
-/// name itself or where a symbolic link at that name leads.
+/// The relocated store's location, and the one that it returns to: the place that its receipt names, which is the
+/// legacy name itself or where a symbolic link at that name leads.
 struct UndoPaths {
     let group: StoreLocation
     let legacy: StoreLocation
@@ -95,7 +95,8 @@ struct UndoPaths {
         {
             let link = try last.directory.open(last.name.database, flags: gs_o_path)
             let target = last.directory.path.pushing(try link.linkTarget(path: last.path))
-            guard let next = try? RelocationEndpoints.unresolved(target), !found.contains(where: { $0.path == next.path }),
+            guard let next = try? RelocationEndpoints.unresolved(target),
+                !found.contains(where: { $0.path == next.path }),
                 [0, geteuid(), try next.directory.status().owner].contains(status.owner)
             else { break }
             found.append(next)
@@ -154,15 +155,19 @@ extension RelocationFailure {
         let store = PrintablePath(paths.group.path)
         guard let last else {
             return RelocationFailure(
-                .badData, code: "no_receipt", "no receipt says that \(store) came from \(PrintablePath(paths.legacy.path))",
+                .badData, code: "no_receipt",
+                "no receipt says that \(store) came from \(PrintablePath(paths.legacy.path))",
                 remedy: "see what was relocated: groupstore status \(container.directory.path.shellWord)")
         }
-        let name = paths.group.name.database == last.from.path.lastComponent
+        let name =
+            paths.group.name.database == last.from.path.lastComponent
             ? "" : " --name=\(FilePath(root: nil, [paths.group.name.database]).shellWord)"
         return RelocationFailure(
             .badData, code: "no_receipt",
             "\(store) came from \(PrintablePath(last.from.path)), not from \(PrintablePath(paths.legacy.path))",
-            remedy: "run: groupstore relocate \(last.from.path.shellWord) \(container.directory.path.shellWord)\(name) --undo")
+            remedy:
+                "run: groupstore relocate \(last.from.path.shellWord) \(container.directory.path.shellWord)\(name) --undo"
+        )
     }
 
     static func migratedOnTheWay(

@@ -22,7 +22,9 @@ struct MissingSource {
         if names.contains(name) { return nil }
         isDirectoryMissing = false
         let files = names.filter { StoreName.validated($0) != nil && (try? directory.status($0))?.kind == .regular }
-        nearest = files.compactMap(\.utf8).sorted().nearest(to: name.utf8 ?? "").map { path.removingLastComponent().appending($0) }
+        nearest = files.compactMap(\.utf8).sorted().nearest(to: name.utf8 ?? "").map {
+            path.removingLastComponent().appending($0)
+        }
     }
 
     var sentence: String {

@@ -34,7 +34,8 @@ struct MigrationModelOptions: ParsableArguments {
             throw ValidationError("--rename \(text): write Car=Automobile or Car.color=paintColor")
         }
         let isModelUsed =
-            versionOption.modelVersion != nil || traceSql != nil || allowPartialHistory || !renameOptions.renamings.isEmpty
+            versionOption.modelVersion != nil || traceSql != nil || allowPartialHistory
+            || !renameOptions.renamings.isEmpty
             || !mappingOptions.mappings.isEmpty
         guard model != nil || !isModelUsed else {
             throw ValidationError(

@@ -75,7 +75,8 @@ struct RelocateCommand: ParsableCommand {
     var onIncompatible: RelocationRequest.IncompatiblePolicy = .refuse
 
     @Option(
-        help: ArgumentHelp("Install this store after setting the other one aside, not an empty one.", valueName: "store"),
+        help: ArgumentHelp(
+            "Install this store after setting the other one aside, not an empty one.", valueName: "store"),
         completion: .file())
     var defaultStore: String?
 

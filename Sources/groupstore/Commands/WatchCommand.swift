@@ -63,7 +63,8 @@ struct WatchCommand: ParsableCommand {
     var once = false
 
     @Option(
-        help: ArgumentHelp("Exit with code 75 if there is no event for so long: seconds, or 500ms, 2m.", valueName: "time"))
+        help: ArgumentHelp(
+            "Exit with code 75 if there is no event for so long: seconds, or 500ms, 2m.", valueName: "time"))
     var timeout: DurationArgument?
 
     @OptionGroup var outputOptions: OutputOptions

@@ -11,8 +11,9 @@ import Testing
     private func commands(_ path: [Word] = []) throws -> [[Word]] {
         let help = try groupstore(options: path + ["--help"]).lines
         guard let start = help.firstIndex(of: "SUBCOMMANDS:") else { return [path] }
-        let names = help[help.index(after: start)...].prefix { !$0.isEmpty }.compactMap { line -> Word? in
-            line.hasPrefix("  ") && !line.hasPrefix("   ") ? Word(String(line.split(separator: " ")[0])) : nil
+        let names = help[help.index(after: start)...].compactMap { line -> Word? in
+            guard line.hasPrefix("  "), let first = line.dropFirst(2).first, first.isLowercase else { return nil }
+            return "\(line.split(separator: " ")[0])"
         }
         return try [path] + names.flatMap { try commands(path + [$0]) }
     }
@@ -34,11 +35,12 @@ import Testing
         }
     }
 
-    @Test(arguments: [
-        (["relcoate"], "groupstore relocate"), (["stauts"], "groupstore status"), (["group", "lst"], "group list"),
-        (["archive", "resotre"], "archive restore"), (["help", "wach"], "groupstore watch"),
-        (["Relocate"], "groupstore relocate"),
-    ] as [([Word], String)])
+    @Test(
+        arguments: [
+            (["relcoate"], "groupstore relocate"), (["stauts"], "groupstore status"), (["group", "lst"], "group list"),
+            (["archive", "resotre"], "archive restore"), (["help", "wach"], "groupstore watch"),
+            (["Relocate"], "groupstore relocate"),
+        ] as [([Word], String)])
     func suggestsTheCommandThatIsMeant(_ words: [Word], _ meant: String) throws {
         let done = try groupstore(options: words)
         #expect(done.status == 64)
@@ -58,7 +60,9 @@ import Testing
         let missing = Word(places.legacy.appending("Notes.sqlite"))
         #expect(try groupstore("relocate", missing, Word(places.group), "--deadline", time).status == 0)
         #expect(try groupstore("recover", Word(places.group), "--deadline", time).status == 0)
-        #expect(try groupstore("archive", "purge", Word(places.group), "--older-than", "1d", "--deadline", time).status == 0)
+        #expect(
+            try groupstore("archive", "purge", Word(places.group), "--older-than", "1d", "--deadline", time).status == 0
+        )
     }
 
     @Test(arguments: ["-1", "x", "3x", "nan", "inf", "1e400s", "2d", "s", "ms"] as [Word])
@@ -142,7 +146,10 @@ import Testing
             """
         let done = try run(
             "python3",
-            ["-c", Word(script), Word("\(columns)"), Programs.groupstore, "relocate", Word(store.path), Word(places.group)],
+            [
+                "-c", Word(script), Word("\(columns)"), Programs.groupstore, "relocate", Word(store.path),
+                Word(places.group),
+            ],
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
         let bars = done.output.split(separator: "\r").compactMap { part -> Substring? in
             part.hasPrefix("\u{1B}[K") ? part.dropFirst(3).prefix { $0 != "\n" } : nil

@@ -94,7 +94,7 @@ import Testing
 
     @Test func namedArchivesArePurgedAllOrNone() throws {
         try archiveOnlyCopy()
-        try makeStore(legacy, rows: 0)
+        try sqlite(legacy, "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)")
         try relocate()
         #expect(try archives().count == 2)
         let names = try archives().map { Word(FilePath(root: nil, [$0])) }

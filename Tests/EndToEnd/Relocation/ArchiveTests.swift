@@ -71,7 +71,8 @@ import Testing
         #expect(shown.summary.string("integrity") == "ok")
         let files = Set(shown.objects.filter { $0.type == "file" }.compactMap { $0.string("name") })
         #expect(files == ["Notes.sqlite", ".Notes_SUPPORT/_EXTERNAL_DATA/1F2E"])
-        #expect(shown.objects.contains { $0.type == "table" && $0.string("name") == "note" && $0.integer("rows") == 20 })
+        #expect(
+            shown.objects.contains { $0.type == "table" && $0.string("name") == "note" && $0.integer("rows") == 20 })
         #expect(try DirectorySnapshot(places.group) == before)
     }
 
@@ -236,7 +237,12 @@ import Testing
         let plain = try makeStore(places.scratch("plain.sqlite"), rows: 20)
         let odd = try StoreFiles(places.legacy.appending(component))
         for (part, oddPart) in [(plain.name.database, odd.name.database), (plain.name.support, odd.name.support)] {
-            try run("mv", ["--", Word(places.scratch("plain.sqlite").removingLastComponent().appending(part)), Word(places.legacy.appending(oddPart))])
+            try run(
+                "mv",
+                [
+                    "--", Word(places.scratch("plain.sqlite").removingLastComponent().appending(part)),
+                    Word(places.legacy.appending(oddPart)),
+                ])
         }
         let content = try odd.dump()
         let done = try groupstore("relocate", Word(odd.path), Word(places.group), "--retire", "archive")

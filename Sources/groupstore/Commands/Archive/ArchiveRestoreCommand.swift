@@ -88,8 +88,9 @@ struct ArchiveRestoreCommand: ParsableCommand {
 
     /// Returns the set. A restoration that was interrupted at its end may have emptied and removed it already; its
     /// identifier then names it.
-    private func find(in container: GroupContainer) throws -> (id: TransferIdentifier, path: FilePath, note: ArchiveNote?)
-    {
+    private func find(in container: GroupContainer) throws -> (
+        id: TransferIdentifier, path: FilePath, note: ArchiveNote?
+    ) {
         do {
             let found = try ArchiveArgument(archive).find(among: ArchivedStore.all(in: container), in: container)
             return (found.id, found.path, found.entry.note)
