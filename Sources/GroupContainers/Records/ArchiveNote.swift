@@ -25,11 +25,22 @@ package struct ArchiveNote: Codable, Sendable, Equatable {
         package var at: Date
         /// The copy's file.
         package var file: FileIdentity
+        /// The file's creation time, in nanoseconds since 1970; nil if the file system doesn't record it. A later file
+        /// may reuse the inode.
+        package var birth: Int64?
 
-        package init(to: FilePath, at: Date, file: FileIdentity) {
+        package init(to: FilePath, at: Date, file: FileIdentity, birth: Int64?) {
             self.to = StoredPath(to)
             self.at = at
             self.file = file
+            self.birth = birth
+        }
+
+        /// Returns true if the file with this status and creation time is the copy. Compares only the inode: a reboot
+        /// may renumber devices.
+        package func isCopy(_ status: FileStatus, birth: Int64?) -> Bool {
+            guard let known = self.birth, let birth else { return false }
+            return file.inode == status.identity.inode && known == birth
         }
     }
 

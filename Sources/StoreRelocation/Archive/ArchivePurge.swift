@@ -148,8 +148,7 @@ extension ArchiveValue {
         let receipt = receipts.last { $0.id == set.id }
         if let receipt, let name = receipt.name.path.lastComponent {
             let place = PrintablePath(container.directory.path.appending(name))
-            let published = try container.directory.status(name)
-            let isThere = published.map { receipt.published?.isSameFile(as: $0) == true } ?? false
+            let isThere = try receipt.isOfStore(in: container)
             switch receipt.method {
             case .migrate, .replace:
                 let isLast = receipts.last { $0.name == receipt.name }?.id == receipt.id
@@ -177,9 +176,8 @@ extension ArchiveValue {
             !GroupContainer.isBookkeeping(found.directory.path),
             let status = try found.directory.status(found.name.database), status.kind == .regular
         else { return false }
-        let isRestored = (note.restored ?? []).contains {
-            $0.to.path == place && $0.file.inode == status.identity.inode
-        }
+        let birth = found.directory.birth(found.name.database)
+        let isRestored = (note.restored ?? []).contains { $0.to.path == place && $0.isCopy(status, birth: birth) }
         if isRestored { return true }
         do {
             let (one, other) = (try StoreSnapshot(archived), try StoreSnapshot(found))
@@ -199,5 +197,18 @@ extension ArchiveValue {
         let external = set.files.contains { $0.path.components.count > 1 && $0.size > 0 }
         guard !external, case let snapshot = try StoreSnapshot(archived), snapshot.header != nil else { return false }
         return (try? StoreContents.isSchemaOnly(snapshot, countingRows: true)) == true
+    }
+}
+
+extension RelocationReceipt {
+    /// Returns true if the store that was relocated is still in the group's directory, written to or not. A file that
+    /// was created later is another one, even if it has the inode.
+    fileprivate func isOfStore(in container: GroupContainer) throws -> Bool {
+        guard let name = name.path.lastComponent, let published, let status = try container.directory.status(name)
+        else { return false }
+        if published.isUnchanged(in: status) { return true }
+        guard published.isSameFile(as: status), let birth = container.directory.birth(name) else { return false }
+        // The receipt's time is in whole seconds, rounded down, and not before the file's creation.
+        return Double(birth) / 1e9 < at.timeIntervalSince1970.rounded(.down) + 1
     }
 }

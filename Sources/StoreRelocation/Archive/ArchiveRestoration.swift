@@ -103,7 +103,8 @@ extension Relocation {
         guard var note = paths.entry.note, paths.entry.isTrusted,
             let file = try? paths.destination.directory.identity(paths.destination.name.database)
         else { return }
-        note.add(.init(to: paths.destination.path, at: Date(), file: file))
+        let birth = paths.destination.directory.birth(paths.destination.name.database)
+        note.add(.init(to: paths.destination.path, at: Date(), file: file, birth: birth))
         try? container.write(note)
     }
 

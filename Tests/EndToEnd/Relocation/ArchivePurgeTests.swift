@@ -82,6 +82,24 @@ import Testing
         #expect(try archives().count == 1)
     }
 
+    /// A new file often gets the inode of the removed one.
+    @Test func keepsWhatTheGroupHasLost() throws {
+        try makeStore(legacy, rows: 20)
+        try relocate("--retire", "archive")
+        let published = places.group.appending("Notes.sqlite")
+        // The birth of a file is compared with the receipt's second: as if it had passed.
+        let receipts = places.group.appending(".groupstore").appending("receipts")
+        let receipt = receipts.appending(try #require(try Directory(receipts).names().first))
+        try run("sed", ["-i", "s/\"at\" : \"[^\"]*\"/\"at\" : \"2001-01-01T00:00:00Z\"/", Word(receipt)])
+        #expect(try run("grep", ["-c", "2001", Word(receipt)]).lines == ["1"])
+        for _ in 0..<5 {
+            try run("rm", ["-rf", Word(published), Word(places.group.appending(".Notes_SUPPORT"))])
+            try makeStore(published, rows: 2)
+            #expect(try purge("Notes.sqlite").status == 73)
+        }
+        #expect(try archives().count == 1)
+    }
+
     @Test func purgesByAgeOnly() throws {
         try makeStore(legacy, rows: 20)
         try relocate("--retire", "archive")

@@ -81,8 +81,10 @@ import Testing
         let id = try #require(try ids().first)
         let directory = archiveDirectory.appending(id)
         let database = directory.appending("Notes.sqlite")
-        let file = try Descriptor(opening: database, flags: O_RDWR)
-        try file.write([UInt8](repeating: 0xA5, count: 4096), at: 4096 * 5, path: database)
+        do {
+            let file = try Descriptor(opening: database, flags: O_RDWR)
+            try file.write([UInt8](repeating: 0xA5, count: 4096), at: 4096 * 5, path: database)
+        }
         let shown = try archive("show", Word(id))
         #expect(shown.status == 65)
         #expect(shown.summary.object("error")?.string("code") == "damaged", "\(shown.output)")
