@@ -32,7 +32,9 @@ struct MigrateCommand: ParsableCommand {
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
-    @Option(help: "Leave the store unchanged, and create the migrated one here.", completion: .file())
+    @Option(
+        help: ArgumentHelp("Leave the store unchanged, and create the migrated one here.", valueName: "path"),
+        completion: .file())
     var to: String?
 
     @Option(

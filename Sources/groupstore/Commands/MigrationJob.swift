@@ -21,10 +21,12 @@ struct MigrationModelOptions: ParsableArguments {
     @Flag(help: "Allow persistent history to lose the changes of removed entities.")
     var allowPartialHistory = false
 
-    @Option(help: "Write each SQL statement and its duration to this file; - is standard error.")
+    @Option(
+        help: ArgumentHelp(
+            "Write each SQL statement and its duration to this file; - is standard error.", valueName: "file"))
     var traceSql: String?
 
-    @Option(help: "Trace statements (1), or statements with their values (3).")
+    @Option(help: ArgumentHelp("Trace statements (1), or statements with their values (3).", valueName: "level"))
     var traceLevel = 1
 
     /// Throws `ValidationError` for options without effect.

@@ -86,7 +86,11 @@ struct RelocateCommand: ParsableCommand {
             valueName: "mode"))
     var journalMode: JournalModeArgument?
 
-    @Flag(help: "Undo the store's last relocation, if nobody has written to the store since.")
+    @Flag(
+        help: """
+            Undo the store's last relocation, if nobody has written to the store since. Give the same store and group \
+            as the relocation.
+            """)
     var undo = false
 
     @Flag(help: "Continue even if it can't be proved that no program has the store open.")
