@@ -10,9 +10,11 @@ package struct StoreIntegrity: Sendable, Equatable {
     /// The maximum number of findings that are kept.
     private static let limit = 20
 
-    /// Checks the whole store without changing it. Throws `StoreError` if it can't be read at all, and `SystemError`.
-    package init(_ location: StoreLocation) throws {
+    /// Checks the whole store without changing it. Throws `StoreError` if it can't be read at all or the check is
+    /// cancelled, and `SystemError`.
+    package init(_ location: StoreLocation, isCancelled: @escaping () -> Bool = { false }) throws {
         findings = try StoreReader.read(location) { reader in
+            reader.interrupt(when: isCancelled)
             var found: [String] = []
             let statement = try reader.prepare("PRAGMA integrity_check(\(Self.limit))")
             while try statement.step() {

@@ -36,7 +36,12 @@ extension Relocation {
         do {
             let container = try RelocationEndpoints.container(request.group, request.identifier)
             let interrupted = try container.journals().first { $0.restores(wanted.id, in: container) }
-            let destination = try interrupted?.restoredPlace ?? RestorationPaths(wanted, container).destination
+            // Reading the whole store may take long: before anybody waits for this.
+            let paths = try interrupted == nil ? RestorationPaths(wanted, container) : nil
+            let checked = try paths?.check(request, moves: wanted.moves, isCancelled: retries.isCancelled)
+            let destination =
+                try interrupted?.restoredPlace ?? paths?.destination
+                ?? RestorationPaths(wanted, container).destination
             // Programs of the group wait until the store is whole.
             let relocation =
                 destination.directory.identity == container.directory.identity
@@ -44,7 +49,8 @@ extension Relocation {
             defer { relocation.claim?.end(published: false) }
             return try relocation.withGroupLock(container, afterRecovering: [destination]) {
                 if let interrupted, let summary = try finished(interrupted, wanted, in: container) { return summary }
-                return try relocation.restore(wanted, RestorationPaths(wanted, container), in: container)
+                return try relocation.restore(
+                    wanted, RestorationPaths(wanted, container), checked, in: container)
             }
         } catch {
             throw RelocationFailure(error, request)
@@ -56,7 +62,7 @@ extension Relocation {
         do {
             let container = try RelocationEndpoints.container(request.group, request.identifier)
             let paths = try RestorationPaths(wanted, container)
-            let bytes = try paths.check(request, moves: wanted.moves)
+            let bytes = try paths.check(request, moves: wanted.moves, isCancelled: retries.isCancelled).bytesToCopy
             report(.plan(paths.sentence(moves: wanted.moves), bytesToCopy: bytes))
             var summary = RelocationSummary(.restored, from: paths.archived.path, to: paths.destination.path)
             summary.method = bytes > 0 ? .copy : .rename
@@ -68,9 +74,12 @@ extension Relocation {
     }
 
     private func restore(
-        _ wanted: ArchiveRestoration, _ paths: RestorationPaths, in container: GroupContainer
+        _ wanted: ArchiveRestoration, _ paths: RestorationPaths, _ earlier: RestorationPaths.Checked?,
+        in container: GroupContainer
     ) throws -> RelocationSummary {
-        let bytes = try paths.check(request, moves: wanted.moves)
+        let bytes = try paths.check(
+            request, moves: wanted.moves, earlier: earlier, isCancelled: retries.isCancelled
+        ).bytesToCopy
         report(.plan(paths.sentence(moves: wanted.moves), bytesToCopy: bytes))
         let total = try paths.archived.bytesToArchive()
         let header = try StoreSnapshot(paths.archived).header

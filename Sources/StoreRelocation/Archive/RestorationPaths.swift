@@ -60,8 +60,19 @@ struct RestorationPaths {
         "\(moves ? "move" : "copy") \(PrintablePath(archived.path)) to \(PrintablePath(destination.path))"
     }
 
-    /// Throws `RelocationFailure` if the store can't be restored there. Returns the number of bytes to copy.
-    func check(_ request: RelocationRequest, moves: Bool) throws -> Int64 {
+    /// The result of a successful check.
+    struct Checked {
+        let bytesToCopy: Int64
+        /// The database that was found intact.
+        let intact: FileStatus?
+    }
+
+    /// Throws `RelocationFailure` if the store can't be restored there.
+    ///
+    /// - Parameter earlier: The result of an earlier check. A database that hasn't changed since is not read again.
+    func check(
+        _ request: RelocationRequest, moves: Bool, earlier: Checked? = nil, isCancelled: @escaping () -> Bool
+    ) throws -> Checked {
         try checkStore(request)
         try checkDestinationIsFree()
         let needsCopy = !moves || archived.directory.identity.device != destination.directory.identity.device
@@ -70,7 +81,11 @@ struct RestorationPaths {
             moved: archived, to: destination.directory, needsCopy: needsCopy, bytesToCopy: bytes,
             assumeClosed: request.assumeClosed
         ).check()
-        return bytes
+        var intact = earlier?.intact
+        if intact == nil || intact != FileStatus(following: archived.path) {
+            intact = try checkIntegrity(request, isCancelled)
+        }
+        return Checked(bytesToCopy: bytes, intact: intact)
     }
 
     private func checkStore(_ request: RelocationRequest) throws {
@@ -92,8 +107,9 @@ struct RestorationPaths {
                 .busy, code: "interrupted", "\(PrintablePath(set.path)): \(set.problem ?? "")",
                 remedy: "run: groupstore recover \(container.directory.path.shellWord)")
         }
-        guard !request.opaque else { return }
         let snapshot = try StoreSnapshot(archived)
+        guard snapshot.status?.links == 1 else { throw RelocationFailure.severalNames(archived.path) }
+        guard !request.opaque else { return }
         guard snapshot.header != nil else {
             guard case .foreign(let format) = snapshot.database, snapshot.wal == nil, snapshot.journal == nil else {
                 throw RelocationFailure(.badData, code: "damaged", "SQLite can't read it", remedy: asItIs)
@@ -101,18 +117,30 @@ struct RestorationPaths {
             throw RelocationFailure(
                 .badData, code: "unreadable", "\(PrintablePath(archived.path)): \(format)", remedy: asItIs)
         }
-        if let damage = try damage() {
-            throw RelocationFailure(
-                .badData, code: "damaged", "\(PrintablePath(archived.path)) is damaged: \(damage)", remedy: asItIs)
-        }
+    }
+
+    /// Has SQLite check the whole store, unless it is to be restored as it is. Throws `RelocationFailure` if the store
+    /// is damaged. Returns the status of the file that was checked.
+    private func checkIntegrity(_ request: RelocationRequest, _ isCancelled: @escaping () -> Bool) throws -> FileStatus?
+    {
+        let status = FileStatus(following: archived.path)
+        guard !request.opaque, try StoreSnapshot(archived).header != nil,
+            let damage = try damage(isCancelled)
+        else { return status }
+        throw RelocationFailure(
+            .badData, code: "damaged", "\(PrintablePath(archived.path)) is damaged: \(damage)",
+            remedy: "restore its files as they are: --opaque")
     }
 
     /// Returns SQLite's first finding, or nil if the store is intact.
-    private func damage() throws -> String? {
+    private func damage(_ isCancelled: @escaping () -> Bool) throws -> String? {
         do {
-            return try StoreIntegrity(archived).findings.first
+            return try StoreIntegrity(archived, isCancelled: isCancelled).findings.first
         } catch StoreError.corrupt(_, let message, _) {
             return message
+        } catch {
+            if isCancelled() { throw RelocationFailure.cancelled(archived.path) }
+            throw error
         }
     }
 

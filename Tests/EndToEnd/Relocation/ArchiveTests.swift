@@ -161,6 +161,27 @@ import Testing
         #expect(try run("readlink", [Word(legacy)]).lines == ["/nonexistent/Notes.sqlite"])
     }
 
+    @Test func refusesAStoreWithASecondName() throws {
+        _ = try archiveStore()
+        let id = try #require(try ids().first)
+        try run("ln", [Word(archiveDirectory.appending(id).appending("Notes.sqlite")), Word(places.scratch("other"))])
+        let refused = try archive("restore", Word(id), "--move")
+        #expect(refused.status == 65)
+        #expect(refused.summary.object("error")?.string("code") == "hard_linked")
+    }
+
+    /// Anybody who may write to the group's directory could leave a note that names a place of another user.
+    @Test func followsNoNoteThatOthersMayHaveWritten() throws {
+        _ = try archiveStore()
+        let id = try #require(try ids().first)
+        let note = archiveDirectory.appending(id).appending("about.json")
+        try run("chmod", ["0666", Word(note)])
+        let refused = try archive("restore", Word(id))
+        #expect(refused.status == 77)
+        #expect(refused.summary.object("error")?.string("code") == "untrusted_note")
+        #expect(try archive("restore", Word(id), "--to", Word(legacy)).status == 0)
+    }
+
     @Test func dryRunChangesNothing() throws {
         _ = try archiveStore()
         let before = try (DirectorySnapshot(places.legacy), DirectorySnapshot(places.group))
