@@ -1,4 +1,5 @@
 import AgentProtocol
+import Glibc
 import GroupContainers
 import LinuxSystem
 import StoreRelocation
@@ -58,20 +59,27 @@ extension RelocationScheduler {
 extension Configuration {
     /// Throws `RelocationFailure` if the agent would at once relocate again a store that is moved back.
     fileprivate func checkNotConfiguredAsLegacy(_ request: RelocationRequest) throws(RelocationFailure) {
-        let source = RelocationKey.of(request.source)
+        let places = [request.source] + Relocation.undoPlaces(of: request.source)
+        let keys = places.map(RelocationKey.of)
         for group in groups {
             for store in group.stores {
-                guard let path = store.legacy.first(where: { $0 == request.source || RelocationKey.of($0) == source })
+                guard
+                    let path = store.legacy.first(where: { places.contains($0) || keys.contains(RelocationKey.of($0)) })
                 else { continue }
                 throw RelocationFailure(
                     .busy, code: "agent_serves",
                     "the agent's configuration names \(PrintablePath(path)) as a legacy path of "
                         + "\(group.identifier.rawValue)/\(PrintablePath(store.name.database)): it would relocate the store "
                         + "again at once",
-                    remedy:
-                        "remove it from the configuration and send the agent SIGHUP, or stop the agent, then run this again"
-                )
+                    remedy: "\(reconfiguration(without: path)), or stop the agent; then run this again")
             }
         }
+    }
+
+    /// Returns what removes a legacy path from the configuration.
+    private func reconfiguration(without path: FilePath) -> String {
+        guard !files.isEmpty else { return "start the agent without --legacy \(path.shellWord)" }
+        let names = files.map { PrintablePath($0).description }
+        return "remove it from \(names.joined(separator: " or ")) and run: kill -HUP \(getpid())"
     }
 }

@@ -141,6 +141,7 @@ extension RelocationRequest {
         name = operation.name.flatMap { FilePath.Component(bytes: $0) }
         onConflict = try Self.word(operation.onConflict, "on_conflict") ?? .refuse
         retirement = try Self.word(operation.retire, "retire") ?? .delete
+        isRetirementDefault = operation.retire == nil
         deadline = operation.deadline.map { .milliseconds(Int64($0 * 1000)) } ?? .seconds(30)
         opaque = operation.opaque
         assumeClosed = operation.assumeClosed

@@ -13,6 +13,7 @@ package enum RelocationSentence {
         if summary.bool("dry_run") == true { return "would be: \(words(forOutcome: outcome))" }
         switch RelocationSummary.Outcome(rawValue: outcome) {
         case .relocated: return "relocated \(from) to \(to)\(effort(of: summary))"
+        case .restored: return "restored \(to) from \(from)\(effort(of: summary))"
         case .undone: return "undone: the store is \(to) again"
         case .alreadyRelocated: return "already relocated: \(to)"
         case .migrated: return "migrated \(to)"

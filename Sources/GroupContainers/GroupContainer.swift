@@ -123,8 +123,9 @@ public struct GroupContainer: Sendable {
         let parent = try bookkeeping.directory(Self.archiveName)
         guard try parent.status(id.component) != nil else { return }
         let archive = try parent.directory(id.component)
-        guard try archive.names().allSatisfy({ $0 == Self.noteName }) else { return }
-        try archive.removeFile(Self.noteName)
+        let names = try archive.names()
+        guard names.allSatisfy(Self.isArchiveNote) else { return }
+        for name in names { try archive.removeFile(name) }
         try parent.removeDirectory(id.component)
         try parent.synchronize()
     }

@@ -105,6 +105,14 @@ extension GroupContainer {
     public var url: URL { URL(filePath: directory.path.string, directoryHint: .isDirectory) }
 }
 
+extension GroupContainer {
+    /// The registry of the container's presenters: the agent's if the container has an identifier.
+    package var presenterRegistry: any PresenterRegistry {
+        AgentRegistries.install()
+        return RegisteredPresenters.makeRegistry.withLock { $0 }(self)
+    }
+}
+
 /// Installs registries that use the agent, for all group containers with an identifier.
 enum AgentRegistries {
     static func install() { _ = installed }

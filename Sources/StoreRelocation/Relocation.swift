@@ -184,6 +184,7 @@ package struct Relocation {
                     endpoints.legacy, snapshot: decision.legacy, purpose: .discard, decision: decision)
                 return summary(.alreadyRelocated, endpoints, notes: notes + result.notes, result: nil)
             case .relocate(.none):
+                notes += try retirementNotes(endpoints)
                 let result = try publish(content, of: endpoints.legacy, snapshot: decision.legacy, decision: decision)
                 return summary(.relocated, endpoints, notes: notes + result.notes, result: result)
             case .relocate(.leftovers):
@@ -348,6 +349,21 @@ package struct Relocation {
     }
 
     // MARK: - Summaries
+
+    /// Returns what the default retirement means for programs that open the old name, at the first relocation of a
+    /// store that no registered presenter presents: its last writer then knows nothing of the group container.
+    func retirementNotes(_ endpoints: RelocationEndpoints) throws -> [String] {
+        let name = endpoints.group.name.database
+        guard request.isRetirementDefault, request.retirement == .delete,
+            try endpoints.container.receipts(of: name).isEmpty,
+            registry.presenters(of: endpoints.container.item(name)).isEmpty
+        else { return [] }
+        return [
+            "a program that still opens \(PrintablePath(endpoints.legacy.path)) finds nothing there, and may begin an empty "
+                + "store; if it can't be changed, leave a link to the new place for it: --retire symlink "
+                + "(after --undo), or retire: symlink in the agent's configuration"
+        ]
+    }
 
     private var noLegacyDirectory: RelocationSummary {
         let name = request.name ?? request.source.lastComponent ?? .currentDirectory

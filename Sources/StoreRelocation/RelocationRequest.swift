@@ -32,6 +32,8 @@ package struct RelocationRequest: Sendable {
     package var name: FilePath.Component?
     package var onConflict: ConflictPolicy = .refuse
     package var retirement: Transfer.Retirement = .delete
+    /// True if nobody chose `retirement`. The summary then says once what it means for a program that can't be changed.
+    package var isRetirementDefault = false
     /// The longest wait for programs that have the store open, and for another relocation of the group.
     package var deadline: Duration = .seconds(30)
     /// The longest wait for presenters and other claims, before `deadline` starts; nil: part of `deadline`.
@@ -87,6 +89,8 @@ package struct RelocationSummary: Sendable {
         case setAside = "set_aside"
         /// A relocation was undone.
         case undone
+        /// An archived store was restored.
+        case restored
     }
 
     package var outcome: Outcome

@@ -5,11 +5,18 @@ struct GroupStoreCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "groupstore",
         abstract: "Share SQLite and Core Data stores: relocate, migrate and watch them.",
+        discussion: """
+            A group container is a directory that several programs share. For a store in one program's private \
+            directory: create a container (groupstore group create group.com.example.notes), move the store into it \
+            (groupstore relocate NOTES.sqlite group.com.example.notes), and have the programs open it there. \
+            'groupstore watch' prints its changes; 'groupstore agent' does all of this in the background.
+            """,
         version: "0.1.0",
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,
             HistoryCommand.self, ChangesCommand.self, GroupCommand.self,
+            ArchiveCommand.self,
         ])
 
     /// Rejects empty arguments: an empty path would mean the working directory, and is usually an unset variable in a
@@ -17,6 +24,8 @@ struct GroupStoreCommand: ParsableCommand {
     static func main() {
         StandardDescriptors.openMissing()
         guard !CommandLine.arguments.contains("") else { exit(withError: ValidationError("an argument is empty")) }
-        main(nil)
+        let arguments = FormerOptions.renamed(Array(CommandLine.arguments.dropFirst()))
+        CommandSuggestion.check(arguments[...], of: self)
+        main(arguments)
     }
 }

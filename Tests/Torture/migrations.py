@@ -38,7 +38,7 @@ class MigrationWorld(World):
         if not self.scenario.at_its_place:
             return super()._command_words() + how
         store = os.path.join(self.group, stores.NAME)
-        return self._program() + ["migrate", store, "--json", "--deadline", "10"] + how
+        return self.program() + ["migrate", store, "--json", "--deadline", "10"] + how
 
     def _wanted(self):
         """Returns the result of an undisturbed run; the migration tests check whether that is right."""

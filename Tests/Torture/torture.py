@@ -6,7 +6,7 @@ usage: torture.py GROUPSTORE PART... [--seed N] [--sample N] [--seconds S] [--on
 Parts: kill (killed at each change of every case), again (killed again while it recovers), fail (each error at each
 call), fail-for-good (the call goes on failing), power (each state that a power failure may leave between two syncs),
 restored (after a kill the places differ from the journal's record), undo (a relocation is undone, and killed at each
-change of that), full (disks with too little room), holders (programs that are hard to see hold the store), storm (programs
+change of that), archive (an archived store is restored, and that is killed at each change), full (disks with too little room), holders (programs that are hard to see hold the store), storm (programs
 that don't cooperate use it throughout, for N rounds), mutate (N stores with changed bytes), plant (links, devices and
 giants at every name that is used), swap (names are swapped for links to another user's files meanwhile, for N rounds); or
 all. GROUPSTORE is the program.
@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 
+import archive
 import fail
 import full
 import holders
@@ -118,9 +119,15 @@ def undo_part(world, progress, options):
         undo.each_kill(world, progress)
 
 
+def archive_part(world, progress, options):
+    scenario = world.scenario
+    if scenario.by == "command" and scenario.retire == "archive" and scenario.group == "nothing" and not scenario.change:
+        archive.each_kill(world, progress)
+
+
 PARTS = {
     "kill": kill_part, "again": again_part, "fail": fail_part, "fail-for-good": fail_for_good_part,
-    "power": power_part, "restored": restored_part, "undo": undo_part}
+    "power": power_part, "restored": restored_part, "undo": undo_part, "archive": archive_part}
 
 
 def storm_part(programs, progress, options):

@@ -45,9 +45,9 @@ class Walk:
             sys.exit(1)
 
 
-def calls(world, *options, by=None, undo=False):
-    """Returns the calls of an undisturbed relocation: their names, and whether they change something."""
+def calls(world, *options, by=None, undo=False, words=None):
+    """Returns the calls of an undisturbed relocation, or of other words: their names, and whether they change something."""
     with tempfile.NamedTemporaryFile("r") as trace:
-        world.step("--trace", trace.name, *options, by=by, undo=undo)
+        world.step("--trace", trace.name, *options, by=by, undo=undo, words=words)
         lines = [line.split("\t") for line in trace.read().splitlines()]
     return [(name, changes == "1") for _, name, changes in lines]

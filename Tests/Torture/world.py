@@ -125,26 +125,31 @@ class World:
             return [self.programs.groupstore, "agent", "--config", os.path.join(self.here, "config.yaml")]
         return self._command_words()
 
-    def _program(self):
+    def program(self):
         user = str(OTHER_USER)
         become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"] if self.scenario.closed else []
         return become + [self.programs.groupstore]
 
     def _command_words(self):
-        return self._program() + [
+        return self.program() + [
             "relocate", os.path.join(self.legacy, stores.NAME), self.group, "--json",
             "--retire", self.scenario.retire, "--on-conflict", self.scenario.on_conflict, "--deadline", "10"]
 
     def _environment(self):
         return dict(os.environ, GROUPSTORE_SOCKET=self.socket)
 
-    def step(self, *options, by=None, undo=False):
-        """Runs a relocation under the stepper. Returns its exit status, its last object, and its output."""
-        words = self._words() if (by or self.scenario.by) == "agent" else self._command_words()
+    def run(self, words):
+        """Runs a command undisturbed. Returns its exit status, its last object, and its output."""
+        return self._run(words, False)
+
+    def step(self, *options, by=None, undo=False, words=None):
+        """Runs a relocation, or other words, under the stepper. Returns its exit status, its last object, and its output."""
+        is_agent = words is None and (by or self.scenario.by) == "agent"
+        words = words or (self._words() if is_agent else self._command_words())
         if undo:
             words.append("--undo")
         stepper = [self.programs.stepper, "--marker", self.group, *map(str, options), "--"]
-        return self._run(stepper + words, (by or self.scenario.by) == "agent")
+        return self._run(stepper + words, is_agent)
 
     def run_again(self, by):
         """Runs the relocation undisturbed."""
@@ -154,7 +159,7 @@ class World:
         return self._run(self._command_words(), False)
 
     def recover(self):
-        return self._run(self._program() + ["recover", self.group, "--json"], False)
+        return self._run(self.program() + ["recover", self.group, "--json"], False)
 
     def _run(self, words, is_agent):
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

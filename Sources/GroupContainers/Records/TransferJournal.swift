@@ -56,6 +56,8 @@ package struct Transfer: Codable, Sendable, Equatable {
     package var hadWAL: Bool
     /// True if write-ahead logging is to be on at the destination; nil: as before.
     package var arrivesInWAL: Bool?
+    /// True if the copied set stays at its old place too, as an archive does that is restored. Nil means false.
+    package var keepsSource: Bool?
 
     package init(
         id: TransferIdentifier, purpose: Purpose, directory: FilePath, name: FilePath.Component,

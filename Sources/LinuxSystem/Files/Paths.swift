@@ -74,3 +74,36 @@ extension FilePath.Component {
         return joined.count > 255 ? nil : FilePath.Component(bytes: joined)
     }
 }
+
+extension FilePath {
+    /// The path as a word of a command line for a person's shell (bash, zsh, ksh): plain, in single quotes, or, with
+    /// bytes that can't be printed, in `$'…'`. A leading hyphen is preceded by `./`.
+    package var shellWord: String {
+        let bytes = bytes.first == UInt8(ascii: "-") ? Array("./".utf8) + bytes : bytes
+        if let text = String(validating: bytes, as: UTF8.self), PrintableText.isPlain(text) {
+            let isPlain = !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x80 || Self.isUnquoted($0) }
+            return isPlain
+                ? text
+                : "'"
+                    + text.split(separator: "'", omittingEmptySubsequences: false)
+                    .joined(separator: "'\\''") + "'"
+        }
+        let escaped = bytes.map { byte in
+            let scalar = UnicodeScalar(byte)
+            guard byte >= 0x20, byte < 0x7F else {
+                return "\\x" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
+            }
+            return (scalar == "'" || scalar == "\\" ? "\\" : "") + String(scalar)
+        }
+        return "$'" + escaped.joined() + "'"
+    }
+
+    private static func isUnquoted(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "/._-+:,@%".utf8.contains(byte)
+        }
+    }
+}

@@ -1,3 +1,5 @@
+import CLinux
+import Glibc
 import GroupContainers
 import LinuxSystem
 import SQLiteFormat
@@ -26,16 +28,23 @@ extension Relocation {
         }
     }
 
+    /// Returns the places that the request's source may mean: its name, and those that symbolic links there lead to.
+    /// Undoing a relocation returns the store to the one that its receipt names.
+    package static func undoPlaces(of source: FilePath) -> [FilePath] {
+        ((try? UndoPaths.places(of: source)) ?? []).map(\.path)
+    }
+
     private func undo(_ paths: UndoPaths, in container: GroupContainer) throws -> RelocationSummary {
         for store in [paths.group, paths.legacy] { opener?.relinquish(store.path) }
         defer { for store in [paths.group, paths.legacy] { opener?.reacquire(store.path) } }
-        guard let receipt = try container.receipts(of: paths.group.name.database).last,
-            receipt.from.path == paths.legacy.path
-        else { throw RelocationFailure.noReceipt(paths) }
-        guard receipt.method != .migrate else { throw RelocationFailure.migratedOnTheWay(paths) }
-        guard receipt.method != .replace else {
-            throw RelocationFailure.setAside(paths, container.archivePath(receipt.id))
+        let last = try container.receipts(of: paths.group.name.database).last
+        guard let receipt = last, receipt.from.path == paths.legacy.path else {
+            throw RelocationFailure.noReceipt(paths, last, in: container)
         }
+        guard receipt.method != .migrate else {
+            throw try RelocationFailure.migratedOnTheWay(paths, receipt, in: container)
+        }
+        guard receipt.method != .replace else { throw try RelocationFailure.setAside(paths, receipt, in: container) }
         try paths.checkLegacyPlaceIsFree()
         try paths.checkNothingWritten(since: receipt)
         let sentence = "move \(PrintablePath(paths.group.path)) back to \(PrintablePath(paths.legacy.path))"
@@ -57,20 +66,42 @@ extension Relocation {
     }
 }
 
-/// The relocated store's location, and the one that it returns to: the legacy name itself, not the target of a link
-/// there.
+/// The relocated store's location, and the one that it returns to: the place that its receipt names, which is the
+/// legacy name itself or where a symbolic link at that name leads.
 struct UndoPaths {
     let group: StoreLocation
     let legacy: StoreLocation
 
     init(_ request: RelocationRequest, _ container: GroupContainer) throws {
-        legacy = try RelocationEndpoints.unresolved(request.source)
-        guard let name = request.name else {
-            group = StoreLocation(directory: container.directory, name: legacy.name)
-            return
+        let places = try Self.places(of: request.source)
+        guard let given = places.first else { throw RelocationFailure.badName(request.source) }
+        var name = given.name
+        if let other = request.name {
+            guard let valid = StoreName(other) else { throw RelocationFailure.badName(FilePath(root: nil, [other])) }
+            name = valid
         }
-        guard let name = StoreName(name) else { throw RelocationFailure.badName(FilePath(root: nil, [name])) }
         group = StoreLocation(directory: container.directory, name: name)
+        let from = try container.receipts(of: name.database).last?.from.path
+        legacy = places.first { $0.path == from } ?? given
+    }
+
+    /// Returns the location of a path, and of each place that symbolic links from there lead to. The last one may have
+    /// no file: its store was relocated. Doesn't follow the link of a user who owns neither it nor the target's
+    /// directory.
+    static func places(of path: FilePath) throws -> [StoreLocation] {
+        var found = [try RelocationEndpoints.unresolved(path)]
+        while let last = found.last, let status = try last.directory.status(last.name.database),
+            status.kind == .symbolicLink, found.count <= 40
+        {
+            let link = try last.directory.open(last.name.database, flags: gs_o_path)
+            let target = last.directory.path.pushing(try link.linkTarget(path: last.path))
+            guard let next = try? RelocationEndpoints.unresolved(target),
+                !found.contains(where: { $0.path == next.path }),
+                [0, geteuid(), try next.directory.status().owner].contains(status.owner)
+            else { break }
+            found.append(next)
+        }
+        return found
     }
 
     /// Throws if any file of a store stands there, except the link that `--retire symlink` left.
@@ -95,47 +126,80 @@ struct UndoPaths {
         guard let status = snapshot.status else {
             throw RelocationFailure(
                 .badData, code: "store_gone", "\(PrintablePath(group.path)) no longer exists",
-                remedy: "nothing can be undone; see groupstore status GROUP_DIR")
+                remedy: "nothing can be undone; see groupstore status \(group.directory.path.shellWord)")
         }
         guard let published = receipt.published else {
             throw RelocationFailure(
                 .badData, code: "not_known", "its receipt does not record the state of \(PrintablePath(group.path))",
-                remedy: "move it by hand while nobody has it open, with its -wal and support folder")
+                remedy: "relocate it to the other place instead: \(relocationBack)")
         }
         guard published.isUnchanged(in: status), !snapshot.needsQuiescing else {
             throw RelocationFailure(
                 .badData, code: "written_since",
                 "\(PrintablePath(group.path)) was written to since it was relocated",
-                remedy: "relocate it to the other place instead: groupstore relocate STORE DIRECTORY")
+                remedy: "relocate it to the other place instead: \(relocationBack)")
         }
+    }
+
+    /// The command that moves the store to its former place, whoever has written to it since.
+    private var relocationBack: String {
+        let name = group.name == legacy.name ? "" : " --name=\(FilePath(root: nil, [legacy.name.database]).shellWord)"
+        return "groupstore relocate \(group.path.shellWord) \(legacy.directory.path.shellWord)\(name)"
     }
 }
 
 extension RelocationFailure {
-    static func noReceipt(_ paths: UndoPaths) -> RelocationFailure {
-        RelocationFailure(
+    static func noReceipt(
+        _ paths: UndoPaths, _ last: RelocationReceipt?, in container: GroupContainer
+    ) -> RelocationFailure {
+        let store = PrintablePath(paths.group.path)
+        guard let last else {
+            return RelocationFailure(
+                .badData, code: "no_receipt",
+                "no receipt says that \(store) came from \(PrintablePath(paths.legacy.path))",
+                remedy: "see what was relocated: groupstore status \(container.directory.path.shellWord)")
+        }
+        let name =
+            paths.group.name.database == last.from.path.lastComponent
+            ? "" : " --name=\(FilePath(root: nil, [paths.group.name.database]).shellWord)"
+        return RelocationFailure(
             .badData, code: "no_receipt",
-            "no receipt says that \(PrintablePath(paths.group.path)) came from \(PrintablePath(paths.legacy.path))",
-            remedy: "see which there are: groupstore status GROUP_DIR")
+            "\(store) came from \(PrintablePath(last.from.path)), not from \(PrintablePath(paths.legacy.path))",
+            remedy:
+                "run: groupstore relocate \(last.from.path.shellWord) \(container.directory.path.shellWord)\(name) --undo"
+        )
     }
 
-    static func migratedOnTheWay(_ paths: UndoPaths) -> RelocationFailure {
+    static func migratedOnTheWay(
+        _ paths: UndoPaths, _ receipt: RelocationReceipt, in container: GroupContainer
+    ) throws -> RelocationFailure {
         RelocationFailure(
             .badData, code: "migrated",
             "\(PrintablePath(paths.group.path)) was migrated when it was relocated: the old program can't open it",
-            remedy: "relocate with --retire archive to keep the old store")
+            remedy: try restoring(receipt, in: container)
+                ?? "the store was not kept as it was before; --retire archive keeps it")
     }
 
-    static func setAside(_ paths: UndoPaths, _ archive: FilePath) -> RelocationFailure {
+    static func setAside(
+        _ paths: UndoPaths, _ receipt: RelocationReceipt, in container: GroupContainer
+    ) throws -> RelocationFailure {
         RelocationFailure(
             .badData, code: "set_aside",
             "\(PrintablePath(paths.group.path)) is another store: the one that was relocated couldn't be migrated",
-            remedy: "the old one is in \(PrintablePath(archive)): copy it to where you need it")
+            remedy: try restoring(receipt, in: container) ?? "the old one was archived, and its archive was purged")
+    }
+
+    /// Returns the command that brings back the store as it was before its relocation; nil if it wasn't kept.
+    private static func restoring(_ receipt: RelocationReceipt, in container: GroupContainer) throws -> String? {
+        guard try container.archivedSet(receipt.id) != nil else { return nil }
+        return "bring back the store as it was: "
+            + "groupstore archive restore \(container.directory.path.shellWord) \(receipt.id)"
     }
 
     static func noLegacyDirectory(_ source: FilePath) -> RelocationFailure {
-        RelocationFailure(
-            .unusablePlace, code: "no_legacy_directory",
-            "there is no directory \(PrintablePath(source.removingLastComponent()))", remedy: "create it first")
+        let directory = source.removingLastComponent()
+        return RelocationFailure(
+            .unusablePlace, code: "no_legacy_directory", "there is no directory \(PrintablePath(directory))",
+            remedy: "create it first: mkdir -p \(directory.shellWord)")
     }
 }

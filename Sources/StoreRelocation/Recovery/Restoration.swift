@@ -40,10 +40,16 @@ extension Relocation {
     }
 
     /// Returns the transfer that moves a set back to its former place.
+    ///
+    /// - Parameters:
+    ///   - keepsSource: True to copy the set and to leave it where it is too.
+    ///   - isUnread: True if the database is not read through SQLite; nil if that depends on its format alone.
+    ///   - verify: Checks a staged copy, if one is made, in another way than it was copied.
     func restoration(
         of source: StoreLocation, to destination: StoreLocation, taken: TransferIdentifier, hadWAL: Bool,
-        arrivesInWAL: Bool? = nil, yields: Bool = true, in container: GroupContainer,
-        isStillValid: @escaping () throws -> Bool = { true }
+        arrivesInWAL: Bool? = nil, yields: Bool = true, keepsSource: Bool = false, isUnread: Bool? = nil,
+        in container: GroupContainer, isStillValid: @escaping () throws -> Bool = { true },
+        verify: @escaping (StoreLocation) throws -> Void = { _ in }
     ) throws -> StoreTransfer {
         let snapshot = try StoreSnapshot(source)
         guard let database = snapshot.status?.identity else { throw StoreTransfer.RetryReason.changed }
@@ -54,10 +60,12 @@ extension Relocation {
                 to: StoredPath(destination.directory.path),
                 as: StoredPath(FilePath(root: nil, [destination.name.database])), taken: taken),
             directory: source.directory.path, name: source.name.database, database: database,
-            support: snapshot.support?.identity, copies: false, retirement: .delete, hadWAL: hadWAL)
+            support: snapshot.support?.identity, copies: keepsSource, retirement: .delete, hadWAL: hadWAL)
         transfer.arrivesInWAL = arrivesInWAL
-        var options = options(opaque: snapshot.header == nil)
+        if keepsSource { transfer.keepsSource = true }
+        var options = options(opaque: isUnread ?? (snapshot.header == nil))
         options.yields = yields
+        options.verify = verify
         // What stood there before is restored even if the relocation was cancelled.
         if !yields { options.retries = retries.ignoringCancellation }
         return try StoreTransfer(

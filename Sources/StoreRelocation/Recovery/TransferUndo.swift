@@ -71,7 +71,8 @@ extension TransferCompletion {
 
     static func oldSupportName(_ id: TransferIdentifier) -> FilePath.Component { id.hiddenName("-support") }
 
-    private func returnDatabase(keepsCopies: Bool) throws {
+    /// Gives the database its old name back.
+    func returnDatabase(keepsCopies: Bool) throws {
         let atOldName = try directory.status(oldName)
         let hidden = try directory.status(paths.hidden)
         if isDatabase(hidden) {

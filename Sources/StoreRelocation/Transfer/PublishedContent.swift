@@ -143,6 +143,7 @@ extension Relocation {
         case .relocate:
             summary.outcome = .relocated
             summary.method = decision.needsCopy ? .copy : .rename
+            summary.notes = try retirementNotes(endpoints)
             store = endpoints.legacy
         }
         let content = try content(of: store) ?? .same
@@ -173,7 +174,7 @@ extension Relocation {
         if content.isTransformed, let transform = request.transform {
             let result = try transform.rehearse(store, isMoved: !isInPlace)
             summary.losses = result?.losses ?? .none
-            summary.notes = result?.notes ?? []
+            summary.notes += result?.notes ?? []
             if !summary.losses.isEmpty {
                 let bytes = try store.bytesToArchive()
                 summary.notes.append(

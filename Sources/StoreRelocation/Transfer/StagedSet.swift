@@ -46,10 +46,12 @@ struct StagedSet {
             writer.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
             let archive = try container.archive(transfer.id)
             _ = try writer.run(to: StoreLocation(directory: archive, name: source.name))
-            try container.write(
-                ArchiveNote(
-                    id: transfer.id, name: source.name.database, from: source.path, at: Date(),
-                    reason: content.reason ?? losses.reasonToKeepTheStore))
+            var note = ArchiveNote(
+                id: transfer.id, name: source.name.database, from: source.path, at: Date(),
+                reason: content.reason ?? losses.reasonToKeepTheStore)
+            note.hasSupport = writer.hasSupport
+            note.hadWAL = transfer.hadWAL
+            try container.write(note)
         }
         if archives { try archive(losses) }
         if copies, let destination = paths.destination {

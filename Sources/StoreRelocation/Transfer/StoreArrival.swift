@@ -101,7 +101,10 @@ extension StoreTransfer {
 
     /// Returns true if the destination of a restore is the link that the relocation left. The same rename replaces it.
     private func replacesLink(_ destination: StoreLocation) throws -> Bool {
-        guard case .restore = transfer.purpose else { return false }
+        // A place that an archived store is restored to was free.
+        guard case .restore = transfer.purpose, source.directory.identity == container.directory.identity else {
+            return false
+        }
         return try destination.directory.status(destination.name.database)?.kind == .symbolicLink
     }
 

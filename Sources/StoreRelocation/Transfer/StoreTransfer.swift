@@ -31,6 +31,8 @@ final class StoreTransfer {
         var content = PublishedContent.same
         /// The losses known so far. If there are any, the original store is archived, however the old place is retired.
         var losses = RemovedContent.none
+        /// Checks the staged copy in another way than it was copied. Throws if it differs; nothing has changed then.
+        var verify: (StoreLocation) throws -> Void = { _ in }
         /// True to give up before the deadline if the store stays open, so that others can acquire the group's lock.
         var yields = true
         /// Called once the store is at its destination and may be opened. Only cleanup follows.
@@ -167,9 +169,11 @@ final class StoreTransfer {
         }
         if case .archive(let reason) = transfer.purpose {
             // After the journal, so that undoing removes the note.
-            try container.write(
-                ArchiveNote(
-                    id: transfer.id, name: source.name.database, from: source.path, at: Date(), reason: reason))
+            var note = ArchiveNote(
+                id: transfer.id, name: source.name.database, from: source.path, at: Date(), reason: reason)
+            note.hasSupport = transfer.support != nil
+            note.hadWAL = transfer.hadWAL
+            try container.write(note)
         }
         if let support = transfer.support, try source.directory.identity(source.name.support) == support {
             supportBytes = try source.directory.bytes(under: source.name.support)

@@ -23,6 +23,7 @@ extension StoreTransfer {
     }
 
     func readUUID() throws -> String? {
+        guard !options.opaque else { return nil }
         do {
             return try StoreContents.storeUUID(StoreSnapshot(source))
         } catch StoreError.busy {
@@ -56,6 +57,8 @@ extension StoreTransfer {
             of: source, fingerprint: fingerprint, transfer: transfer, paths: paths, container: container,
             copies: needsCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
             losses: options.losses, isCancelled: options.retries.isCancelled, report: report)
+        guard needsCopy, let destination = paths.destination else { return }
+        try options.verify(StoreLocation(directory: paths.staging(), name: destination.name))
     }
 
     private var keepsArchive: Bool {

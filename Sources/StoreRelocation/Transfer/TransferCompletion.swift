@@ -94,8 +94,12 @@ struct TransferCompletion {
         if let destination = paths.destination {
             try closeFolder(destination.name.support, in: destination.directory)
         }
-        notes += try removeOldSet()
-        notes += try retireOldName()
+        if transfer.keepsSource == true {
+            try returnDatabase(keepsCopies: false)
+        } else {
+            notes += try removeOldSet()
+            notes += try retireOldName()
+        }
         notes += try returnSideFiles()
         try directory.synchronize()
         if arrivesInWAL, let destination = paths.destination,
@@ -129,7 +133,8 @@ struct TransferCompletion {
         }
         if case .restore(_, _, let taken) = transfer.purpose {
             try container.removeEmptiedArchive(taken)
-            try container.removeReceipt(taken)
+            // An archive may have the identifier of the relocation that made it, which isn't undone by restoring it.
+            if directory.identity == container.directory.identity { try container.removeReceipt(taken) }
         }
     }
 

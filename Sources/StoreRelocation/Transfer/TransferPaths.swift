@@ -46,6 +46,10 @@ struct TransferPaths {
     /// Creates the paths from the journal alone, after a crash. Throws `UntrustedJournal`.
     init(_ journal: TransferJournal, container: GroupContainer) throws {
         let transfer = journal.transfer
+        // The emptied archive of a restored set is removed before the journal.
+        if case .restore(_, _, let taken) = transfer.purpose, journal.isFromArchive(of: container) {
+            _ = try container.archive(taken)
+        }
         let source = StoreLocation(
             directory: try journal.directory(transfer.directory.path), name: try Self.name(transfer.name))
         try self.init(transfer, source: source, container: container) { try journal.directory($0) }

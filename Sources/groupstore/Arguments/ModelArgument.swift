@@ -126,7 +126,9 @@ extension NamedModel {
 struct ModelRenameOptions: ParsableArguments {
     @Option(
         name: .customLong("rename"),
-        help: "Treat an entity or property as renamed: OLD=NEW or ENTITY.OLD=NEW. May be repeated.")
+        help: ArgumentHelp(
+            "Treat an entity or property as renamed: OLD=NEW or ENTITY.OLD=NEW. May be repeated.", valueName: "old=new")
+    )
     var renamings: [String] = []
 
     /// Parses the renamings. Throws `CommandFailure`.
@@ -158,7 +160,9 @@ struct ModelMergeOptions: ParsableArguments {
     }
 
     @Option(
-        name: .customLong("merge"), help: "Merge in this model, as an app with several models does. May be repeated.")
+        name: .customLong("merge"),
+        help: ArgumentHelp(
+            "Merge in this model, as an app with several models does. May be repeated.", valueName: "model"))
     var others: [String] = []
 
     /// Returns the model merged with the others.
@@ -175,4 +179,12 @@ struct ModelMergeOptions: ParsableArguments {
             throw ModelError(.unmergeable, path, element: fault.element, fault.message, remedy: fault.remedy)
         }
     }
+}
+
+/// The option that selects a version of a model. `FormerOptions` accepts its former name, `--version NAME`.
+struct ModelVersionOption: ParsableArguments {
+    @Option(
+        name: .customLong("model-version"),
+        help: ArgumentHelp("Use this version of the model instead of the current one.", valueName: "name"))
+    var modelVersion: String?
 }

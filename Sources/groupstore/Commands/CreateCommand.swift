@@ -21,10 +21,9 @@ struct CreateCommand: ParsableCommand {
         help: "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd or .mom.", completion: .file())
     var model: String
 
-    @Option(name: .customLong("version"), help: "Use this version of the model instead of the current one.")
-    var version: String?
+    @OptionGroup var versionOption: ModelVersionOption
 
-    @Option(help: "The store's journal mode: wal or delete.")
+    @Option(help: "The store's journal mode: a write-ahead log, or a rollback journal that is deleted.")
     var journalMode: JournalModeArgument = .wal
 
     @OptionGroup var mergeOptions: ModelMergeOptions
@@ -33,7 +32,7 @@ struct CreateCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output, changing: true) {
-            let named = try ModelArgument(model).version(named: version, mergeOptions)
+            let named = try ModelArgument(model).version(named: versionOption.modelVersion, mergeOptions)
             let path = ArgumentBytes.path(store)
             let layout = StoreLayout(try named.knownModel)
             try layout.validate()

@@ -113,7 +113,7 @@ struct HistoryPurgeCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        if let olderThan, HistoryAge.seconds(olderThan) == nil {
+        if let olderThan, DurationArgument.withUnit(olderThan) == nil {
             throw ValidationError("--older-than takes a number followed by s, m, h or d, such as 7d")
         }
         if let keep, keep < 0 { throw ValidationError("--keep must be 0 or more") }
@@ -126,7 +126,7 @@ struct HistoryPurgeCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output, changing: true) {
             var purge = HistoryMaintenance.Purge()
-            purge.age = olderThan.flatMap(HistoryAge.seconds)
+            purge.age = olderThan.flatMap(DurationArgument.withUnit)
             purge.count = keep
             purge.acknowledged = acknowledged
             purge.force = force
@@ -178,16 +178,5 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
             }
             output.record(["type": "summary", "outcome": "acknowledged"], "acknowledged")
         }
-    }
-}
-
-/// Parses a duration on the command line.
-enum HistoryAge {
-    static func seconds(_ text: String) -> Double? {
-        let units: [Character: Double] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
-        guard let unit = text.last.flatMap({ units[$0] }), let number = Double(text.dropLast()), number >= 0,
-            number.isFinite
-        else { return nil }
-        return number * unit
     }
 }

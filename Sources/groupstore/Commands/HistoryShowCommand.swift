@@ -10,7 +10,7 @@ struct HistoryShowCommand: ParsableCommand {
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
 
-    @Option(help: "Print this many of the last changes.")
+    @Option(help: ArgumentHelp("Print this many of the last changes.", valueName: "count"))
     var last = 20
 
     @OptionGroup var outputOptions: OutputOptions

@@ -32,17 +32,24 @@ struct MigrateCommand: ParsableCommand {
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
-    @Option(help: "Leave the store unchanged, and create the migrated one here.", completion: .file())
+    @Option(
+        help: ArgumentHelp("Leave the store unchanged, and create the migrated one here.", valueName: "path"),
+        completion: .file())
     var to: String?
 
-    @Option(help: "The migrated store's journal mode: wal or delete (default: unchanged).")
+    @Option(
+        help: ArgumentHelp(
+            "The migrated store's journal mode, if not as before: a write-ahead log, or a rollback journal.",
+            valueName: "mode"))
     var journalMode: JournalModeArgument?
 
     @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
 
-    @Option(help: "Seconds to wait for programs that have the store open.")
-    var deadline: Double = 30
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for programs that have the store open: seconds, or 500ms, 2m.", valueName: "time"))
+    var deadline = DurationArgument(seconds: 30)
 
     @Flag(help: "Continue even if it can't be proved that no program has the store open.")
     var assumeClosed = false
@@ -51,7 +58,7 @@ struct MigrateCommand: ParsableCommand {
 
     func validate() throws {
         try modelOptions.validate(beside: model)
-        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline must be 0 to 86400 seconds") }
+        try deadline.validateDeadline()
     }
 
     func run() throws {
@@ -96,7 +103,7 @@ struct MigrateCommand: ParsableCommand {
     /// Completes an earlier migration first: one that was killed may have left the store under another name.
     private func finishInterrupted(_ location: StoreLocation) throws {
         var request = RelocationRequest(source: location.path, group: location.directory.path)
-        request.deadline = .milliseconds(Int64(deadline * 1000))
+        request.deadline = deadline.duration
         FileLease.ignoreBreakSignal()
         try Relocation(request).finishInterrupted(of: location.name)
     }
@@ -126,7 +133,7 @@ struct MigrateCommand: ParsableCommand {
     /// Migrates the store by a relocation whose destination is its own name.
     private func migrateInPlace(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
         var request = RelocationRequest(source: job.location.path, group: job.location.directory.path)
-        request.deadline = .milliseconds(Int64(deadline * 1000))
+        request.deadline = deadline.duration
         request.assumeClosed = assumeClosed
         request.journalMode = journalMode?.mode
         request.transform = try modelOptions.transform(job)

@@ -13,8 +13,7 @@ import SystemPackage
 
 /// The options that select the model and trace a migration.
 struct MigrationModelOptions: ParsableArguments {
-    @Option(name: .customLong("version"), help: "Use this version of the model instead of the current one.")
-    var version: String?
+    @OptionGroup var versionOption: ModelVersionOption
 
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var mappingOptions: MappingModelOptions
@@ -22,10 +21,12 @@ struct MigrationModelOptions: ParsableArguments {
     @Flag(help: "Allow persistent history to lose the changes of removed entities.")
     var allowPartialHistory = false
 
-    @Option(help: "Write each SQL statement and its duration to this file; - is standard error.")
+    @Option(
+        help: ArgumentHelp(
+            "Write each SQL statement and its duration to this file; - is standard error.", valueName: "file"))
     var traceSql: String?
 
-    @Option(help: "Trace statements (1), or statements with their values (3).")
+    @Option(help: ArgumentHelp("Trace statements (1), or statements with their values (3).", valueName: "level"))
     var traceLevel = 1
 
     /// Throws `ValidationError` for options without effect.
@@ -35,7 +36,8 @@ struct MigrationModelOptions: ParsableArguments {
             throw ValidationError("--rename \(text): write Car=Automobile or Car.color=paintColor")
         }
         let isModelUsed =
-            version != nil || traceSql != nil || allowPartialHistory || !renameOptions.renamings.isEmpty
+            versionOption.modelVersion != nil || traceSql != nil || allowPartialHistory
+            || !renameOptions.renamings.isEmpty
             || !mappingOptions.mappings.isEmpty
         guard model != nil || !isModelUsed else {
             throw ValidationError(
@@ -60,7 +62,7 @@ struct MigrationModelOptions: ParsableArguments {
     /// Returns the same options as a request for an agent, which reads the model itself.
     func request(_ model: String) -> MigrationRequest {
         var request = MigrationRequest(path(model))
-        request.version = version
+        request.version = versionOption.modelVersion
         request.mappings = mappingOptions.mappings.map { path($0) }
         request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
         request.allowsPartialHistory = allowPartialHistory
@@ -108,7 +110,7 @@ struct MigrationJob {
     init(_ location: StoreLocation, model: String, options: MigrationModelOptions, isDryRun: Bool) throws {
         self.location = location
         let argument = try ModelArgument(model)
-        let named = try argument.version(named: options.version, .none)
+        let named = try argument.version(named: options.versionOption.modelVersion, .none)
         let model = try named.knownModel
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
         let target = named.version ?? ModelVersion(name: named.name, model: model, path: argument.path)

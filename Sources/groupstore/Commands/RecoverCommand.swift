@@ -14,27 +14,29 @@ struct RecoverCommand: ParsableCommand {
             of an agent does the same; this command shows it.
             """)
 
-    @Argument(help: "The group container's directory.", completion: .directory)
+    @Argument(help: "The group container: its directory, or the group's identifier.", completion: .directory)
     var groupDir: String
 
     @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
 
-    @Option(help: "Seconds to wait for another relocation of the group.")
-    var deadline: Double = 30
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for another relocation of the group: seconds, or 500ms, 2m.", valueName: "time"))
+    var deadline = DurationArgument(seconds: 30)
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline must be 0 to 86400 seconds") }
+        try deadline.validateDeadline()
     }
 
     func run() throws {
         let output = Output(outputOptions)
         let progress = RelocationProgressReporter(output)
-        let group = ArgumentBytes.path(groupDir).absolute(in: FilePath(workingDirectory()))
+        let group = GroupDirectory.path(groupDir).lexicallyNormalized()
         var request = RelocationRequest(source: group, group: group)
-        request.deadline = .milliseconds(Int64(deadline * 1000))
+        request.deadline = deadline.duration
         FileLease.ignoreBreakSignal()
         Interruption.installHandlers(announcing: true)
         let found: [InterruptedTransfer]

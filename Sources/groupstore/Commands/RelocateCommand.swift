@@ -16,14 +16,22 @@ struct RelocateCommand: ParsableCommand {
         discussion: """
             No data is lost in any case. If the command can't be certain that the move is right, it changes nothing and \
             prints the reason. After a crash, run it again: it finishes or undoes the interrupted relocation.
+
+            Afterwards programs open the store in the group container. A program that can't be changed still opens the \
+            old path: it finds nothing there, and may begin an empty store. For such a program, --retire symlink leaves \
+            a link to the new place.
             """)
 
     @Argument(
-        help: "The legacy store's database file; flatpak:APP/PATH and snap:NAME/common/PATH are short for one.",
+        help: """
+            The store to move: its database file. flatpak:APP/PATH and snap:NAME/common/PATH are short for a file of a \
+            Flatpak or snap app.
+            """,
         completion: .file())
     var sourceStore: String
 
-    @Argument(help: "The group container's directory.", completion: .directory)
+    @Argument(
+        help: "The group container to move it into: its directory, or the group's identifier.", completion: .directory)
     var groupDir: String
 
     @Option(help: "The store's new file name in the group container; its support folder is renamed with it.")
@@ -32,37 +40,57 @@ struct RelocateCommand: ParsableCommand {
     @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
 
-    @Option(help: "If both stores hold rows: \(list(RelocationRequest.ConflictPolicy.self)).")
+    @Option(
+        help: ArgumentHelp(
+            "If both places hold rows: change nothing, archive the old place's store, or archive the group's.",
+            valueName: "policy"))
     var onConflict: RelocationRequest.ConflictPolicy = .refuse
 
-    @Option(help: "What to leave at the old path: \(list(Transfer.Retirement.self)).")
-    var retire: Transfer.Retirement = .delete
+    @Option(
+        help: ArgumentHelp(
+            """
+            What to leave of the store at the old path: nothing (by default), a copy in the group's archive, or a link \
+            to the new place.
+            """, valueName: "how"))
+    var retire: Transfer.Retirement?
 
-    @Option(help: "Seconds to wait for programs that have the store open.")
-    var deadline: Double = 30
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for programs that have the store open: seconds, or 500ms, 2m.", valueName: "time"))
+    var deadline = DurationArgument(seconds: 30)
 
     @Flag(help: "Move a file that SQLite can't read, such as an encrypted database, byte by byte.")
     var opaque = false
 
     @Option(
-        help: "Migrate the store to this model, on the way or in place.", completion: .file())
+        help: "Migrate the store to this Core Data model, on the way or in place.", completion: .file())
     var model: String?
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
     @Option(
-        help:
-            "If the store can't be migrated: \(list(RelocationRequest.IncompatiblePolicy.self)) (archive it, install another)."
-    )
+        help: ArgumentHelp(
+            "If the store can't be migrated: change nothing, or archive it and install another one.",
+            valueName: "policy"))
     var onIncompatible: RelocationRequest.IncompatiblePolicy = .refuse
 
-    @Option(help: "Install this store then, instead of an empty one.", completion: .file())
+    @Option(
+        help: ArgumentHelp(
+            "Install this store after setting the other one aside, not an empty one.", valueName: "store"),
+        completion: .file())
     var defaultStore: String?
 
-    @Option(help: "The destination's journal mode: wal or delete (default: unchanged).")
+    @Option(
+        help: ArgumentHelp(
+            "The store's journal mode from now on, if not as before: a write-ahead log, or a rollback journal.",
+            valueName: "mode"))
     var journalMode: JournalModeArgument?
 
-    @Flag(help: "Undo the store's last relocation, if nobody has written to the store since.")
+    @Flag(
+        help: """
+            Undo the store's last relocation, if nobody has written to the store since. Give the same store and group \
+            as the relocation.
+            """)
     var undo = false
 
     @Flag(help: "Continue even if it can't be proved that no program has the store open.")
@@ -79,7 +107,7 @@ struct RelocateCommand: ParsableCommand {
             throw ValidationError("--default-store needs --on-incompatible set-aside")
         }
         try modelOptions.validate(beside: model)
-        guard deadline >= 0, deadline <= 86_400 else { throw ValidationError("--deadline must be 0 to 86400 seconds") }
+        try deadline.validateDeadline()
     }
 
     func run() throws {
@@ -163,7 +191,7 @@ struct RelocateCommand: ParsableCommand {
         // Not normalized: only the kernel knows what ".." means after a symbolic link.
         var request = RelocationRequest(
             source: try Self.source(sourceStore, in: working),
-            group: working.pushing(ArgumentBytes.path(groupDir)))
+            group: GroupDirectory.path(groupDir))
         if let name {
             guard let component = FilePath.Component(bytes: ArgumentBytes.path(name).bytes) else {
                 throw .badName(FilePath(name))
@@ -171,17 +199,14 @@ struct RelocateCommand: ParsableCommand {
             request.name = component
         }
         request.onConflict = onConflict
-        request.retirement = retire
-        request.deadline = .milliseconds(Int64(deadline * 1000))
+        request.retirement = retire ?? .delete
+        request.isRetirementDefault = retire == nil
+        request.deadline = deadline.duration
         request.opaque = opaque
         request.assumeClosed = assumeClosed
         request.journalMode = journalMode?.mode
         return request
     }
-}
-
-private func list<Value: CaseIterable & RawRepresentable>(_ type: Value.Type) -> String where Value.RawValue == String {
-    type.allCases.map(\.rawValue).joined(separator: ", ")
 }
 
 extension RelocationRequest.IncompatiblePolicy: ExpressibleByArgument {}

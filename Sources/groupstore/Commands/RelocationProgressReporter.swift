@@ -64,7 +64,7 @@ final class RelocationProgressReporter {
             if case .array(let notes)? = summary["notes"] {
                 for case .string(let note) in notes { report(.note(note)) }
             }
-            return output.record(summary, RelocationSentence.text(of: summary))
+            return output.record(summary.addingNearest, sentence(summary))
         }
         if output.json { Output.write(json: summary) }
         Output.write(
@@ -116,11 +116,23 @@ final class RelocationProgressReporter {
 
     private func say(_ text: String) { if !output.quiet { Output.write(text, to: STDERR_FILENO) } }
 
-    func finish(_ summary: RelocationSummary, seconds: Double, dryRun: Bool) {
+    /// Prints the summary with `further` members.
+    func finish(_ summary: RelocationSummary, seconds: Double, dryRun: Bool, _ further: JSONObject = [:]) {
         clearBar()
         for note in summary.notes { report(.note(note)) }
-        let members = summary.members(seconds: seconds, dryRun: dryRun).typed("summary")
-        output.record(members, RelocationSentence.text(of: members))
+        var members = summary.members(seconds: seconds, dryRun: dryRun).typed("summary")
+        for (key, value) in further.members { members[key] = value }
+        output.record(members.addingNearest, sentence(members))
+    }
+
+    /// Returns the summary in words. The name of a source without a store may be mistyped.
+    private func sentence(_ summary: JSONObject) -> String {
+        guard let missing = summary.missingSource, summary.bool("dry_run") != true else {
+            return RelocationSentence.text(of: summary)
+        }
+        let isInGroup = summary.path("to").flatMap { FilePath(bytes: $0) }.flatMap { FileStatus(following: $0) } != nil
+        let used = isInGroup ? "; the group has \(summary.printablePath("to"))" : ""
+        return "nothing to do: \(missing.sentence)\(used)"
     }
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
@@ -139,6 +151,19 @@ final class RelocationProgressReporter {
 }
 
 extension JSONObject {
+    /// The source of a relocation that found nothing to do, if no file has its name.
+    fileprivate var missingSource: MissingSource? {
+        guard string("outcome") == RelocationSummary.Outcome.nothingToDo.rawValue else { return nil }
+        return path("from").flatMap { FilePath(bytes: $0) }.flatMap(MissingSource.init)
+    }
+
+    /// Returns the summary with the file that may be meant by a mistyped source.
+    fileprivate var addingNearest: JSONObject {
+        var summary = self
+        if let nearest = missingSource?.nearest { summary.setPath("nearest", bytes: nearest.bytes) }
+        return summary
+    }
+
     /// Returns the members preceded by a `type`.
     fileprivate func typed(_ type: String) -> JSONObject {
         var object: JSONObject = ["type": .string(type)]

@@ -62,13 +62,15 @@ struct WatchCommand: ParsableCommand {
     @Flag(help: "Exit after the first event that requires the store to be read again.")
     var once = false
 
-    @Option(help: "Exit with code 75 if there is no event for this many seconds.")
-    var timeout: Double?
+    @Option(
+        help: ArgumentHelp(
+            "Exit with code 75 if there is no event for so long: seconds, or 500ms, 2m.", valueName: "time"))
+    var timeout: DurationArgument?
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        if let timeout, !(0...31_536_000).contains(timeout) {
+        if let timeout, !(0...31_536_000).contains(timeout.seconds) {
             throw ValidationError("--timeout must be 0 to 31536000 seconds")
         }
         if agent, direct { throw ValidationError("--agent and --direct exclude each other") }
@@ -170,7 +172,7 @@ struct WatchCommand: ParsableCommand {
     ) throws {
         var isDone = false
         while !isDone {
-            let deadline = timeout.map { Deadline(after: .milliseconds(Int64($0 * 1000))) } ?? .none
+            let deadline = timeout.map { Deadline(after: $0.duration) } ?? .none
             let hasReceived = try feed.receive(until: deadline) { event in
                 // Several events may come at once.
                 guard !isDone else { return }
@@ -190,7 +192,7 @@ struct WatchCommand: ParsableCommand {
             guard hasReceived else {
                 let names = feed.stores.map(\.name).joined(separator: ", ")
                 throw CommandFailure(
-                    .busy, code: "timed_out", "no event of \(names) within \(timeout.map { "\($0)" } ?? "0") s",
+                    .busy, code: "timed_out", "no event of \(names) within \(timeout.map { "\($0.seconds)" } ?? "0") s",
                     remedy: "use a longer --timeout, or none")
             }
         }

@@ -91,4 +91,71 @@ import Testing
         #expect(refused.summary.object("error")?.string("code") == "agent_serves")
         #expect(try agent.stop().status == 0)
     }
+
+    /// The receipt names the link's target; people name the link.
+    @Test(arguments: ["delete", "symlink"])
+    func returnsAStoreThatWasNamedThroughALink(_ retirement: Word) throws {
+        let places = try Places()
+        let real = places.legacy.appending("app.sqlite")
+        let content = try makeStore(real, rows: 20).dump()
+        let link = places.scratch("app.sqlite")
+        try run("ln", ["-s", "legacy/app.sqlite", Word(link)])
+        try relocate(link, places, "--retire", retirement)
+        let undone = try undo(link, places)
+        #expect(undone.status == 0, "\(undone.output)\(undone.errors)")
+        #expect(undone.summary.string("to") == real.string)
+        #expect(try StoreFiles(real).dump() == content)
+        #expect(try run("readlink", [Word(link)]).lines == ["legacy/app.sqlite"])
+    }
+
+    @Test func worksThroughAnAgentAndALink() throws {
+        let places = try Places()
+        let real = places.legacy.appending("app.sqlite")
+        try makeStore(real, rows: 20)
+        let link = places.scratch("app.sqlite")
+        try run("ln", ["-s", Word(real), Word(link)])
+        let agent = try AgentProcess(places, legacy: [])
+        for arguments: [Word] in [[], ["--undo"]] {
+            let done = try run(
+                Programs.groupstore, ["relocate", Word(link), Word(places.group), "--json"] + arguments,
+                environment: agent.environment)
+            #expect(done.status == 0, "\(done.output)\(done.errors)")
+        }
+        #expect(try noteCount(real) == 20)
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// An agent that would relocate the link's target again refuses, too.
+    @Test func refusesThroughALinkWhatAnAgentWouldRelocateAgain() throws {
+        let places = try Places()
+        let real = places.legacy.appending("app.sqlite")
+        try makeStore(real, rows: 20)
+        let link = places.scratch("app.sqlite")
+        try run("ln", ["-s", Word(real), Word(link)])
+        try relocate(link, places)
+        let agent = try AgentProcess(places, legacy: [real])
+        let refused = try run(
+            Programs.groupstore, ["relocate", Word(link), Word(places.group), "--undo", "--json"],
+            environment: agent.environment)
+        #expect(refused.summary.object("error")?.string("code") == "agent_serves", "\(refused.output)")
+        #expect(try agent.stop().status == 0)
+    }
+
+    @Test func namesTheCommandThatDoesWhatUndoCanNot() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("My notes.sqlite"), rows: 20)
+        try relocate(store.path, places)
+        // From another place than it came from.
+        let other = places.scratch("My notes.sqlite")
+        let wrong = try undo(other, places).summary.object("error")?.string("hint") ?? ""
+        #expect(wrong.contains("groupstore relocate '\(store.path)' \(places.group) --undo"), "\(wrong)")
+        try sqlite(places.group.appending("My notes.sqlite"), "DELETE FROM note WHERE id = 1")
+        let hint = try undo(store.path, places).summary.object("error")?.string("hint") ?? ""
+        let command = try #require(hint.split(separator: ": ", maxSplits: 1).last.map(String.init))
+        let words = command.replacing("groupstore ", with: "\(Programs.groupstore) ", maxReplacements: 1)
+        let done = try run(
+            "bash", ["-c", Word(words)], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.status == 0, "\(command): \(done.errors)")
+        #expect(try noteCount(store.path) == 19)
+    }
 }

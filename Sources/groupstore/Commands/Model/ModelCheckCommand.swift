@@ -20,7 +20,7 @@ struct ModelCheckCommand: ParsableCommand {
     @Flag(help: "Check every version of the model against its current one.")
     var all = false
 
-    @Option(help: "Print findings in this format: \(CheckFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
+    @Option(help: "Print findings as text, or as annotations for GitHub Actions.")
     var format: CheckFormat = .text
 
     @OptionGroup var mappingOptions: MappingModelOptions

@@ -36,7 +36,7 @@ struct MappingShowCommand: ParsableCommand {
     @Argument(help: "The mapping model.", completion: .file())
     var mapping: String
 
-    @Option(help: "The output format: yaml, or xcode for the XML of an .xcmappingmodel.")
+    @Option(help: "The output format: YAML, or Xcode's XML of an .xcmappingmodel.")
     var format: MappingFormat = .yaml
 
     @OptionGroup var outputOptions: OutputOptions

@@ -10,8 +10,7 @@ struct ModelShowCommand: ParsableCommand {
     @Argument(help: "The model, or a store.", completion: .file())
     var model: String
 
-    @Option(help: "Show this version instead of the current one.")
-    var version: String?
+    @OptionGroup var versionOption: ModelVersionOption
 
     @OptionGroup var mergeOptions: ModelMergeOptions
     @OptionGroup var outputOptions: OutputOptions
@@ -19,7 +18,7 @@ struct ModelShowCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let shown = try ModelArgument(model).version(named: version, mergeOptions)
+            let shown = try ModelArgument(model).version(named: versionOption.modelVersion, mergeOptions)
             let model = try shown.knownModel
             output.record(
                 shown.record(model), lines: [shown.title] + model.facts.lines(indent: "  "))

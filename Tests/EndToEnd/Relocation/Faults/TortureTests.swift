@@ -7,7 +7,8 @@ import Testing
 /// A bounded sample of `script/torture`. `$GROUPSTORE_SEED` selects the points, and a failure prints the seed.
 @Suite(.ownThreads) struct TortureTests {
     @Test(arguments: [
-        "kill", "again", "fail", "fail-for-good", "power", "restored", "undo", "full", "holders", "storm", "mutate",
+        "kill", "again", "fail", "fail-for-good", "power", "restored", "undo", "archive", "full", "holders", "storm",
+        "mutate",
         "plant",
         "swap",
     ])

@@ -1,0 +1,128 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// The conditions that both places must meet before anything is moved.
+struct RelocationPreconditions {
+    /// The stores that leave their places.
+    private let moved: [StoreLocation]
+    /// The directories that stores leave and enter.
+    private let directories: [Directory]
+    private let snapshots: [StoreSnapshot]
+    /// The directory that the store enters.
+    private let target: Directory
+    private let needsCopy: Bool
+    private let bytesToCopy: Int64
+    private let assumeClosed: Bool
+
+    init(_ decision: RelocationDecision) {
+        let endpoints = decision.endpoints
+        if case .relocate(.some) = decision.plan {
+            moved = [endpoints.legacy, endpoints.group]
+        } else {
+            moved = [endpoints.legacy]
+        }
+        directories = [endpoints.legacy.directory, endpoints.group.directory]
+        snapshots = [decision.legacy, decision.group]
+        target = endpoints.group.directory
+        needsCopy = decision.needsCopy
+        bytesToCopy = decision.bytesToCopy
+        assumeClosed = decision.request.assumeClosed
+    }
+
+    /// The conditions for one store that goes to a free place.
+    init(moved store: StoreLocation, to target: Directory, needsCopy: Bool, bytesToCopy: Int64, assumeClosed: Bool)
+        throws
+    {
+        moved = [store]
+        directories = [store.directory, target]
+        snapshots = [try StoreSnapshot(store)]
+        self.target = target
+        self.needsCopy = needsCopy
+        self.bytesToCopy = bytesToCopy
+        self.assumeClosed = assumeClosed
+    }
+
+    func check() throws {
+        for store in moved {
+            try store.checkExternalDataIsUnshared()
+            try store.checkNothingIsMounted()
+        }
+        for directory in directories {
+            try checkWritable(directory)
+            try checkReach(directory)
+        }
+        for snapshot in snapshots {
+            try checkOwner(snapshot)
+            try checkFilesAreWritable(snapshot)
+            try checkFolder(snapshot)
+        }
+        let available = try target.fileSystem().available
+        if UInt64(bytesToCopy) > available {
+            throw RelocationFailure(
+                .unusablePlace, code: "no_space",
+                "\(PrintablePath(target.path)) has \(ByteCount(available)) free, and \(ByteCount(bytesToCopy)) are needed",
+                remedy: "free that much there, then run this again")
+        }
+    }
+
+    private func checkOwner(_ snapshot: StoreSnapshot) throws {
+        guard let status = snapshot.status, geteuid() != 0, status.owner != geteuid() else { return }
+        throw RelocationFailure(
+            .notPermitted, code: "not_owner",
+            "\(PrintablePath(snapshot.location.path)) belongs to user \(status.owner)",
+            remedy: "run this as that user, or as root")
+    }
+
+    private func checkFilesAreWritable(_ snapshot: StoreSnapshot) throws {
+        guard let file = try snapshot.unwritableFile() else { return }
+        throw RelocationFailure(
+            .notPermitted, code: "not_writable",
+            "\(PrintablePath(snapshot.location.directory.path.appending(file))) can't be written to",
+            remedy: "allow it: chmod u+rw, as its owner")
+    }
+
+    /// Checks the folder of external data: it is either moved to another parent, or copied and emptied.
+    private func checkFolder(_ snapshot: StoreSnapshot) throws {
+        let name = snapshot.location.name.support
+        guard let status = snapshot.support, status.kind == .directory,
+            let obstacle = try snapshot.location.directory.obstacle(
+                toMoving: name, includingContents: needsCopy)
+        else { return }
+        throw RelocationFailure(
+            .notPermitted, code: "not_writable", "\(PrintablePath(obstacle.path)) can't be \(obstacle.missingRight)",
+            remedy: "allow it: chmod \(obstacle.missingMode), as its owner")
+    }
+
+    private func checkWritable(_ directory: Directory) throws {
+        if try directory.fileSystem().isReadOnly {
+            throw RelocationFailure(
+                .unusablePlace, code: "read_only", "\(PrintablePath(directory.path)) is on a read-only file system",
+                remedy: "mount it writable, then run this again")
+        }
+        guard faccessat(directory.raw, ".", W_OK | X_OK, AT_EACCESS) == 0 else {
+            throw RelocationFailure(
+                .notPermitted, code: "not_writable", "\(PrintablePath(directory.path)) can't be written to",
+                remedy: "grant write permission on this directory, or run this as its owner")
+        }
+    }
+
+    private func checkReach(_ directory: Directory) throws {
+        let fileSystem = try directory.fileSystem()
+        let location = "\(PrintablePath(directory.path)) is on \(fileSystem.name)"
+        switch fileSystem.reach {
+        case .local: return
+        case .network:
+            throw RelocationFailure(
+                .unusablePlace, code: "network_file_system", "\(location), which other machines may use too",
+                remedy: "relocate to and from file systems of this machine only")
+        case .userSpace, .overlay:
+            guard !assumeClosed else { return }
+            throw RelocationFailure(
+                .unusablePlace, code: "no_proof",
+                "\(location), where it can't be proved that the store is closed",
+                remedy: "close every program that uses it, then run this again with --assume-closed")
+        }
+    }
+}

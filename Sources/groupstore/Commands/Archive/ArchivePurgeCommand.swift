@@ -1,0 +1,104 @@
+import AgentProtocol
+import ArgumentParser
+import GroupContainers
+import GroupStoreAgent
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+struct ArchivePurgeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "purge",
+        abstract: "Remove archived stores for good, by name or by age.",
+        discussion: """
+            An archive is removed if its content is elsewhere: in the store that came from it, at the place that it was \
+            restored to, or in a store with the same rows and external data. What seems to be the only copy, and what \
+            undoing a migration takes, is kept unless --force is given. An archive that is named and must be kept is an \
+            error, and nothing is removed; by age, it is passed over. An archive that an unfinished relocation uses is \
+            always kept.
+            """)
+
+    @OptionGroup var group: ArchiveGroupArgument
+
+    @Argument(help: "Identifiers or the beginnings of them, or names of stores that only one archive has.")
+    var archives: [String] = []
+
+    @Option(
+        help: ArgumentHelp("Remove archives older than this, such as 12h or 30d.", valueName: "age"))
+    var olderThan: String?
+
+    @Flag(help: "Remove also what seems to be the only copy, or what undoing a migration takes.")
+    var force = false
+
+    @Flag(help: "Print what would be removed, and change nothing.")
+    var dryRun = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for a relocation of the group: seconds, or 500ms, 2m.", valueName: "time"))
+    var deadline = DurationArgument(seconds: 30)
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard !archives.isEmpty || olderThan != nil else {
+            throw ValidationError("say what to remove: archives, or --older-than AGE")
+        }
+        if let olderThan, DurationArgument.withUnit(olderThan) == nil {
+            throw ValidationError("--older-than \(olderThan): write 90s, 30m, 12h or 7d")
+        }
+        try deadline.validateDeadline()
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output, changing: !dryRun) {
+            let container = try group.container()
+            let sets = try ArchivedStore.all(in: container)
+            let named = try archives.map { try ArchiveArgument($0).find(among: sets, in: container).id }
+            let age = olderThan.flatMap(DurationArgument.withUnit).map { Duration.milliseconds(Int64($0 * 1000)) }
+            var request = RelocationRequest(source: container.archivePath, group: container.directory.path)
+            request.deadline = deadline.duration
+            Interruption.installHandlers(announcing: true)
+            let engine = Relocation(
+                request, isCancelled: { Interruption.isRequested },
+                report: { if case .note(let text) = $0 { output.record([:], text) } })
+            let decided: [PurgedArchive]
+            do throws(RelocationFailure) {
+                decided = try engine.purge(
+                    ArchivePurge(ids: archives.isEmpty ? nil : named, age: age, force: force), dryRun: dryRun)
+            } catch {
+                throw error.markedIfInterrupted
+            }
+            for archive in decided { show(archive, output) }
+            summarize(decided, container, output)
+        }
+    }
+
+    private func show(_ archive: PurgedArchive, _ output: Output) {
+        var row = archive.set.json
+        row["purged"] = .bool(archive.isPurged)
+        row["value"] = .string(archive.value.word)
+        row["why"] = .string(archive.value.reason)
+        let word = archive.isPurged ? dryRun ? "would purge" : "purged" : dryRun ? "would keep" : "kept"
+        output.record(row, "\(word) \(archive.set.line): \(archive.value.reason)")
+    }
+
+    private func summarize(_ decided: [PurgedArchive], _ container: GroupContainer, _ output: Output) {
+        let purged = decided.filter(\.isPurged)
+        let bytes = purged.reduce(0) { $0 + $1.set.bytes }
+        var summary: JSONObject = [
+            "type": "summary", "outcome": purged.isEmpty ? "nothing_to_do" : "purged",
+            "purged": .integer(Int64(purged.count)), "kept": .integer(Int64(decided.count - purged.count)),
+            "bytes": .integer(bytes),
+        ]
+        if dryRun { summary["dry_run"] = true }
+        summary.setPath("directory", bytes: container.directory.path.bytes)
+        let kept = decided.count - purged.count
+        let hint = kept == 0 ? "" : ", \(kept) kept\(force ? "" : " (--force removes what seems to be the only copy)")"
+        let verb = dryRun ? "would free" : "freed"
+        output.record(
+            summary,
+            purged.isEmpty ? "nothing to purge\(hint)" : "\(purged.count) purged, \(verb) \(ByteCount(bytes))\(hint)")
+    }
+}
