@@ -15,17 +15,20 @@ struct GroupStoreCommand: ParsableCommand {
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,
-            HistoryCommand.self, ChangesCommand.self, GroupCommand.self,
-            ArchiveCommand.self,
+            HistoryCommand.self, ChangesCommand.self, GroupCommand.self, ArchiveCommand.self, CompleteCommand.self,
         ])
 
     /// Rejects empty arguments: an empty path would mean the working directory, and is usually an unset variable in a
     /// script.
     static func main() {
         StandardDescriptors.openMissing()
-        guard !CommandLine.arguments.contains("") else { exit(withError: ValidationError("an argument is empty")) }
+        if let script = CompletionScript.requested(by: CommandLine.arguments) { return print(script) }
         let arguments = FormerOptions.renamed(Array(CommandLine.arguments.dropFirst()))
-        CommandSuggestion.check(arguments[...], of: self)
+        // A shell that completes a new word passes an empty one.
+        if arguments.first != "---completion" {
+            guard !arguments.contains("") else { exit(withError: ValidationError("an argument is empty")) }
+            CommandSuggestion.check(arguments[...], of: self)
+        }
         main(arguments)
     }
 }

@@ -16,7 +16,7 @@ struct ChangesCommand: ParsableCommand {
             'reset': everything read from the store before is stale.
             """)
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @Option(help: "Print the changes after this token; without it, all that the history keeps.")

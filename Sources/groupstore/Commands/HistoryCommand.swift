@@ -27,7 +27,7 @@ struct HistoryEnableCommand: ParsableCommand {
             Data's own persistent history stays unchanged; groupstore reads that history.
             """)
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @OptionGroup var held: HeldStoreOptions
@@ -63,7 +63,7 @@ struct HistoryDisableCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "disable", abstract: "Remove a store's history and all recorded changes.")
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @OptionGroup var outputOptions: OutputOptions
@@ -88,7 +88,7 @@ struct HistoryPurgeCommand: ParsableCommand {
             stays.
             """)
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @Option(help: ArgumentHelp("Purge changes older than this, such as 90s, 30m, 12h or 7d.", valueName: "age"))
@@ -150,7 +150,7 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
         commandName: "acknowledge",
         abstract: "Record that a named subscriber knows all changes up to a token; later ones aren't purged.")
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @Option(help: "The subscriber's name. A new subscriber is created.")

@@ -7,7 +7,7 @@ struct HistoryShowCommand: ParsableCommand {
         commandName: "show",
         abstract: "Show the state of a store's history and its subscribers, and print the latest changes.")
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @Option(help: ArgumentHelp("Print this many of the last changes.", valueName: "count"))

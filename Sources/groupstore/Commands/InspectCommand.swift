@@ -14,7 +14,7 @@ struct InspectCommand: ParsableCommand {
             it open.
             """)
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @Option(

@@ -21,7 +21,7 @@ struct MigrateCommand: ParsableCommand {
             store that has the version already is only copied.
             """)
 
-    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
     @Option(

@@ -27,7 +27,7 @@ struct WatchCommand: ParsableCommand {
             """)
 
     @Argument(
-        help: ArgumentHelp("The stores: database files, or GROUP_ID/NAME.", valueName: "store"), completion: .file())
+        help: ArgumentHelp("The stores: database files, or GROUP_ID/NAME.", valueName: "store"), completion: .stores)
     var stores: [String]
 
     @Flag(help: "Receive events from the agent only.")

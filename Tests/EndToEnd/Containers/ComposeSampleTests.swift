@@ -154,6 +154,34 @@ import Testing
         #expect(agent.volumes.filter { !$0.isNamed }.map(\.target) == ["/etc/groupstore/config.yaml"])
     }
 
+    /// users.yaml and its configuration: each app is a user with roles, and shares the Unix group of the volumes.
+    @Test func theAppsUsersHaveRoles() throws {
+        let users = try ComposeFile(ContainerSampleTests.text(Self.samples + "users.yaml"))
+        #expect(Set(users.services.keys) == Set(file.services.keys))
+        let agent = try #require(users.services["agent"])
+        #expect(agent.user == self.agent.user)
+        var seen: Set<uid_t> = []
+        for (name, service) in users.services {
+            // Apart from the user and the configuration, the services are those of compose.yaml.
+            let same = try self.service(name)
+            #expect(service.environment == same.environment && service.command == same.command, "\(name)")
+            #expect(service.volumes.filter(\.isNamed).map(\.target) == same.volumes.filter(\.isNamed).map(\.target))
+            let parts = service.user.split(separator: ":")
+            #expect(parts.count == 2 && parts.last == agent.user.split(separator: ":").last, "\(name)")
+            seen.insert(try #require(parts.first.flatMap { uid_t($0) }))
+        }
+        #expect(seen == [1000, 1001, 1002])
+        let mounted = try #require(agent.volume(at: "/etc/groupstore/config.yaml"))
+        let checked = try groupstore(
+            "agent", "--check", "--config", Word(directory(of: mounted)), "--json",
+            environment: ["GROUPSTORE_CONTAINERS": place.path.string, "GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(checked.status == 0, "\(checked.output)\(checked.errors)")
+        let text = try ContainerSampleTests.text(Self.samples + mounted.source)
+        for roles in ["{ uid: 1001, may: [subscribe, present] }", "{ uid: 1002, may: [subscribe] }"] {
+            #expect(text.contains(roles), "\(roles)")
+        }
+    }
+
     @Test func theAgentsUserOwnsItsVolumes() throws {
         let made = agentImage.arguments(of: ["install", "-d"])
         let owner = try #require(made.firstIndex(of: "-o")).advanced(by: 1)

@@ -120,6 +120,7 @@ import Testing
         .enabled(if: canVerify, "systemd-analyze is not installed"),
         arguments: [
             samples + "groupstore.service", samples + "notes-widget.service", "Agent/systemd/groupstore.service",
+            "Agent/systemd/groupstore.socket",
         ])
     func systemdAcceptsTheUnit(_ path: String) throws {
         // The unit needs its own name: systemd-analyze searches the directory for the others.

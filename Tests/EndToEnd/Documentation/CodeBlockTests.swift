@@ -164,6 +164,33 @@ import Testing
         #expect(done.lines.last == "still here")
     }
 
+    /// The README's installation. script/try-packages runs these lines in bare Debians.
+    @Test func installationOfTheReadmeNamesThePackage() throws {
+        let page = try String(contentsOfFile: Self.root + "/README.md", encoding: .utf8).split(
+            separator: "\n", omittingEmptySubsequences: false)
+        let heading = try #require(page.firstIndex(of: "## Install it"))
+        let block = try #require(Self.blocks().first { $0.page == "README.md" && $0.line > heading })
+        #expect(try run("sh", ["-n", "-c", Word(block.lines.joined(separator: "\n"))]).status == 0)
+        let commands = block.lines.map { line in
+            line.split(separator: " ").prefix { !$0.hasPrefix("#") }.joined(separator: " ")
+        }
+        try #require(commands.count == 5)
+        #expect(commands[0] == "script/package" && commands[3] == "groupstore watch app.db")
+        for index in [2, 4] { #expect(commands[index].hasPrefix("sqlite3 app.db ")) }
+
+        // The pattern matches the package that script/package makes, in the directory that it makes it in.
+        let script = try String(contentsOfFile: Self.root + "/script/package", encoding: .utf8)
+        #expect(script.contains("${1:-.build/packages}") && script.contains("\"$output/${1}_${version}_$2.deb\""))
+        let scratch = try TemporaryDirectory()
+        let packages = scratch.path.appending(".build").appending("packages")
+        try run("mkdir", ["-p", Word(packages)])
+        for name in ["groupstore_0.1.0_amd64.deb", "python3-groupstore_0.1.0_all.deb"] as [String] {
+            try run("touch", [Word(packages.appending(name))])
+        }
+        let words = try run("sh", ["-c", Word("cd \(scratch.path) && printf '%s\\n' \(commands[1])")]).lines
+        #expect(words == ["apt", "install", "./.build/packages/groupstore_0.1.0_amd64.deb"])
+    }
+
     @Test func everyScriptParses() throws {
         for block in try Self.blocks() where ["sh", "python"].contains(block.language) {
             let text = block.lines.joined(separator: "\n")

@@ -16,7 +16,7 @@ struct GroupCommand: ParsableCommand {
 
 /// A group named on the command line, and its directory.
 struct GroupArgument: ParsableArguments {
-    @Argument(help: "The group's identifier, such as group.com.example.notes.")
+    @Argument(help: "The group's identifier, such as group.com.example.notes.", completion: .groups)
     var group: String
 
     @Option(

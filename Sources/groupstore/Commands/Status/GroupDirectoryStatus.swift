@@ -29,6 +29,11 @@ struct GroupDirectoryStatus {
         }
     }
 
+    /// Returns the names of the stores in a group's directory. Throws `SystemError`.
+    static func stores(in directory: Directory) throws(SystemError) -> [FilePath.Component] {
+        try directory.names().filter { header(of: $0, in: directory) != nil }
+    }
+
     private mutating func add(_ journal: TransferJournal) {
         isInterrupted = true
         var row: JSONObject = [:]

@@ -1,0 +1,53 @@
+import ArgumentParser
+
+/// A shell's completion script: ArgumentParser's, with files beside the names of stores. ArgumentParser's custom
+/// completion replaces that of files.
+enum CompletionScript {
+    /// Returns the script that the arguments `--generate-completion-script SHELL` ask for. Returns nil for other
+    /// arguments, and for an unknown shell, which ArgumentParser reports.
+    static func requested(by arguments: [String]) -> String? {
+        let words = arguments.dropFirst().flatMap { $0.split(separator: "=", maxSplits: 1).map(String.init) }
+        guard words.count == 2, words[0] == "--generate-completion-script",
+            let shell = CompletionShell(rawValue: words[1])
+        else { return nil }
+        let script = GroupStoreCommand.completionScript(for: shell)
+        return switch shell {
+        case .fish: withFilesInFish(script)
+        case .zsh: withFilesInZsh(script)
+        default: script
+        }
+    }
+
+    private static func lines(_ script: String) -> [Substring] {
+        script.split(separator: "\n", omittingEmptySubsequences: false)
+    }
+
+    /// `-f` excludes files, `-F` offers them too.
+    private static func withFilesInFish(_ script: String) -> String {
+        let exclusion = " -fka "
+        return lines(script).map { line in
+            guard line.hasSuffix(CompletionKind.fishCommand(.stores) + ")'"),
+                let option = line.indices.first(where: { line[$0...].hasPrefix(exclusion) })
+            else { return String(line) }
+            return line[..<option] + " -Fka " + line[option...].dropFirst(exclusion.count)
+        }.joined(separator: "\n")
+    }
+
+    private static func withFilesInZsh(_ script: String) -> String {
+        var lines = lines(script)
+        // What follows the functions.
+        guard let end = lines.lastIndex(where: { $0.hasPrefix("if [[ \"${funcstack[1]}\"") }) else { return script }
+        lines.insert(zshFiles[...], at: end)
+        return lines.joined(separator: "\n")
+    }
+
+    private static let zshFiles = """
+        # A store's argument may be a file, too.
+        functions -c __groupstore_custom_complete __groupstore_complete_names
+        __groupstore_custom_complete() {
+            __groupstore_complete_names "${@}"
+            [[ "${2}" = group ]] || _files
+        }
+
+        """
+}

@@ -1,0 +1,145 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Completion of stores and groups, with the Tab key of interactive shells.
+@Suite(.ownThreads) struct CompletionTests {
+    /// A shell that completes. bash is everywhere; the others may not be installed.
+    enum Shell: String, CaseIterable {
+        case bash, zsh, fish
+
+        static let installed = allCases.filter { shell in
+            (try? run(Word(shell.rawValue), ["-c", "true"]))?.status == 0
+        }
+    }
+
+    private let user: UserAccount
+    /// A name that a shell would expand, split or run, and that begins like no other.
+    private static let oddName = "odd $(touch ran) `touch ran` 'a' \"b\" \\c ~:*;&.sqlite"
+
+    init() throws {
+        user = try UserAccount()
+        for group in ["group.a", "group.b"] { try user.command("group", "create", Word(group)) }
+        try run("mkdir", [Word(user.home.appending("empty"))])
+    }
+
+    private func store(_ name: String, in group: String = "group.a") throws {
+        try makeStore(user.containers.appending(group).appending(name), rows: 1)
+    }
+
+    /// Returns the words of a line that was typed in the user's home or a directory there; `\t` is the Tab key.
+    private func words(_ shell: Shell, _ line: String, in directory: String = ".") throws -> [String] {
+        let script = user.scratch("_groupstore")
+        let made = try user.command("--generate-completion-script", Word(shell.rawValue))
+        try write(made.output, to: script)
+        let typed = try run(
+            "sh",
+            [
+                "-c", "cd \"$HOME/$0\" && exec \"$@\"", Word(directory), "python3",
+                Programs.source("Packaging/trial/complete"), Word(shell.rawValue), Programs.groupstore, Word(line),
+                Word(script),
+            ], environment: user.environment)
+        try #require(typed.status == 0, "\(typed.errors)")
+        return typed.lines
+    }
+
+    @Test(arguments: Shell.installed)
+    func completesStoresOfGroups(_ shell: Shell) throws {
+        try store("Notes.sqlite")
+        // A new word, where there is nothing else that it can be.
+        #expect(try words(shell, "groupstore watch \\t", in: "empty") == ["watch", "group.a/Notes.sqlite"])
+        try store("Diary.sqlite", in: "group.b")
+        #expect(try words(shell, "groupstore watch group.a\\t") == ["watch", "group.a/Notes.sqlite"])
+        let shown = try words(shell, "groupstore history show group.b/Di\\t")
+        #expect(shown == ["history", "show", "group.b/Diary.sqlite"])
+        // A second store, and an option before it.
+        #expect(
+            try words(shell, "groupstore watch --once group.a/Notes.sqlite group.b\\t")
+                == ["watch", "--once", "group.a/Notes.sqlite", "group.b/Diary.sqlite"])
+    }
+
+    @Test(arguments: Shell.installed)
+    func completesGroups(_ shell: Shell) throws {
+        try user.command("group", "create", "other.group")
+        #expect(try words(shell, "groupstore group show oth\\t") == ["group", "show", "other.group"])
+        // Groups without a store are offered where a group is asked for, and files are not.
+        try write("", to: user.home.appending("others"))
+        #expect(try words(shell, "groupstore group remove o\\t") == ["group", "remove", "other.group"])
+    }
+
+    @Test(arguments: Shell.installed)
+    func completesFilesToo(_ shell: Shell) throws {
+        try store("Notes.sqlite")
+        try run("mkdir", [Word(user.home.appending("My Stores"))])
+        try makeStore(user.home.appending("My Stores").appending("app.db"), rows: 1)
+        #expect(try words(shell, "groupstore inspect My\\tap\\t") == ["inspect", "My Stores/app.db"])
+        try makeStore(user.home.appending("plain.db"), rows: 1)
+        for home in [user.home.string, "~"] {
+            #expect(try words(shell, "groupstore inspect \(home)/pl\\t") == ["inspect", "\(user.home)/plain.db"])
+        }
+    }
+
+    /// The store's name arrives at the program as it is, and nothing in it runs: neither that of a store in a group nor
+    /// that of a file in the working directory.
+    @Test(arguments: Shell.installed)
+    func completesOddNamesWithoutRunningThem(_ shell: Shell) throws {
+        try store(Self.oddName)
+        try store("two\nlines.sqlite", in: "group.b")
+        try makeStore(user.home.appending(Self.oddName), rows: 1)
+        // bash can't quote the name of a store that is no file, and offers nothing.
+        let offered = shell == .bash ? "group.a/o" : "group.a/" + Self.oddName
+        #expect(try words(shell, "groupstore watch group.a/o\\t") == ["watch", offered])
+        #expect(try words(shell, "groupstore watch od\\t") == ["watch", Self.oddName])
+        #expect(FileStatus(following: user.home.appending("ran")) == nil)
+    }
+
+    /// An agent's groups are offered, wherever their directories are.
+    @Test func offersTheStoresThatAnAgentServes() throws {
+        let place = user.scratch("elsewhere")
+        try run("mkdir", [Word(place)])
+        try makeStore(place.appending("Served.sqlite"), rows: 1)
+        let agent = try user.agent(["--group", "group.served=" + Word(place)])
+        #expect(try user.command("complete", "groups").lines == ["group.a", "group.b", "group.served"])
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "group.served/Served.sqlite"], environment: user.environment)
+        try watch.line(.errors) { $0.hasPrefix("watching") }
+        #expect(try user.command("complete", "stores").lines == ["group.served/Served.sqlite"])
+
+        // A stopped agent delays nobody for long, and is no error.
+        agent.signal(SIGSTOP)
+        let without = try user.command("complete", "groups")
+        #expect(without.status == 0 && without.errors.isEmpty && without.lines == ["group.a", "group.b"])
+        agent.signal(SIGCONT)
+    }
+
+    /// Without an agent, with a broken configuration, and without a home, completion prints no error.
+    @Test func isQuietWhateverIsMissing() throws {
+        try write("groups: [", to: user.mainFile)
+        for kind in ["groups", "stores"] as [Word] {
+            let offered = try user.command("complete", kind)
+            #expect(offered.status == 0 && offered.errors.isEmpty, "\(offered.errors)")
+            let homeless = try run("env", ["-i", Programs.groupstore, "complete", kind])
+            #expect(homeless.status == 0 && homeless.errors.isEmpty && homeless.output.isEmpty)
+        }
+    }
+
+    /// bash shows what follows the last slash: it is offered groups first.
+    @Test func offersGroupsBeforeTheirStores() throws {
+        for group in ["group.a", "group.b"] { try store("Notes.sqlite", in: group) }
+        func offered(_ word: Word) throws -> [String] {
+            try user.command("complete", "stores", "--by-group", "--word=" + word).lines
+        }
+        #expect(try user.command("complete", "stores", "--by-group").lines == ["group.a/", "group.b/"])
+        #expect(try offered("group.") == ["group.a/", "group.b/"])
+        #expect(try offered("group.b") == ["group.b/Notes.sqlite"])
+        #expect(try offered("'group.b") == ["group.b/Notes.sqlite"])
+        #expect(try offered("group.a/N") == ["group.a/Notes.sqlite"])
+        #expect(try offered("elsewhere/N").isEmpty)
+    }
+
+    @Test func isNotShownInHelp() throws {
+        #expect(try !user.command("--help").output.contains("complete"))
+    }
+}
