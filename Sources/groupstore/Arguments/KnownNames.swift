@@ -48,7 +48,7 @@ struct KnownNames {
             let connection = try? AgentConnection(socket, deadline: deadline)
         else { return }
         var found: [(group: String, stores: [[UInt8]])] = []
-        _ = try? connection.request(.status(group: nil), deadline: deadline) { type, row in
+        _ = try? connection.request(.status(StatusOperation(isBrief: true)), deadline: deadline) { type, row in
             if type == "group", let group = row.string("group") { found.append((group, [])) }
             if type == "store", let address = row.path("store").flatMap({ StoreAddress(bytes: $0) }) {
                 found.append((address.group, [address.name]))
