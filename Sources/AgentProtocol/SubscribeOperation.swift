@@ -76,7 +76,7 @@ extension JSONObject {
         }
     }
 
-    fileprivate func flag(_ key: String, unlessThere absent: Bool = false) throws(WireError) -> Bool {
+    func flag(_ key: String, unlessThere absent: Bool = false) throws(WireError) -> Bool {
         switch self[key] {
         case nil, .null?: return absent
         case .bool(let value)?: return value

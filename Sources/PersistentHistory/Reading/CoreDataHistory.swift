@@ -9,7 +9,7 @@ struct CoreDataHistory: HistorySource {
     let isOutdated = false
     private let reader: StoreReader
     private let identifier: String
-    private let entities: [Int64: CoreDataEntity]
+    let entities: [Int64: CoreDataEntity]
     private let selection: String
     private let tombstones: Int
 
@@ -119,7 +119,7 @@ struct CoreDataHistory: HistorySource {
         }
         return HistoryChange(
             number: row.integer(0), nonce: Self.nonce(row), table: entity?.table ?? "", entity: entity?.name,
-            operation: operation, key: [.integer(row.integer(4))],
+            entityNumber: row.integer(3), operation: operation, key: [.integer(row.integer(4))],
             columns: operation == .update ? bitmap.flatMap { entity?.properties(in: $0) } : nil, author: row.text(6),
             time: row.real(1) + Self.referenceDate, transaction: row.integer(7), tombstone: tombstone)
     }

@@ -130,6 +130,10 @@ package enum HistoryError: ActionableError, Equatable {
     case foreign(String, FilePath)
     /// A subscriber hasn't acknowledged changes that would be purged.
     case unacknowledged(subscriber: String, FilePath)
+    /// The schema has changed, and changes of the table may not be recorded since.
+    case outdated(table: String, FilePath)
+    /// A row is longer than one answer may be.
+    case rowTooLarge(table: String, bytes: Int, FilePath)
 
     package var errorCode: String {
         switch self {
@@ -139,13 +143,15 @@ package enum HistoryError: ActionableError, Equatable {
         case .unusable: "unusable_table"
         case .foreign: "foreign_table"
         case .unacknowledged: "unacknowledged"
+        case .outdated: "outdated_history"
+        case .rowTooLarge: "row_too_large"
         }
     }
 
     package var errorPath: FilePath? {
         switch self {
         case .disabled(let path), .ownedByCoreData(let path), .newer(_, let path), .unusable(_, _, let path),
-            .foreign(_, let path), .unacknowledged(_, let path):
+            .foreign(_, let path), .unacknowledged(_, let path), .outdated(_, let path), .rowTooLarge(_, _, let path):
             path
         }
     }
@@ -163,6 +169,10 @@ package enum HistoryError: ActionableError, Equatable {
             "\(PrintablePath(path)) contains \(name), which isn't groupstore's"
         case .unacknowledged(let subscriber, let path):
             "\(PrintablePath(path)): the subscriber \(subscriber) hasn't acknowledged all changes"
+        case .outdated(let table, let path):
+            "\(PrintablePath(path)): the schema has changed, and changes of the table \(table) may not be recorded since"
+        case .rowTooLarge(let table, let bytes, let path):
+            "\(PrintablePath(path)): a changed row of the table \(table) takes \(bytes) bytes, more than one answer may"
         }
     }
 
@@ -174,6 +184,8 @@ package enum HistoryError: ActionableError, Equatable {
         case .unusable: "check the table's triggers and indexes: they can't call functions that an app defines"
         case .foreign: "rename it"
         case .unacknowledged: "groupstore history purge --force, or --forget-subscriber NAME if it is gone for good"
+        case .outdated: "groupstore history enable STORE"
+        case .rowTooLarge: "read it with groupstore changes STORE --values, which has no such limit"
         }
     }
 }

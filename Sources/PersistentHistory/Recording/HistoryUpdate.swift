@@ -44,7 +44,7 @@ struct HistoryUpdate {
         // Other writers may have functions and collations that this process lacks.
         let before = try usability()
         let triggers = try HistoryTables.thirdPartyTriggers(database)
-        for (name, isRowid) in try tables() {
+        for (name, isRowid) in try Self.tables(database) {
             do {
                 let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: triggers)
                 try follow(table)
@@ -77,7 +77,7 @@ struct HistoryUpdate {
     /// Returns SQLite's error for statements that write each table; nil if it accepts them.
     private func usability() throws -> [String: String?] {
         var found: [String: String?] = [:]
-        for (name, _) in try tables() {
+        for (name, _) in try Self.tables(database) {
             let quoted = StoreTable.quote(name)
             let column = try database.firstText(
                 "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(name)])
@@ -103,7 +103,7 @@ struct HistoryUpdate {
     }
 
     /// Returns the apps' tables: the name, and whether rows have a rowid. Shadow tables of virtual tables are left out.
-    private func tables() throws -> [(String, Bool)] {
+    static func tables(_ database: SQLiteConnection) throws -> [(String, Bool)] {
         try database.rows(
             """
             SELECT s.name, l.type, l.wr FROM sqlite_schema AS s JOIN pragma_table_list AS l
@@ -120,7 +120,9 @@ struct HistoryUpdate {
     // MARK: One table
 
     private mutating func follow(_ table: RecordedTable) throws {
-        let ownTriggers = installed.first { $0.value.contains { $0.table.lowercased() == table.name.lowercased() } }
+        // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
+        let folded = Array(table.name.lowercased().utf8)
+        let ownTriggers = installed.first { $0.value.contains { Array($0.table.lowercased().utf8) == folded } }
         guard let (number, triggers) = ownTriggers else {
             let former = known.first { $0.value == table.name }?.key
             let hasRows = try database.firstInteger("SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil

@@ -3,21 +3,23 @@ import SQLiteStore
 
 /// The history that groupstore's triggers record.
 struct RecordedHistory: HistorySource {
-    private struct Table {
+    struct Table {
         let name: String
+        /// True if its triggers record now. The name of another one is that of an earlier time.
+        let isInstalled: Bool
         let hasKeyColumns: Bool
         /// The columns' names; nil if columns were added since: an update that assigned one of those was recorded
         /// without it.
         let columns: [String]?
     }
 
-    private let reader: StoreReader
+    let reader: StoreReader
     private let identifier: String
     private let trimmed: Int64
     private let trimmedNonce: Int64
     let isOutdated: Bool
-    private let tables: [Int64: Table]
-    private let encoding: String
+    let tables: [Int64: Table]
+    let encoding: TextEncoding
 
     /// Creates a source, or returns nil if the store has no such history.
     init?(_ reader: StoreReader) throws {
@@ -39,8 +41,7 @@ struct RecordedHistory: HistorySource {
         trimmedNonce = row.integer(3)
         isOutdated = try reader.integer("PRAGMA main.schema_version") != row.integer(4)
         tables = try Self.tables(reader)
-        let pragma = try reader.prepare("PRAGMA encoding")
-        encoding = try pragma.step() ? pragma.text(0) ?? "UTF-8" : "UTF-8"
+        encoding = try TextEncoding(reader)
     }
 
     /// Reads the recorded tables. A renamed table is listed by its current name: its triggers moved with it.
@@ -48,7 +49,8 @@ struct RecordedHistory: HistorySource {
         let row = try reader.prepare(
             """
             SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns, (
-                SELECT json_group_array(name) FROM pragma_table_xinfo(coalesce(s.tbl_name, t.name)) WHERE hidden = 0)
+                SELECT json_group_array(name) FROM pragma_table_xinfo(coalesce(s.tbl_name, t.name)) WHERE hidden = 0),
+                s.name IS NOT NULL
             FROM GS_TABLE AS t
             LEFT JOIN sqlite_schema AS s ON s.type = 'trigger' AND s.name = 'GS_' || t.id || '_I'
             """)
@@ -56,7 +58,7 @@ struct RecordedHistory: HistorySource {
         while try row.step() {
             let columns = names(row.text(3))
             found[row.integer(0)] = Table(
-                name: row.text(1) ?? "", hasKeyColumns: row.integer(2) == 1,
+                name: row.text(1) ?? "", isInstalled: row.integer(5) == 1, hasKeyColumns: row.integer(2) == 1,
                 columns: columns.flatMap { Set(names(row.text(4)) ?? []).isSubset(of: $0) ? $0 : nil })
         }
         return found
@@ -107,13 +109,20 @@ struct RecordedHistory: HistorySource {
     }
 
     func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
+        try forEachChange(from: number) { change, _ in try body(change) }
+    }
+
+    /// Calls `body` with each change and the key of its row, beginning with this number, until `body` returns false.
+    func forEachChange(from number: Int64, _ body: (HistoryChange, RecordedKey) throws -> Bool) throws {
         let row = try reader.prepare(
             """
             SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400
             FROM GS_CHANGE AS c WHERE number >= \(number) AND \(Self.isChange) ORDER BY number
             """)
         while try row.step() {
-            guard try body(change(row)) else { return }
+            let content: RecordedKey.Content =
+                row.value(4).isInteger ? .row(row.integer(4)) : .quoted(row.textBytes(4) ?? [])
+            guard try body(change(row), RecordedKey(table: row.integer(2), content: content)) else { return }
         }
     }
 
@@ -140,12 +149,13 @@ struct RecordedHistory: HistorySource {
         guard let operation = HistoryChange.Operation(rawValue: row.integer(3)) else {
             throw HistoryError.foreign("a row of GS_CHANGE", reader.location.path)
         }
-        let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: nil)
+        let table =
+            tables[row.integer(2)] ?? Table(name: "", isInstalled: false, hasKeyColumns: false, columns: nil)
         let key: [SQLiteValue] =
             operation == .gap
-            ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding) : [row.value(4)]
+            ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding.rawValue) : [row.value(4)]
         return HistoryChange(
-            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, operation: operation,
+            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, entityNumber: nil, operation: operation,
             key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
             time: row.real(7), transaction: nil, tombstone: [:])
     }
@@ -156,4 +166,22 @@ struct RecordedHistory: HistorySource {
         guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.maxColumns else { return nil }
         return columns.enumerated().compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
     }
+}
+
+/// The key of a changed row, as `GS_CHANGE` has it.
+struct RecordedKey: Hashable {
+    enum Content: Hashable {
+        /// A rowid.
+        case row(Int64)
+        /// The bytes, in UTF-8, of the values of a WITHOUT ROWID table's key (`QuotedValues`).
+        case quoted([UInt8])
+    }
+
+    /// The number of its `GS_TABLE`.
+    let table: Int64
+    let content: Content
+}
+
+extension SQLiteValue {
+    fileprivate var isInteger: Bool { if case .integer = self { true } else { false } }
 }
