@@ -19,6 +19,8 @@ package final class HistoryService: Sendable {
         /// The client's connection; nil for the agent's own maintenance.
         let connection: UInt64?
         let store: StoreAddress
+        /// True if the child's lines are sent as they are, with the request's `id`.
+        var isBatch = false
         /// Checked before the answer is sent: another file may have come to the store's name since.
         var mayRead: @Sendable () -> Bool = { true }
     }
@@ -78,7 +80,7 @@ package final class HistoryService: Sendable {
         }
         let query = Query(
             arguments: Self.command(Self.words(operation), path: path, grant: grant), id: id, connection: connection,
-            store: operation.store, mayRead: mayRead)
+            store: operation.store, isBatch: operation.isBatch, mayRead: mayRead)
         publisher.expectAnswer(connection)
         if let refusal = enqueue(.query(query)) { answer(query, .failure(id: id, refusal)) }
     }
@@ -131,7 +133,7 @@ package final class HistoryService: Sendable {
 
     private static func words(_ operation: HistoryOperation) -> [String] {
         switch operation {
-        case .changes(_, let since, let limit, let filter):
+        case .changes(_, let since, let limit, let filter, let content):
             var words = ["changes", "--json", "--wire-lines", "--limit=\(limit ?? pageLength)"]
             if let since { words.append("--since=\(since)") }
             let lists = [
@@ -140,6 +142,10 @@ package final class HistoryService: Sendable {
             ]
             for (name, values) in lists {
                 if let values { words.append("--\(name)=\(EscapedNames.text(values))") }
+            }
+            if case .values(let schema) = content {
+                words.append("--values")
+                if let schema { words.append("--schema=\(schema)") }
             }
             return words
         case .acknowledge(_, let subscriber, let token):
@@ -218,15 +224,39 @@ package final class HistoryService: Sendable {
 
     /// Runs a child and returns the lines of its output.
     func messages(_ arguments: [[UInt8]]) throws(SystemError) -> [(type: String, object: JSONObject)] {
-        guard let program else { return [] }
-        let output = try ChildProcess.output(program, arguments, deadline: Deadline(after: Self.timeout))
-        var lines = LineBuffer(limit: max(output.count + 1, 1))
-        lines.append(output)
+        var lines = try lines(arguments)
         var messages: [(type: String, object: JSONObject)] = []
         while let line = try? lines.next() {
             if case .event(let type, let object)? = try? AgentMessage(parsing: line) { messages.append((type, object)) }
         }
         return messages
+    }
+
+    private func lines(_ arguments: [[UInt8]]) throws(SystemError) -> LineBuffer {
+        guard let program else { return LineBuffer() }
+        let output = try ChildProcess.output(program, arguments, deadline: Deadline(after: Self.timeout))
+        var lines = LineBuffer(limit: max(output.count + 1, 1))
+        lines.append(output)
+        return lines
+    }
+
+    /// Answers with the lines of a batch, unchanged except for the request's `id`.
+    private func answerBatch(_ query: Query) throws(SystemError) {
+        var lines = try lines(query.arguments)
+        guard query.mayRead() else { return answer(query, .failure(id: query.id, .unknownStore(query.store))) }
+        let opening = Array("{".utf8) + (query.id.map { Array("\"id\":\($0.text),".utf8) } ?? [])
+        let summary = Array("{\"type\":\"summary\"".utf8)
+        var bytes: [UInt8] = []
+        while let line = try? lines.next() {
+            guard line.starts(with: summary) else {
+                bytes += opening + line.dropFirst() + [0x0A]
+                continue
+            }
+            guard case .event(_, let object)? = try? AgentMessage(parsing: line) else { break }
+            if let connection = query.connection { publisher.send(connection, lines: bytes) }
+            return answer(query, Self.reply(object, id: query.id))
+        }
+        answer(query, .failure(id: query.id, .noAnswer))
     }
 
     private func answer(_ query: Query) {
@@ -238,6 +268,7 @@ package final class HistoryService: Sendable {
             return answer(query, .failure(id: query.id, .unreadAnswers))
         }
         do throws(SystemError) {
+            guard !query.isBatch else { return try answerBatch(query) }
             var messages: [AgentMessage] = []
             let found = try self.messages(query.arguments)
             guard query.mayRead() else {
@@ -267,6 +298,10 @@ package final class HistoryService: Sendable {
         guard let error = summary.object("error") else { return .reply(id: id, summary) }
         return .failure(id: id, WireError(error))
     }
+}
+
+extension HistoryOperation {
+    fileprivate var isBatch: Bool { if case .changes(_, _, _, _, .values) = self { true } else { false } }
 }
 
 extension WireError {

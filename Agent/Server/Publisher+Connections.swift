@@ -46,7 +46,11 @@ extension Publisher {
     /// Sends lines that belong to an answer. `optional` lines are dropped for a client that doesn't keep up.
     package func send(_ connection: UInt64, _ messages: [AgentMessage], optional: Bool = false) {
         // Encoded before the lock is taken: an answer may have thousands of lines.
-        let lines = messages.flatMap { WireLine.bytes($0.json) }
+        send(connection, lines: messages.flatMap { WireLine.bytes($0.json) }, optional: optional)
+    }
+
+    /// Sends encoded lines that belong to an answer.
+    func send(_ connection: UInt64, lines: [UInt8], optional: Bool = false) {
         state.withLock { state in
             guard let client = state.clients[connection], !(optional && client.isCongested) else { return }
             client.send(answer: lines)

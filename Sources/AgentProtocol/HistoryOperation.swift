@@ -11,9 +11,17 @@ package enum HistoryOperation: Sendable, Equatable {
         package init() {}
     }
 
+    /// What a page says of the rows.
+    package enum Content: Sendable, Equatable {
+        /// Each change, without values.
+        case changes
+        /// Each row once, as it is now. `schema`: the digest that the requester knows; nil for any.
+        case values(schema: String?)
+    }
+
     /// Requests a page of the rows that changed after the token: one `row` each, then the reply with the next token.
     /// Without a token, the page begins at the start of the history.
-    case changes(StoreAddress, since: String?, limit: Int64?, Filter)
+    case changes(StoreAddress, since: String?, limit: Int64?, Filter, Content = .changes)
     /// Records that the named subscriber knows all changes up to the token. Later changes aren't purged.
     case acknowledge(StoreAddress, subscriber: String, token: String)
 
@@ -24,7 +32,7 @@ package enum HistoryOperation: Sendable, Equatable {
 
     package var store: StoreAddress {
         switch self {
-        case .changes(let store, _, _, _), .acknowledge(let store, _, _): store
+        case .changes(let store, _, _, _, _), .acknowledge(let store, _, _): store
         }
     }
 }
@@ -50,7 +58,7 @@ extension HistoryOperation {
             guard try object.optionalString("since").map(\.isWord) ?? true else {
                 throw WireError(code: "bad_request", "since isn't a token", hint: "send the token that the agent sent")
             }
-            self = .changes(store, since: object.string("since"), limit: limit, filter)
+            self = .changes(store, since: object.string("since"), limit: limit, filter, try Content(object))
         case .ack:
             guard let name = object.string("subscriber"), name.isWord, name.utf8.count <= 256,
                 let token = object.string("token"), token.isWord
@@ -65,18 +73,35 @@ extension HistoryOperation {
 
     func write(to object: inout JSONObject) {
         switch self {
-        case .changes(let store, let since, let limit, let filter):
+        case .changes(let store, let since, let limit, let filter, let content):
             object["op"] = .string(Request.changes.rawValue)
             object.setStore(store)
             if let since { object["since"] = .string(since) }
             if let limit { object["limit"] = .integer(limit) }
             filter.write(to: &object)
+            if case .values(let schema) = content {
+                object["values"] = true
+                if let schema { object["schema"] = .string(schema) }
+            }
         case .acknowledge(let store, let subscriber, let token):
             object["op"] = .string(Request.ack.rawValue)
             object.setStore(store)
             object["subscriber"] = .string(subscriber)
             object["token"] = .string(token)
         }
+    }
+}
+
+extension HistoryOperation.Content {
+    fileprivate init(_ object: JSONObject) throws(WireError) {
+        let isWanted = try object.flag("values")
+        let schema = try object.optionalString("schema")
+        guard schema.map({ $0.utf8.count <= 128 && $0.isWord && isWanted }) ?? true else {
+            throw WireError(
+                code: "bad_request", "schema isn't a digest, or values is missing",
+                hint: "send the schema of an earlier batch, with values")
+        }
+        self = isWanted ? .values(schema: schema) : .changes
     }
 }
 

@@ -18,6 +18,9 @@ package struct JSONObject: Sendable, Equatable, ExpressibleByDictionaryLiteral {
 
     package init() { members = [] }
 
+    /// Creates an object with exactly these members.
+    package init(members: [(key: String, value: JSONValue)]) { self.members = members }
+
     package init(dictionaryLiteral elements: (String, JSONValue)...) {
         members = elements.map { (key: $0.0, value: $0.1) }
     }
@@ -89,6 +92,13 @@ extension JSONObject {
 }
 
 extension JSONValue {
+    /// The value as JSON on one line.
+    package var text: String {
+        var result: [UInt8] = []
+        write(to: &result)
+        return String(decoding: result, as: UTF8.self)
+    }
+
     func write(to bytes: inout [UInt8]) {
         switch self {
         case .null: bytes += "null".utf8

@@ -99,3 +99,57 @@ package struct LineBuffer {
         return Array(bytes[start..<newline])
     }
 }
+
+extension WireLine {
+    /// The longest text in a part, as JSON: the rest of the line is for the request's `id`.
+    private static let maxPartLength = maxLength - 4096
+
+    /// Returns the object's line, or if it is too long, several lines of type `part`. Their `data`, joined, is the
+    /// object; the last one has `last`.
+    package static func wholeLines(_ object: JSONObject) -> [[UInt8]] {
+        let text = object.text
+        guard text.utf8.count > maxPartLength else { return [Array(text.utf8) + [0x0A]] }
+        var lines: [[UInt8]] = []
+        var rest = text.unicodeScalars[...]
+        while !rest.isEmpty {
+            var length = 0
+            let end = rest.firstIndex { scalar in
+                length += escapedLength(scalar)
+                return length > maxPartLength
+            }
+            var part: JSONObject = ["type": "part", "data": .string(String(rest[..<(end ?? rest.endIndex)]))]
+            if end == nil { part["last"] = true }
+            lines.append(Array(part.text.utf8) + [0x0A])
+            rest = end.map { rest[$0...] } ?? rest[rest.endIndex...]
+        }
+        return lines
+    }
+
+    private static func escapedLength(_ scalar: Unicode.Scalar) -> Int {
+        switch scalar.value {
+        case 0x22, 0x5C: 2
+        case ..<0x20, 0x7F: 6
+        default: UTF8.width(scalar)
+        }
+    }
+}
+
+/// Joins the parts of objects that are longer than a line.
+package struct PartBuffer {
+    private var text: [UInt8] = []
+
+    package init() {}
+
+    /// Returns the object of a line: the line itself, or what the last part completes; nil for another part. Throws
+    /// `WireError` if the parts aren't an object.
+    package mutating func object(_ line: JSONObject) throws(WireError) -> JSONObject? {
+        guard line.string("type") == "part" else { return line }
+        text += (line.string("data") ?? "").utf8
+        guard line.bool("last") == true else { return nil }
+        defer { text = [] }
+        guard case .object(let whole)? = try? JSONValue(parsing: text) else {
+            throw WireError(code: "bad_json", "the agent sent parts that aren't a JSON object")
+        }
+        return whole
+    }
+}

@@ -20,8 +20,9 @@ public struct RowChange: Sendable, Equatable {
     public enum Value: Sendable, Hashable {
         /// The storage classes of SQLite (https://sqlite.org/datatype3.html, §2).
         case integer(Int64), real(Double), text(String), blob([UInt8]), null
+        /// The bytes, in the store's encoding, of a text that isn't valid in it.
+        case malformedText([UInt8])
     }
-
     /// The table's name.
     public let table: String
     /// The entity's name in a Core Data store; nil otherwise.
@@ -37,14 +38,45 @@ public struct RowChange: Sendable, Equatable {
     public let author: String?
     /// The time of the change, by the writer's clock.
     public let date: Date
+    /// The row as it was when the page was read; nil if it was gone, or values weren't requested.
+    public let values: RowValues?
+    /// The row before its first change in the page; nil if it is new, or `history enable --before` didn't record it.
+    public let before: RowValues?
+    /// The commit that the change belongs to; nil if it isn't known for certain.
+    public let transaction: String?
 }
 
-/// A page of a store's row changes, as returned by ``SharedStore/rowChanges(since:limit:filter:)``.
+/// A row's values by column.
+///
+///     if let title = change.values?["title"], case .text(let text) = title { show(text) }
+public struct RowValues: Sendable, Equatable {
+    /// The names of the stored columns, in the table's order. Generated columns aren't among them.
+    public let columns: [String]
+    /// The values of ``columns``.
+    public let values: [RowChange.Value]
+    /// The names of Core Data's properties that the columns belong to; nil for other columns. Empty without a model.
+    public let properties: [String?]
+    /// The many-to-many relationships of an object in Core Data's own history, by name: the key of each related object,
+    /// in order. Otherwise empty; the rows that keep a relationship are then among the changes.
+    public let related: [String: [RowChange.Value]]
+
+    /// Returns the value of a column, or of a Core Data property; nil if there is none of that name.
+    public subscript(name: String) -> RowChange.Value? {
+        // Names that Swift takes for equal may be different to SQLite.
+        let wanted = Array(name.utf8)
+        let column = columns.firstIndex { Array($0.utf8) == wanted }
+        let index = column ?? properties.firstIndex { $0.map { Array($0.utf8) } == wanted }
+        return index.map { values[$0] }
+    }
+}
+
+/// A page of a store's row changes, as returned by
+/// ``SharedStore/rowChanges(since:includingValues:schema:limit:filter:)``.
 public struct RowChangePage: Sendable, Equatable {
     /// The changed rows in the order of their changes.
     public let changes: [RowChange]
     /// The reason why ``changes`` doesn't cover everything since the given token: `epoch`, `history_trimmed`,
-    /// `history_gap` or `migrated`; nil if it does.
+    /// `history_gap`, `migrated` or, with values, `schema_changed`; nil if it does.
     ///
     /// - Important: If this isn't nil, everything read from the store before is stale and must be read again.
     public let reset: String?
@@ -52,6 +84,10 @@ public struct RowChangePage: Sendable, Equatable {
     public let token: String
     /// True if the next page is available at once.
     public let hasMore: Bool
+    /// The digest of the store's schema; nil if values weren't requested.
+    public let schema: String?
+    /// The tables whose changes aren't among the store's recorded ones. Empty if values weren't requested.
+    public let unrecordedTables: [String]
 }
 
 /// Selects row changes. A property that is nil selects all of them.
@@ -86,18 +122,27 @@ extension SharedStore {
     ///         hasMore = page.hasMore
     ///     }
     ///
+    /// With values, each row comes once, whole, as it is when the page is read, or with no values if it is gone. Remove
+    /// what is gone first, then put the others over what is there. A copy that had the store's state at the token then
+    /// has a later one once ``RowChangePage/hasMore`` is false; until then its rows may be of different times. The copy
+    /// must have the schema that ``RowChangePage/schema`` is the digest of.
+    ///
     /// - Parameters:
     ///   - token: The token after which to begin; nil for the whole history.
+    ///   - includingValues: True for the rows with their values.
+    ///   - schema: The digest of an earlier page. If the store's schema has another one, the page is a reset.
     ///   - limit: The maximum number of rows, 1 to 1000.
     ///   - filter: Selects rows.
     /// - Throws: ``GroupStoreError`` with `noAgent`; `refused`, for example if the store keeps no history or the agent
     ///   doesn't serve it; `system` if no thread can be created.
     public func rowChanges(
-        since token: String? = nil, limit: Int = 256, filter: RowFilter = RowFilter()
+        since token: String? = nil, includingValues: Bool = false, schema: String? = nil, limit: Int = 256,
+        filter: RowFilter = RowFilter()
     ) async throws -> RowChangePage {
         var wanted = HistoryOperation.Filter(filter)
         wanted.tables = filter.tables
-        let operation = HistoryOperation.changes(address, since: token, limit: Int64(limit), wanted)
+        let operation = HistoryOperation.changes(
+            address, since: token, limit: Int64(limit), wanted, includingValues ? .values(schema: schema) : .changes)
         return try await Self.ask(.history(operation), RowChangePage.init)
     }
 
@@ -129,12 +174,19 @@ extension SharedStore {
                 do throws(AgentConnectionError) {
                     guard let socket else { throw .noSocketPath }
                     var rows: [JSONObject] = []
+                    var parts = PartBuffer()
+                    var problem: WireError?
                     let reply = try AgentConnection(socket).request(operation, deadline: Deadline(after: replyTimeout))
                     {
-                        var row = $1
-                        row["type"] = .string($0)
-                        rows.append(row)
+                        var line = $1
+                        line["type"] = .string($0)
+                        do throws(WireError) {
+                            if let row = try parts.object(line) { rows.append(row) }
+                        } catch {
+                            problem = error
+                        }
                     }
+                    if let problem { throw .notUnderstood(socket, problem.message) }
                     return read(rows, reply)
                 } catch {
                     throw GroupStoreError(error)
@@ -161,7 +213,18 @@ extension HistoryOperation.Filter {
 extension RowChangePage {
     /// - Parameter rows: The parts of the reply that came before its end.
     init(_ rows: [JSONObject], _ reply: JSONObject) {
-        changes = rows.compactMap(RowChange.init)
+        var tables: [RowTable] = []
+        var changes: [RowChange] = []
+        for row in rows {
+            if let table = RowTable(row) { tables.append(table) }
+            let table = tables.last { $0.isOf(row) }
+            let values = table.flatMap { RowValues(row, "values", of: $0) }
+            let before = table.flatMap { RowValues(row, "before", of: $0) }
+            if let change = RowChange(row, values: values, before: before) { changes.append(change) }
+        }
+        self.changes = changes
+        schema = reply.string("schema")
+        unrecordedTables = rows.first { $0.string("type") == "batch" }?.strings("unrecorded") ?? []
         reset = rows.first { $0.string("type") == "reset" }?.string("reason")
         token = reply.string("token") ?? ""
         hasMore = reply.bool("more") ?? false
@@ -170,7 +233,7 @@ extension RowChangePage {
 
 extension RowChange {
     /// Returns nil if the object isn't a row.
-    init?(_ object: JSONObject) {
+    init?(_ object: JSONObject, values: RowValues? = nil, before: RowValues? = nil) {
         guard object.string("type") ?? "row" == "row", let operation = object.string("op").flatMap(Operation.init)
         else {
             return nil
@@ -184,10 +247,14 @@ extension RowChange {
             case let value?: [Value(value)]
             case nil: []
             }
-        if case .array(let names)? = object["columns"] {
-            columns = names.compactMap { if case .string(let name) = $0 { name } else { nil } }
-        } else {
-            columns = nil
+        columns = object.strings("columns")
+        self.values = values
+        self.before = before
+        switch object["transaction"] {
+        // With values, the transaction is an object that says whether it is certain.
+        case .object(let known)?: transaction = known.bool("exact") == true ? known["id"]?.text : nil
+        case .integer(let number)?: transaction = "\(number)"
+        default: transaction = nil
         }
         author = object.string("author")
         date = Date(timeIntervalSince1970: object.string("time").flatMap(WireTime.seconds) ?? 0)
@@ -202,9 +269,77 @@ extension RowChange.Value {
         case .string(let text): self = .text(text)
         case .object(let object) where object["real"] != nil:
             self = object.string("real").flatMap(Double.init).map { .real($0) } ?? .null
+        case .object(let object) where object["integer"] != nil:
+            self = object.string("integer").flatMap { Int64($0) }.map { .integer($0) } ?? .null
+        case .object(let object) where object["text_b64"] != nil:
+            self = .malformedText(object.string("text_b64").flatMap { Data(base64Encoded: $0) }.map { Array($0) } ?? [])
         case .object(let object):
             self = .blob(object.string("base64").flatMap { Data(base64Encoded: $0) }.map { Array($0) } ?? [])
         case .null, .bool, .array: self = .null
         }
+    }
+}
+
+/// The line of a table in a page with values.
+private struct RowTable {
+    let name: [UInt8]
+    let entity: String?
+    let columns: [String]
+    let properties: [String?]
+    let relationships: [String]
+
+    /// Returns nil if the object isn't the line of a table.
+    init?(_ object: JSONObject) {
+        guard object.string("type") == "table", let columns = object.strings("columns") else { return nil }
+        name = Array((object.string("table") ?? "").utf8)
+        entity = object.string("entity")
+        self.columns = columns
+        relationships = object.objects("to_many").map { $0.string("relationship") ?? "" }
+        guard case .array(let properties)? = object["properties"], properties.count == columns.count else {
+            self.properties = []
+            return
+        }
+        self.properties = properties.map { property in
+            guard case .object(let property) = property else { return nil }
+            return property.string("attribute")
+                ?? (property.string("holds") == "key" ? property.string("relationship") : nil)
+        }
+    }
+
+    func isOf(_ row: JSONObject) -> Bool {
+        name == Array((row.string("table") ?? "").utf8) && entity == row.string("entity")
+    }
+}
+
+extension RowValues {
+    /// Returns nil if the row has no such values.
+    fileprivate init?(_ row: JSONObject, _ key: String, of table: RowTable) {
+        guard case .array(let values)? = row[key], values.count == table.columns.count else { return nil }
+        columns = table.columns
+        properties = table.properties
+        self.values = values.map(RowChange.Value.init)
+        guard key == "values", case .array(let relations)? = row["to_many"] else {
+            related = [:]
+            return
+        }
+        let keys = relations.map { relation -> [RowChange.Value] in
+            guard case .array(let rows) = relation else { return [] }
+            return rows.compactMap { if case .array(let row) = $0 { row.first.map(RowChange.Value.init) } else { nil } }
+        }
+        related = Dictionary(zip(table.relationships, keys), uniquingKeysWith: { first, _ in first })
+    }
+}
+
+extension JSONObject {
+    /// Returns a list of texts; nil if the member is missing or something else.
+    fileprivate func strings(_ key: String) -> [String]? {
+        guard case .array(let values)? = self[key] else { return nil }
+        return values.compactMap { if case .string(let text) = $0 { text } else { nil } }
+    }
+
+    /// Returns a list of objects; empty if the member is missing or something else.
+    fileprivate func objects(_ key: String) -> [JSONObject] {
+        guard case .array(let values)? = self[key] else { return [] }
+        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
     }
 }

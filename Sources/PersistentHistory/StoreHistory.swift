@@ -20,6 +20,9 @@ package struct StoreHistory {
         /// The store has another model version now: the changes after the token don't cover everything that happened to
         /// its rows.
         case migrated
+        /// The schema isn't the one that the caller knows, or has changed since the token: rows may have other values
+        /// although none of them was written.
+        case schema = "schema_changed"
 
         package var errorCode: String { rawValue }
         package var message: String { "the token is no longer valid in this store's history" }
@@ -48,10 +51,12 @@ package struct StoreHistory {
         package let tables: [String]
         /// True if the schema has changed since the triggers were created; `enable` updates them.
         package let isOutdated: Bool
+        /// True if the history also records what rows held before they were changed.
+        package let recordsImages: Bool
         package let subscribers: [HistorySubscriber]
     }
 
-    private let source: any HistorySource
+    let source: any HistorySource
     private let model: ModelFingerprint?
 
     /// Opens the store's history. Throws `HistoryError.disabled` if the store keeps none.
@@ -87,6 +92,17 @@ package struct StoreHistory {
         HistoryToken(history: token.history, number: token.number, nonce: token.nonce, model: model)
     }
 
+    /// Throws `Discontinuity` if the changes after the token can't be reported.
+    func check(_ token: HistoryToken) throws {
+        try source.check(token)
+        if let known = token.model, known != model { throw Discontinuity.migrated }
+    }
+
+    /// Returns the position of a change.
+    func position(_ number: Int64, _ nonce: Int64, _ history: String) -> HistoryToken {
+        HistoryToken(history: history, number: number, nonce: nonce, model: model)
+    }
+
     /// The end of a page.
     package struct PageEnd: Sendable {
         /// The number of changes that the filter selected.
@@ -116,13 +132,12 @@ package struct StoreHistory {
         after token: HistoryToken, limit: Int, maxBytes: Int = Self.pageBytes, filter: HistoryFilter = HistoryFilter(),
         receive: (HistoryChange) throws -> Int
     ) throws -> PageEnd {
-        try source.check(token)
-        if let known = token.model, known != model { throw Discontinuity.migrated }
+        try check(token)
         var (count, bytes) = (0, 0)
         var last = withModel(token)
         var isFull = false
         try source.forEachChange(after: token.number) { change in
-            last = HistoryToken(history: token.history, number: change.number, nonce: change.nonce, model: model)
+            last = position(change.number, change.nonce, token.history)
             if filter.admits(change) {
                 count += 1
                 bytes += try receive(change)

@@ -4,8 +4,8 @@
 ///
 /// The two differ in word width, number of rounds and rotation distances. Their constants are the first bits of the
 /// same roots, so the shorter ones are the upper halves of the longer ones.
-enum SHA2 {
-    static func sha256(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Short.self) }
+package enum SHA2 {
+    package static func sha256(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Short.self) }
     static func sha512(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Long.self) }
 
     /// Distances of rotations to the right. The last distance of each small sigma is a shift.

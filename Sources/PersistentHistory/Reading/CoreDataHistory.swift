@@ -9,7 +9,7 @@ struct CoreDataHistory: HistorySource {
     let isOutdated = false
     private let reader: StoreReader
     private let identifier: String
-    private let entities: [Int64: CoreDataEntity]
+    let entities: [Int64: CoreDataEntity]
     private let selection: String
     private let tombstones: Int
 
@@ -56,7 +56,7 @@ struct CoreDataHistory: HistorySource {
         return StoreHistory.Summary(
             kind: .coreData, token: try current(), changes: try reader.integer("SELECT count(*) FROM ACHANGE") ?? 0,
             first: try isEmpty ? nil : first, trimmed: try start().number, tables: tables, isOutdated: isOutdated,
-            subscribers: [])
+            recordsImages: false, subscribers: [])
     }
 
     private var isEmpty: Bool { get throws { try reader.integer("SELECT 1 FROM ACHANGE LIMIT 1") == nil } }
@@ -119,7 +119,7 @@ struct CoreDataHistory: HistorySource {
         }
         return HistoryChange(
             number: row.integer(0), nonce: Self.nonce(row), table: entity?.table ?? "", entity: entity?.name,
-            operation: operation, key: [.integer(row.integer(4))],
+            entityNumber: row.integer(3), operation: operation, key: [.integer(row.integer(4))],
             columns: operation == .update ? bitmap.flatMap { entity?.properties(in: $0) } : nil, author: row.text(6),
             time: row.real(1) + Self.referenceDate, transaction: row.integer(7), tombstone: tombstone)
     }

@@ -17,6 +17,8 @@ package struct HistoryChange: Sendable, Equatable {
     package let table: String
     /// The entity, in a Core Data store.
     package let entity: String?
+    /// The number of the entity in Core Data's own history; nil in groupstore's.
+    package let entityNumber: Int64?
     package let operation: Operation
     /// The row's rowid, or the key columns of a WITHOUT ROWID table in their order. Empty for a gap.
     package let key: [SQLiteValue]

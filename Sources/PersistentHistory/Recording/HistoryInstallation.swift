@@ -35,7 +35,10 @@ package struct HistoryInstallation {
 
     /// Starts recording changes, or adapts the triggers to the current schema. If changes may have been missed, a gap
     /// row in the history says so. Throws `StoreError`, `SystemError`, `HistoryError`; the store is unchanged then.
-    package func enable() throws -> Outcome {
+    ///
+    /// - Parameter images: True to also record what rows held before they were changed, false to stop doing so; nil to
+    ///   leave that as it is.
+    package func enable(images: Bool? = nil) throws -> Outcome {
         if try kindWithoutHistory() == .coreData {
             return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
         }
@@ -53,7 +56,7 @@ package struct HistoryInstallation {
             } else {
                 try HistoryTables.checkVersion(database, location.path)
             }
-            var update = try HistoryUpdate(database, location.path, isNew: isNew)
+            var update = try HistoryUpdate(database, location.path, isNew: isNew, images: images)
             try update.run()
             let kind: Outcome.Kind = isNew ? .enabled : update.hasChanged ? .updated : .unchanged
             return Outcome(kind: kind, tables: update.recorded, unrecorded: update.unrecorded, gaps: update.gaps)
@@ -130,6 +133,10 @@ package enum HistoryError: ActionableError, Equatable {
     case foreign(String, FilePath)
     /// A subscriber hasn't acknowledged changes that would be purged.
     case unacknowledged(subscriber: String, FilePath)
+    /// The schema has changed, and changes of the table may not be recorded since.
+    case outdated(table: String, FilePath)
+    /// A row is longer than one answer may be.
+    case rowTooLarge(table: String, bytes: Int, FilePath)
 
     package var errorCode: String {
         switch self {
@@ -139,13 +146,15 @@ package enum HistoryError: ActionableError, Equatable {
         case .unusable: "unusable_table"
         case .foreign: "foreign_table"
         case .unacknowledged: "unacknowledged"
+        case .outdated: "outdated_history"
+        case .rowTooLarge: "row_too_large"
         }
     }
 
     package var errorPath: FilePath? {
         switch self {
         case .disabled(let path), .ownedByCoreData(let path), .newer(_, let path), .unusable(_, _, let path),
-            .foreign(_, let path), .unacknowledged(_, let path):
+            .foreign(_, let path), .unacknowledged(_, let path), .outdated(_, let path), .rowTooLarge(_, _, let path):
             path
         }
     }
@@ -163,6 +172,10 @@ package enum HistoryError: ActionableError, Equatable {
             "\(PrintablePath(path)) contains \(name), which isn't groupstore's"
         case .unacknowledged(let subscriber, let path):
             "\(PrintablePath(path)): the subscriber \(subscriber) hasn't acknowledged all changes"
+        case .outdated(let table, let path):
+            "\(PrintablePath(path)): the schema has changed, and changes of the table \(table) may not be recorded since"
+        case .rowTooLarge(let table, let bytes, let path):
+            "\(PrintablePath(path)): a changed row of the table \(table) takes \(bytes) bytes, more than one answer may"
         }
     }
 
@@ -174,6 +187,8 @@ package enum HistoryError: ActionableError, Equatable {
         case .unusable: "check the table's triggers and indexes: they can't call functions that an app defines"
         case .foreign: "rename it"
         case .unacknowledged: "groupstore history purge --force, or --forget-subscriber NAME if it is gone for good"
+        case .outdated: "groupstore history enable STORE"
+        case .rowTooLarge: "read it with groupstore changes STORE --values, which has no such limit"
         }
     }
 }
@@ -199,7 +214,24 @@ enum HistoryTables {
     static func checkVersion(_ database: SQLiteConnection, _ path: FilePath) throws {
         let version = try database.firstInteger("SELECT version FROM GS_HISTORY WHERE id = 1")
         guard let version else { throw HistoryError.foreign("GS_HISTORY", path) }
-        guard version <= HistorySchema.version else { throw HistoryError.newer(version: version, path) }
+        guard version <= HistorySchema.versionWithImages else { throw HistoryError.newer(version: version, path) }
+    }
+
+    /// Returns true if the history also records what rows held before.
+    static func recordsImages(_ database: SQLiteConnection) throws -> Bool {
+        try database.firstInteger("SELECT version FROM GS_HISTORY WHERE id = 1") == HistorySchema.versionWithImages
+    }
+
+    /// Makes the next update of the triggers begin or end the recording of images. Those that are there are given up
+    /// with it, so that older programs can read the history again.
+    static func recordImages(_ isWanted: Bool, _ database: SQLiteConnection) throws {
+        if !isWanted {
+            try database.execute(
+                "UPDATE GS_CHANGE SET operation = ?, columns = 0 WHERE operation = ?",
+                [.integer(HistorySchema.assignment), .integer(HistorySchema.image)])
+        }
+        let version = isWanted ? HistorySchema.versionWithImages : HistorySchema.version
+        try database.execute("UPDATE GS_HISTORY SET version = ?", [.integer(version)])
     }
 
     /// Returns groupstore's own triggers.

@@ -7,12 +7,15 @@ struct HistoryUpdate {
     private let database: SQLiteConnection
     private let path: FilePath
     private let isNew: Bool
+    /// True to begin to record what rows held before, false to end it; nil to leave that as it is.
+    private let images: Bool?
     /// Returns whether groupstore itself removed a table's triggers and nothing was written since.
     private let isUnwritten: (String) -> Bool
     /// True if the schema has changed since the last update.
     private var hasSchemaChanged = false
     /// True if an older version created the triggers.
     private var isOlder = false
+    private var recordsImages = false
     private var installed: [Int64: [HistoryTables.Trigger]] = [:]
     /// The tables that were recorded, by the number in their triggers' names.
     private var known: [Int64: String] = [:]
@@ -22,12 +25,13 @@ struct HistoryUpdate {
     private(set) var hasChanged = false
 
     init(
-        _ database: SQLiteConnection, _ path: FilePath, isNew: Bool,
+        _ database: SQLiteConnection, _ path: FilePath, isNew: Bool, images: Bool? = nil,
         isUnwritten: @escaping (String) -> Bool = { _ in false }
     ) throws {
         self.database = database
         self.path = path
         self.isNew = isNew
+        self.images = images
         self.isUnwritten = isUnwritten
     }
 
@@ -40,11 +44,16 @@ struct HistoryUpdate {
                 ($0.decodedInteger(0) ?? 0, $0.decodedText(1) ?? "")
             }, uniquingKeysWith: { first, _ in first })
         hasSchemaChanged = try database.firstInteger("SELECT schema_version FROM GS_HISTORY") != schemaVersion()
-        try upgrade()
+        try upgradeTables()
+        recordsImages = try HistoryTables.recordsImages(database)
+        if let images, images != recordsImages {
+            try HistoryTables.recordImages(images, database)
+            (recordsImages, hasChanged) = (images, true)
+        }
         // Other writers may have functions and collations that this process lacks.
         let before = try usability()
         let triggers = try HistoryTables.thirdPartyTriggers(database)
-        for (name, isRowid) in try tables() {
+        for (name, isRowid) in try Self.tables(database) {
             do {
                 let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: triggers)
                 try follow(table)
@@ -63,7 +72,7 @@ struct HistoryUpdate {
 
     /// Upgrades the tables of an older version. Its recorded changes are readable as they are; its triggers are
     /// compared with those it would have created.
-    private mutating func upgrade() throws {
+    private mutating func upgradeTables() throws {
         let version = try database.firstInteger("SELECT version FROM GS_HISTORY") ?? 0
         guard version < HistorySchema.version else { return }
         isOlder = true
@@ -77,7 +86,7 @@ struct HistoryUpdate {
     /// Returns SQLite's error for statements that write each table; nil if it accepts them.
     private func usability() throws -> [String: String?] {
         var found: [String: String?] = [:]
-        for (name, _) in try tables() {
+        for (name, _) in try Self.tables(database) {
             let quoted = StoreTable.quote(name)
             let column = try database.firstText(
                 "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(name)])
@@ -103,7 +112,7 @@ struct HistoryUpdate {
     }
 
     /// Returns the apps' tables: the name, and whether rows have a rowid. Shadow tables of virtual tables are left out.
-    private func tables() throws -> [(String, Bool)] {
+    static func tables(_ database: SQLiteConnection) throws -> [(String, Bool)] {
         try database.rows(
             """
             SELECT s.name, l.type, l.wr FROM sqlite_schema AS s JOIN pragma_table_list AS l
@@ -120,7 +129,9 @@ struct HistoryUpdate {
     // MARK: One table
 
     private mutating func follow(_ table: RecordedTable) throws {
-        let ownTriggers = installed.first { $0.value.contains { $0.table.lowercased() == table.name.lowercased() } }
+        // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
+        let folded = Array(table.name.lowercased().utf8)
+        let ownTriggers = installed.first { $0.value.contains { Array($0.table.lowercased().utf8) == folded } }
         guard let (number, triggers) = ownTriggers else {
             let former = known.first { $0.value == table.name }?.key
             let hasRows = try database.firstInteger("SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil
@@ -131,7 +142,7 @@ struct HistoryUpdate {
             if let former { try retire(former) }
             return
         }
-        let expected = HistoryTriggers(table, number: number)
+        let expected = HistoryTriggers(table, number: number, recordsImages: recordsImages)
         let present = Set(triggers.map(\.sql))
         let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { hasSchemaChanged } else { false }
         let isComplete =
@@ -171,7 +182,9 @@ struct HistoryUpdate {
             "INSERT INTO GS_TABLE (name, key_columns, columns, installed) VALUES (?, ?, ?, 1)",
             [.text(table.name), Self.keyColumns(of: table), Self.json(table.columns)])
         let number = database.lastInsertedRow
-        for trigger in HistoryTriggers(table, number: number).all { try database.execute(trigger.sql) }
+        for trigger in HistoryTriggers(table, number: number, recordsImages: recordsImages).all {
+            try database.execute(trigger.sql)
+        }
         return number
     }
 

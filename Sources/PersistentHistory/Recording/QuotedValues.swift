@@ -9,13 +9,28 @@ enum QuotedValues {
             + "THEN 'T''' || hex(\(value)) || '''' ELSE quote(\(value)) END)"
     }
 
-    /// Parses quoted values.
+    /// Parses quoted values. Repairs malformed text.
     ///
     /// - Parameter encoding: The store's text encoding, as PRAGMA encoding reports it; it applies to the bytes of a
     ///   `T`.
     static func parse(_ text: String, encoding: String = "UTF-8") -> [SQLiteValue] {
-        var values: [SQLiteValue] = []
-        var rest = Array(text.utf8)[...]
+        let encoding = TextEncoding(rawValue: encoding) ?? .utf8
+        return parse(Array(text.utf8), encoding: encoding).map { value in
+            switch value {
+            case .null: .null
+            case .integer(let number): .integer(number)
+            case .real(let number): .real(number)
+            case .text(let text): .text(text)
+            case .malformedText(let bytes): .text(repaired(bytes, encoding: encoding))
+            case .blob(let bytes): .blob(bytes)
+            }
+        }
+    }
+
+    /// Parses quoted values, given as the text's bytes in UTF-8.
+    static func parse(_ text: [UInt8], encoding: TextEncoding) -> [StoredValue] {
+        var values: [StoredValue] = []
+        var rest = text[...]
         while !rest.isEmpty {
             values.append(next(&rest, encoding: encoding))
             if rest.first == UInt8(ascii: ",") { rest.removeFirst() }
@@ -23,7 +38,7 @@ enum QuotedValues {
         return values
     }
 
-    private static func next(_ rest: inout ArraySlice<UInt8>, encoding: String) -> SQLiteValue {
+    private static func next(_ rest: inout ArraySlice<UInt8>, encoding: TextEncoding) -> StoredValue {
         let quote = UInt8(ascii: "'")
         let letter = rest.first
         if letter == UInt8(ascii: "X") || letter == UInt8(ascii: "T"), rest.dropFirst().first == quote {
@@ -32,11 +47,12 @@ enum QuotedValues {
             rest = rest.dropFirst(digits.count + 1)
             let nibbles = digits.map(nibble)
             let bytes = stride(from: 0, to: nibbles.count - 1, by: 2).map { nibbles[$0] << 4 | nibbles[$0 + 1] }
-            return letter == UInt8(ascii: "X") ? .blob(bytes) : .text(decoded(bytes, encoding: encoding))
+            return letter == UInt8(ascii: "X") ? .blob(bytes) : text(bytes, encoding: encoding)
         }
         guard rest.first == quote else {
-            let word = String(decoding: rest.prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self)
-            rest = rest.dropFirst(word.utf8.count)
+            let bytes = rest.prefix { $0 != UInt8(ascii: ",") }
+            rest = rest.dropFirst(bytes.count)
+            let word = String(decoding: bytes, as: UTF8.self)
             return Int64(word).map { .integer($0) } ?? Double(word).map { .real($0) } ?? .null
         }
         rest = rest.dropFirst()
@@ -45,13 +61,17 @@ enum QuotedValues {
         while let end = rest.firstIndex(of: quote) {
             bytes += rest[..<end]
             rest = rest[(end + 1)...]
-            guard rest.first == quote else { return .text(String(decoding: bytes, as: UTF8.self)) }
+            guard rest.first == quote else { return text(bytes, encoding: .utf8) }
             bytes.append(quote)
             rest = rest.dropFirst()
         }
         bytes += rest
         rest = []
-        return .text(String(decoding: bytes, as: UTF8.self))
+        return text(bytes, encoding: .utf8)
+    }
+
+    private static func text(_ bytes: [UInt8], encoding: TextEncoding) -> StoredValue {
+        encoding.decoded(bytes).map { .text($0) } ?? .malformedText(bytes)
     }
 
     private static func nibble(_ digit: UInt8) -> UInt8 {
@@ -63,9 +83,9 @@ enum QuotedValues {
         }
     }
 
-    private static func decoded(_ bytes: [UInt8], encoding: String) -> String {
-        guard encoding != "UTF-8" else { return String(decoding: bytes, as: UTF8.self) }
-        let high = encoding == "UTF-16be" ? 0 : 1
+    private static func repaired(_ bytes: [UInt8], encoding: TextEncoding) -> String {
+        guard encoding != .utf8 else { return String(decoding: bytes, as: UTF8.self) }
+        let high = encoding == .utf16be ? 0 : 1
         let units = stride(from: 0, to: bytes.count - 1, by: 2).map {
             UInt16(bytes[$0 + high]) << 8 | UInt16(bytes[$0 + 1 - high])
         }

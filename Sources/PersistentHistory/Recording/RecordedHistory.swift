@@ -3,21 +3,25 @@ import SQLiteStore
 
 /// The history that groupstore's triggers record.
 struct RecordedHistory: HistorySource {
-    private struct Table {
+    struct Table {
         let name: String
+        /// True if its triggers record now. The name of another one is that of an earlier time.
+        let isInstalled: Bool
         let hasKeyColumns: Bool
         /// The columns' names; nil if columns were added since: an update that assigned one of those was recorded
         /// without it.
         let columns: [String]?
     }
 
-    private let reader: StoreReader
+    let reader: StoreReader
     private let identifier: String
     private let trimmed: Int64
     private let trimmedNonce: Int64
     let isOutdated: Bool
-    private let tables: [Int64: Table]
-    private let encoding: String
+    /// True if it also records what rows held before.
+    let recordsImages: Bool
+    let tables: [Int64: Table]
+    let encoding: TextEncoding
 
     /// Creates a source, or returns nil if the store has no such history.
     init?(_ reader: StoreReader) throws {
@@ -31,16 +35,16 @@ struct RecordedHistory: HistorySource {
         guard try row.step(), let identifier = row.text(0) else {
             throw HistoryError.foreign("GS_HISTORY", reader.location.path)
         }
-        guard row.integer(1) <= HistorySchema.version else {
+        guard row.integer(1) <= HistorySchema.versionWithImages else {
             throw HistoryError.newer(version: row.integer(1), reader.location.path)
         }
         self.identifier = identifier
+        recordsImages = row.integer(1) == HistorySchema.versionWithImages
         trimmed = row.integer(2)
         trimmedNonce = row.integer(3)
         isOutdated = try reader.integer("PRAGMA main.schema_version") != row.integer(4)
         tables = try Self.tables(reader)
-        let pragma = try reader.prepare("PRAGMA encoding")
-        encoding = try pragma.step() ? pragma.text(0) ?? "UTF-8" : "UTF-8"
+        encoding = try TextEncoding(reader)
     }
 
     /// Reads the recorded tables. A renamed table is listed by its current name: its triggers moved with it.
@@ -48,7 +52,8 @@ struct RecordedHistory: HistorySource {
         let row = try reader.prepare(
             """
             SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns, (
-                SELECT json_group_array(name) FROM pragma_table_xinfo(coalesce(s.tbl_name, t.name)) WHERE hidden = 0)
+                SELECT json_group_array(name) FROM pragma_table_xinfo(coalesce(s.tbl_name, t.name)) WHERE hidden = 0),
+                s.name IS NOT NULL
             FROM GS_TABLE AS t
             LEFT JOIN sqlite_schema AS s ON s.type = 'trigger' AND s.name = 'GS_' || t.id || '_I'
             """)
@@ -56,7 +61,7 @@ struct RecordedHistory: HistorySource {
         while try row.step() {
             let columns = names(row.text(3))
             found[row.integer(0)] = Table(
-                name: row.text(1) ?? "", hasKeyColumns: row.integer(2) == 1,
+                name: row.text(1) ?? "", isInstalled: row.integer(5) == 1, hasKeyColumns: row.integer(2) == 1,
                 columns: columns.flatMap { Set(names(row.text(4)) ?? []).isSubset(of: $0) ? $0 : nil })
         }
         return found
@@ -83,7 +88,7 @@ struct RecordedHistory: HistorySource {
             changes: try reader.integer("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0,
             first: try reader.integer("SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number LIMIT 1"),
             trimmed: trimmed,
-            tables: names, isOutdated: isOutdated, subscribers: subscribers)
+            tables: names, isOutdated: isOutdated, recordsImages: recordsImages, subscribers: subscribers)
     }
 
     func current() throws -> HistoryToken {
@@ -107,13 +112,32 @@ struct RecordedHistory: HistorySource {
     }
 
     func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
+        try forEachChange(from: number, image: nil) { change, _ in try body(change) }
+    }
+
+    /// Calls `body` with each change and the key of its row, beginning with this number, until `body` returns false.
+    ///
+    /// - Parameter image: Called with what a row held before its next change, if that is recorded.
+    func forEachChange(
+        from number: Int64, image: ((RecordedKey, [UInt8]) -> Void)?,
+        _ body: (HistoryChange, RecordedKey) throws -> Bool
+    ) throws {
+        let isWanted =
+            recordsImages && image != nil ? "operation <> \(HistorySchema.assignment)" : Self.isChange
         let row = try reader.prepare(
             """
-            SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400
-            FROM GS_CHANGE AS c WHERE number >= \(number) AND \(Self.isChange) ORDER BY number
+            SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400, columns
+            FROM GS_CHANGE AS c WHERE number >= \(number) AND \(isWanted) ORDER BY number
             """)
         while try row.step() {
-            guard try body(change(row)) else { return }
+            let content: RecordedKey.Content =
+                row.value(4).isInteger ? .row(row.integer(4)) : .quoted(row.textBytes(4) ?? [])
+            let key = RecordedKey(table: row.integer(2), content: content)
+            if row.integer(3) == HistorySchema.image, recordsImages {
+                image?(key, row.textBytes(8) ?? [])
+                continue
+            }
+            guard try body(change(row), key) else { return }
         }
     }
 
@@ -125,7 +149,7 @@ struct RecordedHistory: HistorySource {
             """)
     }
 
-    private static let isChange = "operation <> \(HistorySchema.assignment)"
+    private static let isChange = HistorySchema.isChange
 
     /// SQL of the column bits of the update `c`. Version 1 kept them in the update's own row; now they are in the rows
     /// right before it.
@@ -133,19 +157,23 @@ struct RecordedHistory: HistorySource {
         CASE operation WHEN 1 THEN columns | (SELECT coalesce(sum(DISTINCT n.columns), 0) FROM GS_CHANGE AS n
         WHERE n.number < c.number AND n.number > coalesce((SELECT p.number FROM GS_CHANGE AS p
         WHERE p.number < c.number AND p.\(isChange) ORDER BY p.number DESC LIMIT 1), 0)
-        AND n.table_id = c.table_id AND n.key = c.key) END
+        AND n.table_id = c.table_id AND n.key = c.key AND n.operation = \(HistorySchema.assignment)) END
         """
 
     private func change(_ row: SQLiteStatement) throws -> HistoryChange {
         guard let operation = HistoryChange.Operation(rawValue: row.integer(3)) else {
             throw HistoryError.foreign("a row of GS_CHANGE", reader.location.path)
         }
-        let table = tables[row.integer(2)] ?? Table(name: "", hasKeyColumns: false, columns: nil)
+        let table =
+            tables[row.integer(2)] ?? Table(name: "", isInstalled: false, hasKeyColumns: false, columns: nil)
         let key: [SQLiteValue] =
             operation == .gap
-            ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding) : [row.value(4)]
+            ? []
+            : table.hasKeyColumns
+                ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding.rawValue) : [row.value(4)]
         return HistoryChange(
-            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, operation: operation,
+            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, entityNumber: nil,
+            operation: operation,
             key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
             time: row.real(7), transaction: nil, tombstone: [:])
     }
@@ -156,4 +184,22 @@ struct RecordedHistory: HistorySource {
         guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.maxColumns else { return nil }
         return columns.enumerated().compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
     }
+}
+
+/// The key of a changed row, as `GS_CHANGE` has it.
+struct RecordedKey: Hashable {
+    enum Content: Hashable {
+        /// A rowid.
+        case row(Int64)
+        /// The bytes, in UTF-8, of the values of a WITHOUT ROWID table's key (`QuotedValues`).
+        case quoted([UInt8])
+    }
+
+    /// The number of its `GS_TABLE`.
+    let table: Int64
+    let content: Content
+}
+
+extension SQLiteValue {
+    fileprivate var isInteger: Bool { if case .integer = self { true } else { false } }
 }

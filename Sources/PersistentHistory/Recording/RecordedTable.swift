@@ -15,6 +15,8 @@ struct RecordedTable: Equatable {
     let key: Key
     /// The columns that a statement can assign, in their order.
     let columns: [String]
+    /// The column that is another name of the rowid; nil if there is none.
+    let alias: String?
     let rules: [UniqueRule]
     /// True if the table's own triggers or foreign keys may write other rows of it in the middle of a statement.
     let mayNest: Bool
@@ -85,8 +87,9 @@ extension RecordedTable {
             let primary = information.filter { $0.keyPosition > 0 }.sorted { $0.keyPosition < $1.keyPosition }
             key = .columns(primary.map(\.name))
         }
-        let alias = information.first { $0.keyPosition == 1 && $0.isInteger }?.name
-        let row = try IncomingRow(name, information, alias: isRowid ? alias : nil, in: database)
+        let integerKey = information.first { $0.keyPosition == 1 && $0.isInteger }?.name
+        let row = try IncomingRow(name, information, alias: isRowid ? integerKey : nil, in: database)
+        if case .rowid(_, isStable: true) = key { alias = integerKey } else { alias = nil }
         rules = UniqueRule.all(key: key, indexes: indexes, row: row)
         let actions = try database.rows(
             "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", [.text(name)]

@@ -13,9 +13,9 @@ package enum SQLiteValue: Equatable, Sendable {
 
 /// A prepared statement, stepped through row by row. Confined to one thread.
 package final class SQLiteStatement {
-    private let handle: OpaquePointer
+    let handle: OpaquePointer
     /// Keeps the connection open for the life of the statement.
-    private let connection: SQLiteConnection
+    let connection: SQLiteConnection
 
     init(_ handle: OpaquePointer, connection: SQLiteConnection) {
         self.handle = handle

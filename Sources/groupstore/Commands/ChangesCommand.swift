@@ -14,6 +14,11 @@ struct ChangesCommand: ParsableCommand {
             agent. The summary has the token for the next run. A page ends after --limit changes or about 4 MiB; if \
             the summary says 'more', the next page is available at once. If the token is no longer valid, prints one \
             'reset': everything read from the store before is stale.
+
+            --values prints each changed row once, whole, as it is now, or that it is gone. Remove the deleted rows \
+            first, then write the others over what is there: once the summary says no 'more', a copy that had the \
+            state at --since has the state that was read. A copy whose schema has another digest than the batch \
+            must be made again.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
@@ -24,6 +29,8 @@ struct ChangesCommand: ParsableCommand {
 
     @Flag(help: "Print no rows, only the current token.")
     var now = false
+
+    @OptionGroup var batch: BatchOptions
 
     @OptionGroup var filter: HistoryFilterOptions
 
@@ -42,7 +49,10 @@ struct ChangesCommand: ParsableCommand {
                 guard let token = HistoryToken(text) else { throw HistoryAccess.badToken(text) }
                 return token
             }
-            try print(output, position)
+            guard batch.isBatch else { return try print(output, position) }
+            try BatchReading(
+                options: batch, filter: filter.filter, limit: filter.limit, wireLines: wireLines, output: output
+            ).print(store, held: held, since: position, now: now)
         }
     }
 
@@ -62,7 +72,7 @@ struct ChangesCommand: ParsableCommand {
         do {
             let start = try now ? history.current() : position ?? history.start()
             var lines: [HistoryPrinter.Line] = []
-            let end = try history.changes(after: start, limit: filter.limit, filter: filter.filter) { change in
+            let end = try history.changes(after: start, limit: filter.limit ?? 1000, filter: filter.filter) { change in
                 var line = HistoryPrinter.line(change, json: output.json)
                 if wireLines { line.shorten() }
                 lines.append(line)
@@ -152,11 +162,13 @@ struct HistoryFilterOptions: ParsableArguments {
 
     @OptionGroup var rows: RowFilterOptions
 
-    @Option(help: "Print at most this many changes.")
-    var limit = 1000
+    @Option(help: "Print at most this many changes; 1000 without --values.")
+    var limit: Int?
 
     func validate() throws {
-        guard (1...1_000_000).contains(limit) else { throw ValidationError("--limit must be 1 to 1000000") }
+        guard limit.map({ (1...1_000_000).contains($0) }) ?? true else {
+            throw ValidationError("--limit must be 1 to 1000000")
+        }
     }
 
     var filter: HistoryFilter {

@@ -47,6 +47,13 @@ struct WatchCommand: ParsableCommand {
     @Flag(help: "Print the changed rows too, if the store's history knows them and they are few.")
     var rows = false
 
+    @Flag(
+        help: """
+            Before each change, print its rows whole, as they are then: a change batch, as 'changes --values' does. \
+            Needs a store that keeps a history.
+            """)
+    var values = false
+
     @Flag(help: "Request tokens that outlive the agent, if the store keeps a history.")
     var durable = false
 
@@ -93,11 +100,18 @@ struct WatchCommand: ParsableCommand {
             try Interruption.requestAtEndOfReader()
             let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
             let feed = try feed(since: since ?? tokens?.read())
+            let batches = try values ? self.batches(feed, output) : nil
             if let store = feed.stores.first { try tokens?.write(store.token) }
             for store in feed.stores { announce(store, feed.openingType, output) }
             ProgramMemory.releaseUnused()
-            try follow(feed, tokens: tokens, to: output)
+            try follow(feed, batches, tokens: tokens, to: output)
         }
+    }
+
+    private func batches(_ feed: any WatchedFeed, _ output: Output) throws -> WatchedBatches? {
+        var filter = rowFilter.wire
+        filter.tables = tables.map(tableNames)
+        return try (feed as? AgentFeed).map { try WatchedBatches($0, filter: filter, output: output) }
     }
 
     /// Returns the agent's feed if it serves the stores, else one of this process.
@@ -128,7 +142,7 @@ struct WatchCommand: ParsableCommand {
     private func kernelFeed(_ paths: [FilePath], since token: String?) throws -> any WatchedFeed {
         let directory = FilePath(workingDirectory())
         let paths = paths.map { $0.absolute(in: directory) }
-        guard rows || durable || !rowFilter.isEmpty else {
+        guard rows || values || durable || !rowFilter.isEmpty else {
             return try KernelFeed(paths, since: token, tables: filter)
         }
         return try AgentFeed(PrivateAgent(paths), since: token, configure)
@@ -138,19 +152,21 @@ struct WatchCommand: ParsableCommand {
         subscription.tables = filter
         subscription.filter = rowFilter.wire
         subscription.wantsRows = rows
-        subscription.wantsDurableTokens = durable
+        subscription.wantsDurableTokens = durable || values
     }
 
     private var filter: TableFilter? { tables.map { TableFilter(tableNames($0)) } }
 
-    private func follow(_ feed: any WatchedFeed, tokens: TokenFile?, to output: Output) throws {
+    private func follow(
+        _ feed: any WatchedFeed, _ batches: WatchedBatches?, tokens: TokenFile?, to output: Output
+    ) throws {
         let runners = feed.stores.map { store in
             exec.map { EventCommand($0, from: store.token, tokenFile: tokens) }
         }
         // With several stores, the summary's token is the first one's.
         func done(_ number: Int) -> String { runners[number]?.done ?? feed.stores[number].token }
         do {
-            try print(feed, runners: runners, tokens: exec == nil ? tokens : nil, to: output)
+            try print(feed, batches, runners: runners, tokens: exec == nil ? tokens : nil, to: output)
         } catch AgentConnectionError.interrupted {
             // The command isn't waited for: the next run from that token repeats an interrupted run.
             summarize("interrupted", token: done(0), to: output)
@@ -168,7 +184,8 @@ struct WatchCommand: ParsableCommand {
 
     /// Prints events. With `--once`, returns after the first event that requires the store to be read again.
     private func print(
-        _ feed: any WatchedFeed, runners: [EventCommand?], tokens: TokenFile?, to output: Output
+        _ feed: any WatchedFeed, _ batches: WatchedBatches?, runners: [EventCommand?], tokens: TokenFile?,
+        to output: Output
     ) throws {
         var isDone = false
         while !isDone {
@@ -180,6 +197,7 @@ struct WatchCommand: ParsableCommand {
                     try tokens?.write(event.store.token)
                     return
                 }
+                try batches?.print(before: event)
                 record(event, output)
                 // An event that couldn't be printed isn't done: the token stays unchanged.
                 try Output.checkDelivered()

@@ -82,6 +82,9 @@ struct Output: Sendable {
     /// Prints an object on its own line, unchanged.
     static func write(json object: JSONObject) { write(exactly: object.text + "\n", to: STDOUT_FILENO) }
 
+    /// Prints lines that were encoded already.
+    static func write(encoded lines: ArraySlice<UInt8>) { write(exactly: lines, to: STDOUT_FILENO) }
+
     private static func write(exactly text: String, to descriptor: CInt) {
         write(exactly: Array(text.utf8)[...], to: descriptor)
     }

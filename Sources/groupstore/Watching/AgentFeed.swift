@@ -9,7 +9,7 @@ import SystemPackage
 final class AgentFeed: WatchedFeed {
     let stores: [WatchedStore]
     let openingType: String
-    private let socket: FilePath
+    let socket: FilePath
     /// The agent, if it is this process's own.
     private let privateAgent: PrivateAgent?
     private var subscriptions: [SubscribeOperation]
@@ -44,7 +44,7 @@ final class AgentFeed: WatchedFeed {
                 WatchedStore(
                     name: Self.name(of: address), bytes: address.bytes,
                     path: reply.path("path").flatMap { FilePath(bytes: $0) } ?? path,
-                    token: reply.string("token") ?? ""))
+                    token: reply.string("token") ?? "", hasHistory: reply.bool("history") ?? false))
         }
         (self.stores, self.subscriptions) = (stores, subscriptions)
     }
@@ -65,10 +65,14 @@ final class AgentFeed: WatchedFeed {
             let reply = try Self.subscribe(subscription, connection)
             stores.append(
                 WatchedStore(
-                    name: "\(PrintablePath(path))", bytes: path.bytes, path: path, token: reply.string("token") ?? ""))
+                    name: "\(PrintablePath(path))", bytes: path.bytes, path: path, token: reply.string("token") ?? "",
+                    hasHistory: reply.bool("history") ?? false))
         }
         (self.stores, self.subscriptions) = (stores, subscriptions)
     }
+
+    /// Returns the wire's name of a store.
+    func address(_ index: Int) -> StoreAddress { subscriptions[index].store }
 
     private static func subscription(
         _ address: StoreAddress, since token: String?, _ configure: (inout SubscribeOperation) -> Void

@@ -13,8 +13,11 @@ final class WatchedStore {
     var path: FilePath
     /// The position up to which all events were received.
     var token: String
+    /// True if the agent reads the store's history for this subscription.
+    let hasHistory: Bool
 
-    init(name: String, bytes: [UInt8], path: FilePath, token: String) {
+    init(name: String, bytes: [UInt8], path: FilePath, token: String, hasHistory: Bool = false) {
+        self.hasHistory = hasHistory
         self.name = name
         self.bytes = bytes
         self.path = path

@@ -1,0 +1,34 @@
+import SQLiteStore
+
+/// Checks, without writing, whether the triggers still record each change of a store whose schema has changed since
+/// they were made. What passes here, `HistoryUpdate` updates without a gap.
+enum HistoryAssessment {
+    /// Returns a table whose changes may have gone unrecorded, or whose rows may have other keys now; nil if there is
+    /// none.
+    static func firstDoubtful(_ database: SQLiteConnection) throws -> String? {
+        let installed = try Dictionary(grouping: HistoryTables.triggers(database)) {
+            HistorySchema.tableNumber(ofTrigger: $0.name) ?? 0
+        }
+        let others = try HistoryTables.thirdPartyTriggers(database)
+        for (name, isRowid) in try HistoryUpdate.tables(database) {
+            // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
+            let folded = Array(name.lowercased().utf8)
+            let own = installed.first { $0.value.contains { Array($0.table.lowercased().utf8) == folded } }
+            do {
+                let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: others)
+                guard let (number, triggers) = own else { return name }
+                // VACUUM may have renumbered the rows.
+                if case .rowid(_, isStable: false) = table.key { return name }
+                let present = Set(triggers.map(\.sql))
+                let essential = HistoryTriggers(table, number: number).essential
+                guard essential.allSatisfy({ present.contains($0.sql) }) else { return name }
+            } catch is RecordedTable.Unrecordable {
+                if own != nil { return name }
+            }
+        }
+        let known = try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1 ORDER BY id") {
+            (number: $0.decodedInteger(0) ?? 0, name: $0.decodedText(1) ?? "")
+        }
+        return known.first { installed[$0.number] == nil }?.name
+    }
+}
