@@ -34,7 +34,7 @@ struct StatusCommand: ParsableCommand {
     @Argument(
         help: ArgumentHelp(
             "A group's directory or identifier, or a store: its file, GROUP_ID/NAME, or where it was relocated from.",
-            valueName: "group-or-store"), completion: .file())
+            valueName: "group-or-store"), completion: .stores)
     var target: String?
 
     @Flag(help: "Show a table that is kept up to date.")
