@@ -1,7 +1,7 @@
 import AgentProtocol
 
-/// The numbers of a store's events since the agent started. They only grow, so that the difference of two answers is what
-/// happened between them.
+/// The numbers of a store's events since the agent started. They only grow, so that the difference of two answers is
+/// what happened between them.
 struct EventCounts: Equatable {
     private(set) var changes: UInt64 = 0
     /// The resets, by their reasons.

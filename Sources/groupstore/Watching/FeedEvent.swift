@@ -103,7 +103,10 @@ struct FeedEvent {
     /// The text that follows the event's type for people.
     var words: String {
         let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
-        let words = [object.string("reason"), object.string("outcome").map(RelocationSentence.words(forOutcome:)), tables, path, token]
+        let words = [
+            object.string("reason"), object.string("outcome").map(RelocationSentence.words(forOutcome:)), tables, path,
+            token,
+        ]
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 }

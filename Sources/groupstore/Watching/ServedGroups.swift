@@ -13,7 +13,8 @@ struct ServedGroups {
     init(_ connection: AgentConnection) throws(AgentConnectionError) {
         var found: [(String, FilePath)] = []
         var legacy: [(FilePath, StoreAddress)] = []
-        _ = try connection.request(.status(StatusOperation(isBrief: true)), deadline: Deadline(after: .seconds(10))) { type, row in
+        _ = try connection.request(.status(StatusOperation(isBrief: true)), deadline: Deadline(after: .seconds(10))) {
+            type, row in
             if type == "legacy", let path = row.path("path").flatMap({ FilePath(bytes: $0) }), let store = row.store {
                 legacy.append((path, store))
             }

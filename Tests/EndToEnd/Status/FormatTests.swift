@@ -45,14 +45,18 @@ import Testing
         let name = "group.com.example.notes/Notes名前\u{1B}[31m.sqlite"
         let rows = (0..<30).flatMap { number -> [StatusRow] in
             [
-                StatusRow("store", [
-                    "store": .string("\(name)\(number)"), "state": number == 29 ? "unwatched" : "following",
-                    "subscribers": 2, "counts": .object(["changes": .integer(Int64(number) * 1_000_000_000)]),
-                ], lines: []),
-                StatusRow("subscription", [
-                    "store": .string("\(name)\(number)"), "pid": 7, "program": "notes\n", "behind": 3,
-                    "lagging_seconds": .number(31),
-                ], lines: []),
+                StatusRow(
+                    "store",
+                    [
+                        "store": .string("\(name)\(number)"), "state": number == 29 ? "unwatched" : "following",
+                        "subscribers": 2, "counts": .object(["changes": .integer(Int64(number) * 1_000_000_000)]),
+                    ], lines: []),
+                StatusRow(
+                    "subscription",
+                    [
+                        "store": .string("\(name)\(number)"), "pid": 7, "program": "notes\n", "behind": 3,
+                        "lagging_seconds": .number(31),
+                    ], lines: []),
             ]
         }
         let status = AgentStatus(rows: rows, summary: ["agent": "0.1.0", "pid": 1, "epoch": "e"])
@@ -71,6 +75,7 @@ import Testing
         // A rate is known only of two answers of one agent.
         #expect(first.stores.allSatisfy { $0.rate == nil } && snapshot.stores.allSatisfy { $0.rate == 0 })
         let restarted = AgentStatus(rows: rows, summary: ["epoch": "other"])
-        #expect(StatusSnapshot(restarted, at: start + .seconds(4), after: snapshot).stores.allSatisfy { $0.rate == nil })
+        #expect(
+            StatusSnapshot(restarted, at: start + .seconds(4), after: snapshot).stores.allSatisfy { $0.rate == nil })
     }
 }

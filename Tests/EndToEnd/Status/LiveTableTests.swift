@@ -87,7 +87,7 @@ import Testing
         let state = try terminal.command("end")
         #expect(state.isAsBefore && state.faults.isEmpty, "\(state.object.text)")
         #expect(state.status == (end == "key q" ? 0 : 130))
-        #expect(state.lines.allSatisfy(\.isEmpty), "\(state.text)")
+        #expect(state.lines.allSatisfy { $0.isEmpty }, "\(state.text)")
     }
 
     @Test func givesTheTerminalBackWhileStopped() throws {

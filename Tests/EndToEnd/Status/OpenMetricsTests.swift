@@ -138,7 +138,7 @@ import Testing
         let unit = try ContainerSampleTests.text(Self.sample + "groupstore-metrics.service")
         let line = try #require(unit.split(separator: "\n").first { $0.hasPrefix("ExecStart=/bin/sh -c '") })
         let script = line.dropFirst("ExecStart=/bin/sh -c '".count).dropLast()
-        return Word(script.replacing("/usr/bin/groupstore", with: "\(Programs.groupstore)"))
+        return Word(String(script).replacing("/usr/bin/groupstore", with: "\(Programs.groupstore)"))
     }
 
     @Test func theSampleReplacesTheFileOnlyByAWholeOne() throws {

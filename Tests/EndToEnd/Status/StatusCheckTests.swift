@@ -94,7 +94,9 @@ import Testing
         var done = try check(agent, "--stuck-after", "0")
         while done.status == 0, !deadline.hasPassed { done = try check(agent, "--stuck-after", "0") }
         #expect(done.status == 75 && done.lines.count == 1, "\(done.output)")
-        #expect(done.output.contains("groupstore (pid \(watch.pid)) of \(AgentProcess.group)/Notes.sqlite has not read for"))
+        #expect(
+            done.output.contains("groupstore (pid \(watch.pid)) of \(AgentProcess.group)/Notes.sqlite has not read for")
+        )
         // Plain status is about the agent: it succeeds.
         #expect(try groupstore("status", environment: agent.environment).status == 0)
         watch.signal(SIGCONT)

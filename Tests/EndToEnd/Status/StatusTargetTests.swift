@@ -49,11 +49,15 @@ import Testing
 
     @Test func worksWithoutAnAgent() throws {
         try sqlite(store, "CREATE TABLE note (text)")
-        let containers = ["GROUPSTORE_CONTAINERS": places.scratch("containers").string, "HOME": places.scratch(".").string]
+        let containers = [
+            "GROUPSTORE_CONTAINERS": places.scratch("containers").string, "HOME": places.scratch(".").string,
+        ]
         try run("mkdir", ["-p", Word(places.scratch("containers"))])
         try run("ln", ["-s", Word(places.group), Word(places.scratch("containers").appending(AgentProcess.group))])
         let group = try groupstore("status", "--json", Word(AgentProcess.group), environment: containers)
-        #expect(group.status == 0 && group.objects.filter { $0.type == "file" }.count == 2, "\(group.output)\(group.errors)")
+        #expect(
+            group.status == 0 && group.objects.filter { $0.type == "file" }.count == 2, "\(group.output)\(group.errors)"
+        )
         for target in [Word(store), "\(AgentProcess.group)/Notes.sqlite"] {
             let done = try groupstore("status", "--json", target, environment: containers)
             #expect(done.status == 0, "\(done.errors)")

@@ -208,7 +208,9 @@ import Testing
         server.publisher.publish(.change(.unknown), of: store)
         var rows: [String] = []
         // The event comes before the answer, and is kept.
-        let summary = try connection.request(.status(StatusOperation()), deadline: deadline) { type, _ in rows.append(type) }
+        let summary = try connection.request(.status(StatusOperation()), deadline: deadline) { type, _ in
+            rows.append(type)
+        }
         #expect(rows == ["group", "store", "subscription"])
         #expect(summary.integer("subscribers") == 1)
         #expect(try connection.event(deadline: deadline)?.type == "change")

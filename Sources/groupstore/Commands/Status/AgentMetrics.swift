@@ -52,10 +52,13 @@ struct AgentMetrics {
         }
         let descriptors = summary.object("descriptors")
         add("groupstore_agent_open_descriptors", "The files that the agent has open.", descriptors?.integer("open"))
-        add("groupstore_agent_max_descriptors", "The files that the agent may have open.", descriptors?.integer("limit"))
+        add(
+            "groupstore_agent_max_descriptors", "The files that the agent may have open.", descriptors?.integer("limit")
+        )
         add("groupstore_agent_groups", "The groups that the agent serves.", summary.integer("groups"))
         add(
-            "groupstore_agent_stores", "The stores that the agent follows: those configured, and those with subscribers.",
+            "groupstore_agent_stores",
+            "The stores that the agent follows: those configured, and those with subscribers.",
             summary.integer("stores"))
         if let reloads = summary.object("reloads") {
             text.add(
@@ -140,7 +143,8 @@ extension AgentMetrics {
 
     private mutating func addSubscribers() {
         let all = Dictionary(
-            grouping: status.rows.filter { $0.type == "subscription" }.map(\.object)) { $0.printablePath("store") }
+            grouping: status.rows.filter { $0.type == "subscription" }.map(\.object)
+        ) { $0.printablePath("store") }
         func add(_ name: String, unit: String? = nil, help: String, value: ([JSONObject]) -> OpenMetricsText.Value) {
             text.add(
                 "groupstore_store_\(name)", .gauge, unit: unit, help: help,

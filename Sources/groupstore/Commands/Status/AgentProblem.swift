@@ -70,7 +70,9 @@ extension AgentStatus {
     /// The stores whose commits go unnoticed.
     var unfollowed: [AgentProblem] {
         rows.filter { $0.type == "store" }.compactMap { row in
-            guard let state = row.object.string("state"), ["unwatched", "unreadable"].contains(state) else { return nil }
+            guard let state = row.object.string("state"), ["unwatched", "unreadable"].contains(state) else {
+                return nil
+            }
             let name = row.object.printablePath("store")
             let status = state == "unwatched" ? ExitStatus.configuration : .inputOutput
             return AgentProblem(

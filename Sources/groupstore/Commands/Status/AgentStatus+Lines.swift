@@ -51,7 +51,8 @@ extension AgentStatus {
     static func relocation(_ row: JSONObject) -> String {
         let time = row.string("since").map { "\(LocalTime($0))" } ?? ""
         switch row.string("state") {
-        case "relocating"?: return "relocating since \(time)" + holders("waiting_for", of: row, prefix: ", waiting for ")
+        case "relocating"?:
+            return "relocating since \(time)" + holders("waiting_for", of: row, prefix: ", waiting for ")
         case "abandoned"?:
             let outcome = RelocationSentence.words(forOutcome: row.string("outcome") ?? "abandoned")
             let message = row.string("message").map { $0.isEmpty ? "" : ": \($0)" } ?? ""

@@ -61,8 +61,8 @@ extension AgentStatus {
         self.summary = summary
     }
 
-    /// Returns the rows with each legacy place after its store's other rows. The agent sends them after those of the whole
-    /// group.
+    /// Returns the rows with each legacy place after its store's other rows. The agent sends them after those of the
+    /// whole group.
     private static func sorted(_ rows: [StatusRow]) -> [StatusRow] {
         var legacy = Dictionary(grouping: rows.filter { $0.type == "legacy" }) { $0.object.store }
         var sorted: [StatusRow] = []

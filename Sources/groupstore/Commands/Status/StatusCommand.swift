@@ -46,7 +46,8 @@ struct StatusCommand: ParsableCommand {
     @Flag(help: "Print only problems, one line each; the exit code is that of the first one.")
     var check = false
 
-    @Option(help: ArgumentHelp("Report a subscriber that has not read for this long, with --check.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp("Report a subscriber that has not read for this long, with --check.", valueName: "seconds"))
     var stuckAfter = AgentStatus.stuckAfter
 
     @Option(help: ArgumentHelp("The form of the output: text, json or openmetrics.", valueName: "format"))

@@ -39,7 +39,8 @@ struct StatusTarget {
             throw CommandFailure(
                 .inputOutput, code: "not_found",
                 "there is no group and no store \(PrintablePath(given))",
-                remedy: "name a group's directory or identifier, a store's file, or GROUP_ID/NAME; groupstore group list")
+                remedy:
+                    "name a group's directory or identifier, a store's file, or GROUP_ID/NAME; groupstore group list")
         }
     }
 

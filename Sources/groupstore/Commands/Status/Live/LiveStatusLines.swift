@@ -28,7 +28,9 @@ final class LiveStatusLines: LiveStatusView {
             show(rows(snapshot))
         case .away(let message):
             showAgent(
-                Row(object: ["type": "agent", "state": "away", "message": .string(message)], text: "no agent: \(message)"))
+                Row(
+                    object: ["type": "agent", "state": "away", "message": .string(message)],
+                    text: "no agent: \(message)"))
         }
     }
 

@@ -6,11 +6,11 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// Asks the agent for its status again and again, on a thread of its own, so that an agent that doesn't answer delays no
-/// redrawing. One connection is kept; if it is lost, another one is tried until the agent is back.
+/// Asks the agent for its status again and again, on a thread of its own, so that an agent that doesn't answer delays
+/// no redrawing. One connection is kept; if it is lost, another one is tried until the agent is back.
 ///
-/// The requests are brief: the agent reads nothing from the disk for them. A whole answer is asked for only when a process
-/// turns up whose program isn't known, and once in a while.
+/// The requests are brief: the agent reads nothing from the disk for them. A whole answer is asked for only when a
+/// process turns up whose program isn't known, and once in a while.
 final class StatusPoller: Sendable {
     enum Update: Sendable {
         case status(AgentStatus, at: ContinuousClock.Instant)
@@ -62,7 +62,9 @@ final class StatusPoller: Sendable {
         while true {
             do throws(AgentConnectionError) {
                 let started = ContinuousClock.now
-                if connection == nil { connection = try AgentConnection(socket, deadline: Deadline(after: Self.timeout)) }
+                if connection == nil {
+                    connection = try AgentConnection(socket, deadline: Deadline(after: Self.timeout))
+                }
                 guard let connection else { continue }
                 post(.status(try status(connection, &programs), at: .now))
                 backoff.reset()

@@ -126,7 +126,8 @@ extension StatusTable {
                 isStuck ? .problem : (subscription.integer("behind") ?? 0) > 0 ? .warning : .dim
             let lag = seconds.map { ", has not read for \(Int($0)) s" } ?? ""
             add(
-                "  \(AgentStatus.holder(subscription))  \(AgentStatus.progress(ofSubscription: subscription))\(lag)", style)
+                "  \(AgentStatus.holder(subscription))  \(AgentStatus.progress(ofSubscription: subscription))\(lag)",
+                style)
         }
 
         /// Adds a place from which the store is to be relocated. Once it is, or while nothing is there, there is nothing
