@@ -24,7 +24,7 @@ enum CommandSuggestion {
         return [
             "Error: there is no command '\((path.dropFirst() + [word]).joined(separator: " "))'."
                 + (nearest.map { " Did you mean '\(words) \($0)'?" } ?? ""),
-            "  See '\(words) --help' for the commands.",
+            "Usage: \(words) <subcommand>", "  See '\(words) --help' for more information.",
         ]
     }
 }
