@@ -54,6 +54,9 @@ public struct RowValues: Sendable, Equatable {
     public let values: [RowChange.Value]
     /// The names of Core Data's properties that the columns belong to; nil for other columns. Empty without a model.
     public let properties: [String?]
+    /// The many-to-many relationships of an object in Core Data's own history, by name: the key of each related object,
+    /// in order. Otherwise empty; the rows that keep a relationship are then among the changes.
+    public let related: [String: [RowChange.Value]]
 
     /// Returns the value of a column, or of a Core Data property; nil if there is none of that name.
     public subscript(name: String) -> RowChange.Value? {
@@ -277,6 +280,7 @@ private struct RowTable {
     let entity: String?
     let columns: [String]
     let properties: [String?]
+    let relationships: [String]
 
     /// Returns nil if the object isn't the line of a table.
     init?(_ object: JSONObject) {
@@ -284,6 +288,7 @@ private struct RowTable {
         name = Array((object.string("table") ?? "").utf8)
         entity = object.string("entity")
         self.columns = columns
+        relationships = object.objects("to_many").map { $0.string("relationship") ?? "" }
         guard case .array(let properties)? = object["properties"], properties.count == columns.count else {
             self.properties = []
             return
@@ -307,6 +312,15 @@ extension RowValues {
         columns = table.columns
         properties = table.properties
         self.values = values.map(RowChange.Value.init)
+        guard case .array(let relations)? = row["to_many"] else {
+            related = [:]
+            return
+        }
+        let keys = relations.map { relation -> [RowChange.Value] in
+            guard case .array(let rows) = relation else { return [] }
+            return rows.compactMap { if case .array(let row) = $0 { row.first.map(RowChange.Value.init) } else { nil } }
+        }
+        related = Dictionary(zip(table.relationships, keys), uniquingKeysWith: { first, _ in first })
     }
 }
 
@@ -315,5 +329,11 @@ extension JSONObject {
     fileprivate func strings(_ key: String) -> [String]? {
         guard case .array(let values)? = self[key] else { return nil }
         return values.compactMap { if case .string(let text) = $0 { text } else { nil } }
+    }
+
+    /// Returns a list of objects; empty if the member is missing or something else.
+    fileprivate func objects(_ key: String) -> [JSONObject] {
+        guard case .array(let values)? = self[key] else { return [] }
+        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
     }
 }

@@ -32,6 +32,7 @@ from ._blocking import Changes, Watch, ask
 from ._choice import watch, watch_async
 from ._direct import AsyncDirectChanges, DirectChanges
 from ._protocol import socket_path
+from ._values import ChangedRow, ChangePage, MalformedText, Value, read_changes, read_changes_async
 from ._version import __version__
 from .errors import GroupStoreError, NoAgent, ProgramFailed, Refused
 from .events import (
@@ -52,7 +53,9 @@ __all__ = [
     "AsyncChanges",
     "AsyncDirectChanges",
     "AsyncWatch",
+    "ChangePage",
     "Changed",
+    "ChangedRow",
     "Changes",
     "Connected",
     "DirectChanges",
@@ -60,6 +63,7 @@ __all__ = [
     "Event",
     "GroupStoreError",
     "Holder",
+    "MalformedText",
     "Migrated",
     "NoAgent",
     "ProgramFailed",
@@ -67,10 +71,13 @@ __all__ = [
     "Relocated",
     "Relocating",
     "Reset",
+    "Value",
     "Watch",
     "__version__",
     "ask",
     "ask_async",
+    "read_changes",
+    "read_changes_async",
     "socket_path",
     "watch",
     "watch_async",

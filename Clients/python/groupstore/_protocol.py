@@ -367,6 +367,7 @@ class Exchange:
         self.request = encoded({"id": 1, "op": operation, **members})
         self._lines = LineBuffer()
         self._rows: list[Message] = []
+        self._parts: list[str] = []
 
     def receive(self, data: bytes) -> Optional[tuple[Message, list[Message]]]:
         """Returns the reply and the rows before it, once they are complete. Raises Refused, and NotUnderstood."""
@@ -382,4 +383,15 @@ class Exchange:
             if message.get("ok") is True:
                 return message, self._rows
             if not check_greeting(message) and message.get("id") == 1:
-                self._rows.append(message)
+                self._add(message)
+
+    def _add(self, message: Message) -> None:
+        """Adds a row, or a part of one that is longer than a line."""
+        if message.get("type") != "part":
+            self._rows.append(message)
+            return
+        self._parts.append(_text(message, "data"))
+        if _flag(message, "last"):
+            # A character may be escaped in a part and not in the whole.
+            self._rows.append(_object("".join(self._parts).encode("utf-8", "surrogatepass")))
+            self._parts = []

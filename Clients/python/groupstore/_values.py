@@ -1,0 +1,257 @@
+"""Pages of changed rows, with or without their values."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+from . import _protocol as protocol
+from ._asyncio import ask_async
+from ._blocking import ask
+from ._protocol import Message, NotUnderstood, Path, Selection
+
+__all__ = ["ChangePage", "ChangedRow", "MalformedText", "Value", "read_changes", "read_changes_async"]
+
+
+@dataclass(frozen=True)
+class MalformedText:
+    """A text that isn't valid in the store's encoding."""
+
+    data: bytes
+    """Its bytes, in that encoding."""
+
+
+Value = Union[None, int, float, str, bytes, MalformedText]
+"""A value as SQLite stores it: NULL, INTEGER, REAL, TEXT or BLOB."""
+
+
+@dataclass(frozen=True)
+class ChangedRow:
+    """A change of a row; with values, all of its changes in a page as one."""
+
+    number: int
+    """The number of the change, of the last one with values."""
+    table: str
+    """The table's name."""
+    entity: Optional[str]
+    """The entity's name in a Core Data store."""
+    operation: str
+    """`insert`, `update` or `delete`; with values, `delete` if the row is gone."""
+    key: tuple[Value, ...]
+    """The rowid, or the key's values of a WITHOUT ROWID table."""
+    values: Optional[dict[str, Value]]
+    """The stored columns as they are now; None if the row is gone, or values weren't requested."""
+    properties: dict[str, str] = field(default_factory=dict)
+    """The columns of Core Data's attributes and to-one relationships, by their names."""
+    related: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)
+    """The many-to-many relationships of an object in Core Data's own history, by name: the key of each related object,
+    and its positions in ordered relationships.
+    """
+    columns: Optional[list[str]] = None
+    """The columns that an update assigned; None if they aren't known."""
+    author: Optional[str] = None
+    """The author that the writer declared."""
+    time: Optional[str] = None
+    """The time of the change by the writer's clock, in ISO 8601."""
+    transaction: Optional[int] = None
+    """The commit that the change belongs to, if it is known for certain."""
+
+
+@dataclass(frozen=True)
+class ChangePage:
+    """A page of changes.
+
+    With values, a copy that had the store's state at the token has a later one as soon as it has applied all pages up
+    to one without `more`: first remove the rows that are gone, then put the others over what is there.
+    """
+
+    rows: list[ChangedRow]
+    """The rows, in the order of their changes; with values, of the first change of each."""
+    token: str
+    """The token for the next page."""
+    more: bool
+    """True if the next page is available at once."""
+    reset: Optional[str] = None
+    """The reason why the rows don't cover everything since the token, such as `epoch`: read the store again."""
+    schema: Optional[str] = None
+    """The digest of the store's schema, if values were requested."""
+    encoding: Optional[str] = None
+    """The store's text encoding, if values were requested."""
+    unrecorded: list[str] = field(default_factory=list)
+    """The tables whose changes aren't recorded, if values were requested."""
+
+
+def read_changes(
+    store: Path,
+    since: Optional[str] = None,
+    *,
+    values: bool = False,
+    schema: Optional[str] = None,
+    limit: Optional[int] = None,
+    tables: Optional[Iterable[str]] = None,
+    entities: Optional[Iterable[str]] = None,
+    operations: Optional[Iterable[str]] = None,
+    authors: Optional[Iterable[str]] = None,
+    except_authors: Optional[Iterable[str]] = None,
+    path: Optional[Path] = None,
+    timeout: Optional[float] = 40.0,
+) -> ChangePage:
+    """Asks the agent for a page of the rows that changed after a durable token, or of all that the history keeps.
+
+        page = groupstore.read_changes("group.com.example.notes/Notes.sqlite", token, values=True)
+
+    - `values`: Each row once, whole, as it is now.
+    - `schema`: The digest of an earlier page. If the store's schema has another one, the page is a reset.
+    - `limit`: At most this many rows, 1 to 1000.
+
+    The other options select changes, and are those of `Changes`. Raises Refused and NoAgent.
+    """
+    selection = _selection(tables, entities, operations, authors, except_authors)
+    return _page(*ask("changes", timeout, path, **_members(store, since, values, schema, limit, selection)))
+
+
+async def read_changes_async(
+    store: Path,
+    since: Optional[str] = None,
+    *,
+    values: bool = False,
+    schema: Optional[str] = None,
+    limit: Optional[int] = None,
+    tables: Optional[Iterable[str]] = None,
+    entities: Optional[Iterable[str]] = None,
+    operations: Optional[Iterable[str]] = None,
+    authors: Optional[Iterable[str]] = None,
+    except_authors: Optional[Iterable[str]] = None,
+    path: Optional[Path] = None,
+    timeout: Optional[float] = 40.0,
+) -> ChangePage:
+    """Like `read_changes`, with asyncio."""
+    selection = _selection(tables, entities, operations, authors, except_authors)
+    return _page(*await ask_async("changes", timeout, path, **_members(store, since, values, schema, limit, selection)))
+
+
+def _selection(
+    tables: Optional[Iterable[str]],
+    entities: Optional[Iterable[str]],
+    operations: Optional[Iterable[str]],
+    authors: Optional[Iterable[str]],
+    except_authors: Optional[Iterable[str]],
+) -> Selection:
+    return Selection(
+        tables=protocol.names(tables, "tables"),
+        entities=protocol.names(entities, "entities"),
+        operations=protocol.names(operations, "operations"),
+        authors=protocol.names(authors, "authors"),
+        except_authors=protocol.names(except_authors, "except_authors"),
+    )
+
+
+def _members(
+    store: Path, since: Optional[str], values: bool, schema: Optional[str], limit: Optional[int], selection: Selection
+) -> Message:
+    optional: Message = {"since": since, "schema": schema, "limit": limit}
+    members: Message = {"store": os.fsencode(store), **selection.lists()}
+    members.update((key, value) for key, value in optional.items() if value is not None)
+    if values:
+        members["values"] = True
+    return members
+
+
+def _page(reply: Message, lines: list[Message]) -> ChangePage:
+    """Returns the page of an answer. Raises NotUnderstood."""
+    try:
+        return _checked_page(reply, lines)
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotUnderstood(f"it sent a page that can't be read: {error!r}") from None
+
+
+def _checked_page(reply: Message, lines: list[Message]) -> ChangePage:
+    tables: dict[tuple[str, Optional[str]], Message] = {}
+    header: Message = {}
+    rows: list[ChangedRow] = []
+    reset: Optional[str] = None
+    for line in lines:
+        kind = line.get("type")
+        if kind == "batch":
+            header = line
+        elif kind == "table":
+            tables[line["table"], line.get("entity")] = line
+        elif kind == "reset":
+            reset = reset or str(line["reason"])
+        elif kind == "row":
+            rows.append(_row(line, tables.get((line["table"], line.get("entity")), {})))
+    return ChangePage(
+        rows=rows,
+        token=reply["token"],
+        more=bool(reply.get("more", False)),
+        reset=reset,
+        schema=reply.get("schema", header.get("schema")),
+        encoding=header.get("encoding"),
+        unrecorded=list(header.get("unrecorded", [])),
+    )
+
+
+def _row(line: Mapping[str, Any], table: Mapping[str, Any]) -> ChangedRow:
+    key = line.get("key")
+    values: Optional[dict[str, Value]] = None
+    if "values" in line:
+        names, found = table["columns"], line["values"]
+        if len(names) != len(found):
+            raise ValueError("a row has other columns than its table")
+        values = {name: _value(each) for name, each in zip(names, found)}
+    transaction = line.get("transaction")
+    if isinstance(transaction, dict):
+        transaction = transaction.get("id") if transaction.get("exact") else None
+    return ChangedRow(
+        number=line["number"],
+        table=line["table"],
+        entity=line.get("entity"),
+        operation=line["op"],
+        key=tuple(_value(each) for each in (key if isinstance(key, list) else [key])),
+        values=values,
+        properties=_properties(table),
+        related=_related(line, table),
+        columns=line.get("columns"),
+        author=line.get("author"),
+        time=line.get("time"),
+        transaction=transaction,
+    )
+
+
+def _properties(table: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for column, each in zip(table.get("columns", []), table.get("properties", [])):
+        if each is None:
+            continue
+        if "attribute" in each:
+            found[each["attribute"]] = column
+        elif each.get("holds") == "key":
+            found[each["relationship"]] = column
+    return found
+
+
+def _related(line: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, list[tuple[Value, ...]]]:
+    return {
+        relationship["relationship"]: [tuple(_value(each) for each in row) for row in rows]
+        for relationship, rows in zip(table.get("to_many", []), line.get("to_many", []))
+    }
+
+
+def _value(value: Any) -> Value:
+    """Returns a value in its JSON form. Raises ValueError."""
+    if value is None or isinstance(value, (str, float)) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, content),) = value.items()
+        if kind == "integer":
+            return int(content)
+        if kind == "real":
+            return float(content)
+        if kind == "base64":
+            return base64.b64decode(content, validate=True)
+        if kind == "text_b64":
+            return MalformedText(base64.b64decode(content, validate=True))
+    raise ValueError(f"unknown value {value!r}")
