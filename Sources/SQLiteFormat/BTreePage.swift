@@ -30,11 +30,17 @@ package struct BTreePage {
 
     /// Parses a page. Returns nil if it is not a b-tree page. Page 1 begins with the database header.
     package init?(_ bytes: UnsafeRawBufferPointer, page: UInt32, _ format: PageFormat) {
+        self.init(bytes, page: page, usableSize: format.usableSize)
+    }
+
+    /// Parses a page whose usable size is known. Returns nil if it is not a b-tree page.
+    package init?(_ bytes: UnsafeRawBufferPointer, page: UInt32, usableSize: Int) {
+        guard bytes.count >= max(usableSize, 480) else { return nil }
         header = page == 1 ? 100 : 0
         guard let kind = Kind(rawValue: bytes[header]) else { return nil }
         self.kind = kind
         self.bytes = bytes
-        usableSize = format.usableSize
+        self.usableSize = usableSize
         cellCount = bytes.half(header + 3)
         guard pointers + 2 * cellCount <= usableSize else { return nil }
     }
@@ -68,6 +74,14 @@ package struct BTreePage {
         guard offset + local + (isWhole ? 0 : 4) <= usableSize else { return nil }
         return Payload(
             length: Int(length), local: offset..<offset + local, overflow: isWhole ? 0 : bytes.word(offset + local))
+    }
+
+    /// Returns the rowid of a cell of a table's leaf, or nil if the page isn't one or the cell lies outside the page.
+    package func rowid(_ index: Int) -> Int64? {
+        guard kind == .tableLeaf, let offset = cell(index), let (_, next) = bytes.varint(offset, end: usableSize),
+            let (value, _) = bytes.varint(next, end: usableSize)
+        else { return nil }
+        return Int64(bitPattern: value)
     }
 
     private func localLength(_ length: Int) -> Int {

@@ -50,7 +50,7 @@ extension UnsafeRawBufferPointer {
 
     /// Decodes a variable-length integer (§1.6). Returns its value and the offset after it, or nil if it doesn't end
     /// before `end`.
-    func varint(_ offset: Int, end: Int) -> (value: UInt64, next: Int)? {
+    package func varint(_ offset: Int, end: Int) -> (value: UInt64, next: Int)? {
         var value: UInt64 = 0
         for index in 0..<9 {
             guard offset + index < end else { return nil }

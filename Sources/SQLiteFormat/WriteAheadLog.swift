@@ -58,6 +58,33 @@ package struct WriteAheadLog: Equatable, Sendable {
         self.salt = salt
     }
 
+    /// Calls `body` with each valid frame in order: its page, the page's content, and whether it ends a commit. Ends
+    /// where `body` returns false. Frames after the last commit may follow it.
+    package static func forEachFrame(
+        _ descriptor: borrowing Descriptor, path: FilePath,
+        _ body: (_ page: UInt32, _ content: UnsafeRawBufferPointer, _ isCommit: Bool) throws -> Bool
+    ) throws {
+        let header = try descriptor.read(count: headerLength, at: 0, path: path)
+        guard let start = Start(header) else { return }
+        var running = start.checksum
+        var offset = Int64(headerLength)
+        while true {
+            let frame = try descriptor.read(count: frameHeaderLength + start.pageSize, at: offset, path: path)
+            guard frame.count == frameHeaderLength + start.pageSize, frame[8..<16].elementsEqual(header[16..<24]) else {
+                return
+            }
+            running = running.adding(frame[0..<8], start.order)
+            running = running.adding(frame[frameHeaderLength...], start.order)
+            guard running == FrameChecksum(bigEndian(frame, 16), bigEndian(frame, 20)) else { return }
+            let continues = try frame.withUnsafeBytes { bytes in
+                let content = UnsafeRawBufferPointer(rebasing: bytes[frameHeaderLength...])
+                return try body(bytes.word(0), content, bytes.word(4) != 0)
+            }
+            guard continues else { return }
+            offset += Int64(frame.count)
+        }
+    }
+
     private struct Start {
         let order: FrameChecksum.WordOrder
         let pageSize: Int

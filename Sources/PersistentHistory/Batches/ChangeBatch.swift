@@ -97,6 +97,7 @@ package final class ChangeBatch {
             isFull = rows.count >= limit || size >= maxBytes
             return !isFull
         }
+        try source.addTransactions(&rows)
         return Page(rows: rows, token: last, isLast: !isFull)
     }
 
@@ -120,4 +121,6 @@ protocol BatchSource {
         table: BatchTable, key: [StoredValue], row: FoundRow?
     )
     func unrecordedTables() throws -> [String]
+    /// Adds the transactions of the rows' last changes, as far as they are known.
+    func addTransactions(_ rows: inout [ChangedRow]) throws
 }

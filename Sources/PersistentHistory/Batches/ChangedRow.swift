@@ -20,8 +20,9 @@ package struct ChangedRow: Sendable, Equatable {
     /// The author and the time, in seconds since 1970, of its last change.
     package fileprivate(set) var author: String?
     package fileprivate(set) var time: Double
-    /// Core Data's number of the transaction of its last change.
-    package fileprivate(set) var transaction: Int64?
+    /// The transaction of its last change: Core Data's number, or the number of the last change of the commit. Nil if
+    /// it isn't known for certain.
+    package internal(set) var transaction: Int64?
     /// About the length of its JSON, in bytes.
     let size: Int
 

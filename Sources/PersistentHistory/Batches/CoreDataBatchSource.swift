@@ -80,6 +80,9 @@ final class CoreDataBatchSource: BatchSource {
         return rows
     }
 
+    /// Each change names its transaction.
+    func addTransactions(_ rows: inout [ChangedRow]) {}
+
     func unrecordedTables() throws -> [String] {
         var covered = Set(history.entities.values.map { $0.table })
         covered.formUnion(model?.layout.joinTables.map(\.name) ?? [])

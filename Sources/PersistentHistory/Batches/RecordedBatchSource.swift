@@ -14,6 +14,7 @@ final class RecordedBatchSource: BatchSource {
     private let encoding: TextEncoding
     private let model: StoreProperties?
     private var known: [Int64: Known] = [:]
+    private var commits: CommitRanges?
 
     init(_ history: RecordedHistory, encoding: TextEncoding) throws {
         self.history = history
@@ -77,6 +78,13 @@ final class RecordedBatchSource: BatchSource {
         table.descriptions[entity] = description
         known[number] = table
         return description
+    }
+
+    func addTransactions(_ rows: inout [ChangedRow]) throws {
+        guard !rows.isEmpty else { return }
+        let known = try commits ?? CommitRanges(history.reader, lastChange: history.current().number)
+        commits = known
+        for index in rows.indices { rows[index].transaction = known.commit(of: rows[index].number) }
     }
 
     func unrecordedTables() throws -> [String] {

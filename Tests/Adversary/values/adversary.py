@@ -67,7 +67,7 @@ class Round:
         self.random = random.Random(f"values/{seed}")
         self.store = os.path.join(directory, "store.sqlite")
         self.copies, self.made, self.counts, self.script = [], 0, Counter(), []
-        self.changed_since = False
+        self.commits = []  # the number of the last change after each commit, in this life of the history
 
     def open(self):
         self.app = sqlite3.connect(self.store, isolation_level=None, timeout=0.2)
@@ -77,9 +77,32 @@ class Round:
         self.script.append(sql if not parameters else f"{sql} -- {parameters}")
         try:
             self.app.execute(sql, parameters).fetchall()
-            return True
         except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeEncodeError):
-            return False
+            pass
+        self.note_commit()
+
+    def note_commit(self):
+        """Notes the last change, after what may have been a commit."""
+        if self.app.in_transaction:
+            return
+        try:
+            (last,) = self.app.execute("SELECT coalesce(max(number), 0) FROM main.GS_CHANGE").fetchone()
+        except sqlite3.Error:
+            return
+        if not self.commits or last > self.commits[-1]:
+            self.commits.append(last)
+
+    def check_transactions(self, lines):
+        """Checks that each transaction that is said to be exact is one commit."""
+        for line in lines:
+            if line["type"] == "row" and line["transaction"]["exact"]:
+                last = line["transaction"]["id"]
+                if last not in self.commits:
+                    raise Problem("transaction", f"{line} isn't of a commit: {self.commits[-9:]}")
+                index = self.commits.index(last)
+                if line["number"] > last or (index and line["number"] <= self.commits[index - 1]):
+                    raise Problem("transaction", f"{line} is of another commit: {self.commits[-9:]}")
+                self.counts["exact"] += 1
 
     def play(self):
         features = draw_features(self.random, LEFT_OUT)
@@ -139,6 +162,7 @@ class Round:
         code, lines, errors = self.program.enable(self.store)
         if code != 0:
             raise Skip(f"history enable: {errors}")
+        self.note_commit()
 
     # Batches
 
@@ -160,6 +184,7 @@ class Round:
             except sqlite3.Error:
                 raise Skip(errors) from None
             raise Problem("error", f"{arguments}: {code} {errors}")
+        self.check_transactions(lines)
         return outcome, lines
 
     def check(self):
