@@ -62,13 +62,14 @@ public struct RowValues: Sendable, Equatable {
     public subscript(name: String) -> RowChange.Value? {
         // Names that Swift takes for equal may be different to SQLite.
         let wanted = Array(name.utf8)
-        let index =
-            columns.firstIndex { Array($0.utf8) == wanted } ?? properties.firstIndex { $0.map { Array($0.utf8) } == wanted }
+        let column = columns.firstIndex { Array($0.utf8) == wanted }
+        let index = column ?? properties.firstIndex { $0.map { Array($0.utf8) } == wanted }
         return index.map { values[$0] }
     }
 }
 
-/// A page of a store's row changes, as returned by ``SharedStore/rowChanges(since:includingValues:schema:limit:filter:)``.
+/// A page of a store's row changes, as returned by
+/// ``SharedStore/rowChanges(since:includingValues:schema:limit:filter:)``.
 public struct RowChangePage: Sendable, Equatable {
     /// The changed rows in the order of their changes.
     public let changes: [RowChange]

@@ -29,21 +29,34 @@ struct CommitRanges {
         guard try log.status(path: location.path).size <= Self.maxLogSize else { return }
         let nonce = try reader.prepare("SELECT nonce FROM main.GS_CHANGE WHERE number = ?1")
         /// The pages of the commit that is being read. A page may have been written more than once.
-        var pages: [UInt32: LastChange] = [:]
+        var pages: [UInt32: LeafPage] = [:]
         var former: Int64?
         try WriteAheadLog.forEachFrame(log, path: location.path) { page, content, isCommit in
-            pages[page] = LastChange(content, page: page)
+            pages[page] = LeafPage(content, page: page)
             guard isCommit else { return true }
             defer { pages = [:] }
             var last: Int64?
+            var isCertain = true
             for found in pages.values {
-                guard found.number <= lastChange else { return false }
-                switch try found.isGenuine(nonce) {
-                case true?: last = max(last ?? .min, found.number)
-                case false?: break
-                // It may be the last leaf or another table's page.
-                case nil: former = nil
+                guard case .changes(let number, let row?) = found else {
+                    isCertain = false
+                    continue
                 }
+                // What was committed after the state that is read is of no interest.
+                guard number <= lastChange else { return false }
+                nonce.reset()
+                try nonce.bind([.integer(row.number)])
+                if try nonce.step() && nonce.integer(0) == row.nonce {
+                    last = max(last ?? .min, number)
+                } else {
+                    isCertain = false
+                }
+                nonce.reset()
+            }
+            guard isCertain else {
+                // A page that can't be told from the last leaf may hold later changes of this commit.
+                former = nil
+                return true
             }
             guard let last, last > former ?? .min else { return true }
             if let former { ranges.append((former, last)) }
@@ -64,38 +77,31 @@ struct CommitRanges {
     }
 }
 
-/// The last row of a page that looks like a leaf of `GS_CHANGE`.
-private struct LastChange {
-    let number: Int64
-    /// The nonces of rows of the page, by number; empty if none of them is on the page itself.
-    private let nonces: [(number: Int64, nonce: Int64)]
-
-    /// The rows that are compared, from the last one on.
-    private static let compared = 4
+/// A page that is, or may be, a leaf of `GS_CHANGE`.
+private enum LeafPage {
+    /// A page with records of that form: its highest number, and the last of its rows whose nonce is on the page
+    /// itself. A row's nonce is on overflow pages if its key is long, and 0 if the row is no change.
+    case changes(last: Int64, row: (number: Int64, nonce: Int64)?)
+    case unreadable
 
     /// Returns nil for any other page.
     init?(_ content: UnsafeRawBufferPointer, page: UInt32) {
         guard let leaf = BTreePage(content, page: page, usableSize: content.count), leaf.kind == .tableLeaf,
-            leaf.cellCount > 0, let number = leaf.rowid(leaf.cellCount - 1)
+            leaf.cellCount > 0
         else { return nil }
-        self.number = number
-        var nonces: [(number: Int64, nonce: Int64)] = []
-        for index in (0..<leaf.cellCount).reversed().prefix(Self.compared) {
-            guard let payload = leaf.payload(index), let rowid = leaf.rowid(index),
-                let record = ChangeRecord(UnsafeRawBufferPointer(rebasing: content[payload.local]))
-            else { return nil }
-            if let nonce = record.nonce, nonce != 0 { nonces.append((rowid, nonce)) }
+        self = .unreadable
+        guard let last = leaf.rowid(leaf.cellCount - 1) else { return }
+        for index in (0..<leaf.cellCount).reversed() {
+            guard let payload = leaf.payload(index), let number = leaf.rowid(index) else { return }
+            guard let record = ChangeRecord(UnsafeRawBufferPointer(rebasing: content[payload.local])) else {
+                return nil
+            }
+            if let nonce = record.nonce, nonce != 0 {
+                self = .changes(last: last, row: (number, nonce))
+                return
+            }
         }
-        self.nonces = nonces
-    }
-
-    /// Returns true if the page is one of `GS_CHANGE`, false if it isn't, and nil if that can't be said.
-    func isGenuine(_ statement: SQLiteStatement) throws -> Bool? {
-        guard let (number, nonce) = nonces.first else { return nil }
-        statement.reset()
-        try statement.bind([.integer(number)])
-        defer { statement.reset() }
-        return try statement.step() && statement.integer(0) == nonce
+        self = .changes(last: last, row: nil)
     }
 }
 

@@ -14,7 +14,8 @@ enum SchemaDigest {
             if !isLeftOut(name: String(decoding: parts[1], as: UTF8.self)) { objects.append(parts) }
         }
         objects.sort { left, right in
-            left[0] == right[0] ? left[1].lexicographicallyPrecedes(right[1]) : left[0].lexicographicallyPrecedes(right[0])
+            let part = left[0] == right[0] ? 1 : 0
+            return left[part].lexicographicallyPrecedes(right[part])
         }
         let digits = SHA2.sha256(objects.flatMap { $0.flatMap { $0 + [0] } })
         return digits.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()

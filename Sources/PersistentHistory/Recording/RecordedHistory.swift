@@ -153,9 +153,12 @@ struct RecordedHistory: HistorySource {
             tables[row.integer(2)] ?? Table(name: "", isInstalled: false, hasKeyColumns: false, columns: nil)
         let key: [SQLiteValue] =
             operation == .gap
-            ? [] : table.hasKeyColumns ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding.rawValue) : [row.value(4)]
+            ? []
+            : table.hasKeyColumns
+                ? QuotedValues.parse(row.text(4) ?? "", encoding: encoding.rawValue) : [row.value(4)]
         return HistoryChange(
-            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, entityNumber: nil, operation: operation,
+            number: row.integer(0), nonce: row.integer(1), table: table.name, entity: nil, entityNumber: nil,
+            operation: operation,
             key: key, columns: operation == .update ? assigned(row.integer(5), of: table) : nil, author: row.text(6),
             time: row.real(7), transaction: nil, tombstone: [:])
     }

@@ -53,7 +53,8 @@ struct BatchPrinter {
             words.append("\(table.label(index))=\(text(value))")
         }
         for (relationship, rows) in zip(table.toMany, row.toMany) {
-            words.append("\(relationship.relationship)=[\(rows.compactMap { $0.first.map(text) }.joined(separator: ","))]")
+            let keys = rows.compactMap { $0.first.map(text) }.joined(separator: ",")
+            words.append("\(relationship.relationship)=[\(keys)]")
         }
         if let author = row.author { words.append("by \(author)") }
         return words.joined(separator: "  ")

@@ -166,7 +166,9 @@ struct HistoryFilterOptions: ParsableArguments {
     var limit: Int?
 
     func validate() throws {
-        guard limit.map({ (1...1_000_000).contains($0) }) ?? true else { throw ValidationError("--limit must be 1 to 1000000") }
+        guard limit.map({ (1...1_000_000).contains($0) }) ?? true else {
+            throw ValidationError("--limit must be 1 to 1000000")
+        }
     }
 
     var filter: HistoryFilter {

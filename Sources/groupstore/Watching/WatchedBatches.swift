@@ -89,7 +89,8 @@ final class WatchedBatches {
     private func printPage(_ index: Int) throws(AgentConnectionError) -> Bool {
         let position = positions[index]
         let operation = HistoryOperation.changes(
-            feed.address(index), since: position.token, limit: Self.pageLength, filter, .values(schema: position.schema))
+            feed.address(index), since: position.token, limit: Self.pageLength, filter, .values(schema: position.schema)
+        )
         var parts = PartBuffer()
         var lines: [JSONObject] = []
         var problem: WireError?
