@@ -77,6 +77,7 @@ extension ChangedRow {
         object["op"] = .string(operation.word)
         if let first = key.first { object["key"] = key.count == 1 ? first.json : .array(key.map(\.json)) }
         if let values { object["values"] = .array(values.map(\.json)) }
+        if let before { object["before"] = .array(before.map(\.json)) }
         if !toMany.isEmpty {
             object["to_many"] = .array(toMany.map { .array($0.map { .array($0.map(\.json)) }) })
         }

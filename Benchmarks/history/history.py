@@ -17,14 +17,15 @@ PARTS = [
     ("update", "row in a batch, UPDATE of one column", 1, 3.0),
     ("delete", "row in a batch, DELETE", 1, 3.0),
 ]
+WAYS = [("without", None), ("with", []), ("before", ["--before"])]
 TABLE = """
 CREATE TABLE note (id INTEGER PRIMARY KEY, title TEXT, body TEXT, modified REAL);
 CREATE INDEX note_modified ON note (modified);
 """
 
 
-def make(path, rows, groupstore):
-    """Makes a store with rows to change, and enables history if given a program for it."""
+def make(path, rows, groupstore, options):
+    """Makes a store with rows to change, and enables history if given options for it."""
     store = sqlite3.connect(path)
     store.execute("PRAGMA journal_mode = WAL")
     store.executescript(TABLE)
@@ -34,8 +35,8 @@ def make(path, rows, groupstore):
     )
     store.commit()
     store.close()
-    if groupstore:
-        subprocess.run([groupstore, "history", "enable", "--quiet", path], check=True)
+    if options is not None:
+        subprocess.run([groupstore, "history", "enable", "--quiet", *options, path], check=True)
 
 
 def main():
@@ -45,15 +46,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--rows", type=int, default=50_000)
     options = parser.parse_args()
-    print("| a row with history | µs without | µs with | ratio | wanted |")
-    print("| --- | --: | --: | --: | --: |")
+    print("| a row with history | µs without | µs with | ratio | wanted | µs with --before | ratio |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
     with tempfile.TemporaryDirectory() as directory:
         stores = {}
-        for name, program in [("without", None), ("with", options.groupstore)]:
+        for name, words in WAYS:
             stores[name] = os.path.join(directory, name + ".sqlite")
-            make(stores[name], options.rows, program)
+            make(stores[name], options.rows, options.groupstore, words)
         for part, words, divisor, wanted in PARTS:
-            times = {"without": [], "with": []}
+            times = {name: [] for name, _ in WAYS}
             for turn in range(options.rounds):
                 for name, store in stores.items():
                     copy = os.path.join(directory, "copy.sqlite")
@@ -65,9 +66,14 @@ def main():
                     for suffix in ["", "-wal", "-shm"]:
                         if os.path.exists(copy + suffix):
                             os.remove(copy + suffix)
-            without, with_history = (statistics.median(times[name]) for name in ["without", "with"])
-            ratio = statistics.median(b / a for a, b in zip(times["without"], times["with"]))
-            print(f"| {words} | {without:.2f} | {with_history:.2f} | {ratio:.2f} | {wanted} |", flush=True)
+            without, with_history, before = (statistics.median(times[name]) for name, _ in WAYS)
+            ratio, further = (
+                statistics.median(b / a for a, b in zip(times["without"], times[name])) for name in ["with", "before"]
+            )
+            print(
+                f"| {words} | {without:.2f} | {with_history:.2f} | {ratio:.2f} | {wanted} | {before:.2f} | {further:.2f} |",
+                flush=True,
+            )
 
 
 main()

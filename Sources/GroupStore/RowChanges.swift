@@ -40,6 +40,8 @@ public struct RowChange: Sendable, Equatable {
     public let date: Date
     /// The row as it was when the page was read; nil if it was gone, or values weren't requested.
     public let values: RowValues?
+    /// The row before its first change in the page; nil if it is new, or `history enable --before` didn't record it.
+    public let before: RowValues?
     /// The commit that the change belongs to; nil if it isn't known for certain.
     public let transaction: String?
 }
@@ -215,8 +217,10 @@ extension RowChangePage {
         var changes: [RowChange] = []
         for row in rows {
             if let table = RowTable(row) { tables.append(table) }
-            let values = tables.last { $0.isOf(row) }.flatMap { RowValues(row, of: $0) }
-            if let change = RowChange(row, values: values) { changes.append(change) }
+            let table = tables.last { $0.isOf(row) }
+            let values = table.flatMap { RowValues(row, "values", of: $0) }
+            let before = table.flatMap { RowValues(row, "before", of: $0) }
+            if let change = RowChange(row, values: values, before: before) { changes.append(change) }
         }
         self.changes = changes
         schema = reply.string("schema")
@@ -229,7 +233,7 @@ extension RowChangePage {
 
 extension RowChange {
     /// Returns nil if the object isn't a row.
-    init?(_ object: JSONObject, values: RowValues? = nil) {
+    init?(_ object: JSONObject, values: RowValues? = nil, before: RowValues? = nil) {
         guard object.string("type") ?? "row" == "row", let operation = object.string("op").flatMap(Operation.init)
         else {
             return nil
@@ -245,6 +249,7 @@ extension RowChange {
             }
         columns = object.strings("columns")
         self.values = values
+        self.before = before
         switch object["transaction"] {
         // With values, the transaction is an object that says whether it is certain.
         case .object(let known)?: transaction = known.bool("exact") == true ? known["id"]?.text : nil
@@ -307,13 +312,13 @@ private struct RowTable {
 }
 
 extension RowValues {
-    /// Returns nil if the row is gone.
-    fileprivate init?(_ row: JSONObject, of table: RowTable) {
-        guard case .array(let values)? = row["values"], values.count == table.columns.count else { return nil }
+    /// Returns nil if the row has no such values.
+    fileprivate init?(_ row: JSONObject, _ key: String, of table: RowTable) {
+        guard case .array(let values)? = row[key], values.count == table.columns.count else { return nil }
         columns = table.columns
         properties = table.properties
         self.values = values.map(RowChange.Value.init)
-        guard case .array(let relations)? = row["to_many"] else {
+        guard key == "values", case .array(let relations)? = row["to_many"] else {
             related = [:]
             return
         }

@@ -70,7 +70,7 @@ package struct HistoryMaintenance {
         }
     }
 
-    private static let isChange = "operation <> \(HistorySchema.assignment)"
+    private static let isChange = HistorySchema.isChange
 
     private func count(_ database: SQLiteConnection) throws -> Int64 {
         try database.firstInteger("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0

@@ -90,7 +90,7 @@ import Testing
     /// A table's name may contain a comma.
     @Test func keepsANameWithACommaWhole() throws {
         let line = Array(#"{"op":"changes","store":"g/a","tables":["weird, name","b"]}"#.utf8)
-        guard case .history(.changes(_, _, _, let filter)) = try AgentRequest(parsing: line).operation else {
+        guard case .history(.changes(_, _, _, let filter, _)) = try AgentRequest(parsing: line).operation else {
             throw RefusedLine(id: nil, error: WireError(code: "test", "another operation"))
         }
         #expect(filter.tables == ["weird, name", "b"])

@@ -44,6 +44,8 @@ class ChangedRow:
     """The rowid, or the key's values of a WITHOUT ROWID table."""
     values: Optional[dict[str, Value]]
     """The stored columns as they are now; None if the row is gone, or values weren't requested."""
+    before: Optional[dict[str, Value]] = None
+    """The columns before the row's first change in the page, if `history enable --before` recorded them."""
     properties: dict[str, str] = field(default_factory=dict)
     """The columns of Core Data's attributes and to-one relationships, by their names."""
     related: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)
@@ -196,12 +198,6 @@ def _checked_page(reply: Message, lines: list[Message]) -> ChangePage:
 
 def _row(line: Mapping[str, Any], table: Mapping[str, Any]) -> ChangedRow:
     key = line.get("key")
-    values: Optional[dict[str, Value]] = None
-    if "values" in line:
-        names, found = table["columns"], line["values"]
-        if len(names) != len(found):
-            raise ValueError("a row has other columns than its table")
-        values = {name: _value(each) for name, each in zip(names, found)}
     transaction = line.get("transaction")
     if isinstance(transaction, dict):
         transaction = transaction.get("id") if transaction.get("exact") else None
@@ -211,7 +207,8 @@ def _row(line: Mapping[str, Any], table: Mapping[str, Any]) -> ChangedRow:
         entity=line.get("entity"),
         operation=line["op"],
         key=tuple(_value(each) for each in (key if isinstance(key, list) else [key])),
-        values=values,
+        values=_columns(line, "values", table),
+        before=_columns(line, "before", table),
         properties=_properties(table),
         related=_related(line, table),
         columns=line.get("columns"),
@@ -219,6 +216,15 @@ def _row(line: Mapping[str, Any], table: Mapping[str, Any]) -> ChangedRow:
         time=line.get("time"),
         transaction=transaction,
     )
+
+
+def _columns(line: Mapping[str, Any], key: str, table: Mapping[str, Any]) -> Optional[dict[str, Value]]:
+    if key not in line:
+        return None
+    names, found = table["columns"], line[key]
+    if len(names) != len(found):
+        raise ValueError("a row has other columns than its table")
+    return {name: _value(each) for name, each in zip(names, found)}
 
 
 def _properties(table: Mapping[str, Any]) -> dict[str, str]:

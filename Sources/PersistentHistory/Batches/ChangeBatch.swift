@@ -73,7 +73,11 @@ package final class ChangeBatch {
         var known: [RecordedKey: Int] = [:]
         var last = history.position(token.number, token.nonce, token.history)
         var isFull = false
-        try source.forEachChange(after: token.number) { change, key in
+        let images = FormerImages()
+        try source.forEachChange(after: token.number) {
+            images.add($1, of: $0)
+        } _: { change, key in
+            let image = images.take(key)
             guard filter.admits(change) else {
                 last = history.position(change.number, change.nonce, token.history)
                 return true
@@ -82,7 +86,10 @@ package final class ChangeBatch {
             if let index = known[key] {
                 rows[index].add(change)
             } else {
-                let row = try row(of: change, key)
+                var row = try row(of: change, key)
+                if change.operation != .insert, let values = image.flatMap({ source.values($0, of: key) }) {
+                    row.setBefore(values)
+                }
                 if row.size > maxRowBytes {
                     let path = reader.location.path
                     throw HistoryError.rowTooLarge(table: change.table, bytes: row.size, path)
@@ -115,7 +122,13 @@ package final class ChangeBatch {
 
 /// What one of the two kinds of history contributes to a batch.
 protocol BatchSource {
-    func forEachChange(after number: Int64, _ body: (HistoryChange, RecordedKey) throws -> Bool) throws
+    /// - Parameter image: Called with what a row held before its next change, if that is recorded.
+    func forEachChange(
+        after number: Int64, image: @escaping (RecordedKey, [UInt8]) -> Void,
+        _ body: (HistoryChange, RecordedKey) throws -> Bool
+    ) throws
+    /// Parses an image of a row. Returns nil if it doesn't say what the row held.
+    func values(_ image: [UInt8], of key: RecordedKey) -> [StoredValue]?
     /// Reads the row of a change; `row` is nil if it is gone.
     func find(_ change: HistoryChange, _ key: RecordedKey) throws -> (
         table: BatchTable, key: [StoredValue], row: FoundRow?
@@ -123,4 +136,21 @@ protocol BatchSource {
     func unrecordedTables() throws -> [String]
     /// Adds the transactions of the rows' last changes, as far as they are known.
     func addTransactions(_ rows: inout [ChangedRow]) throws
+}
+
+/// The images that were recorded before the changes that they belong to. A statement that ends in another way leaves
+/// its images behind, so their number is limited.
+private final class FormerImages {
+    private var images: [RecordedKey: [UInt8]] = [:]
+    private var size = 0
+    private static let maxSize = 4 << 20
+
+    func add(_ image: [UInt8], of key: RecordedKey) {
+        if size > Self.maxSize { (images, size) = ([:], 0) }
+        size += image.count + 256
+        images[key] = image
+    }
+
+    /// Removes and returns the image of a row that has changed.
+    func take(_ key: RecordedKey) -> [UInt8]? { images.removeValue(forKey: key) }
 }

@@ -12,6 +12,9 @@ package struct ChangedRow: Sendable, Equatable {
     package let key: [StoredValue]
     /// The values of `BatchTable.columns`; nil if the row is gone.
     package let values: [StoredValue]?
+    /// The values of `BatchTable.columns` before the row's first change in the page; nil if it is new or they weren't
+    /// recorded.
+    package private(set) var before: [StoredValue]?
     /// For each of `BatchTable.toMany`, the values of its columns after the first, row by row.
     package let toMany: [[[StoredValue]]]
     /// The columns, or Core Data's properties, that all of its changes together assigned; nil if they aren't known, or
@@ -24,7 +27,7 @@ package struct ChangedRow: Sendable, Equatable {
     /// it isn't known for certain.
     package internal(set) var transaction: Int64?
     /// About the length of its JSON, in bytes.
-    let size: Int
+    private(set) var size: Int
 
     init(_ change: HistoryChange, table: Int, key: [StoredValue], found: FoundRow?) {
         number = change.number
@@ -38,6 +41,11 @@ package struct ChangedRow: Sendable, Equatable {
         (author, time, transaction) = (change.author, change.time, change.transaction)
         let all = key + (values ?? []) + toMany.flatMap { $0.flatMap { $0 } }
         size = 160 + (change.columns ?? []).reduce(0) { $0 + $1.utf8.count } + all.reduce(0) { $0 + $1.jsonLength }
+    }
+
+    mutating func setBefore(_ values: [StoredValue]) {
+        before = values
+        size += values.reduce(0) { $0 + $1.jsonLength }
     }
 
     /// Adds a later change of the same row.

@@ -19,7 +19,12 @@ final class CoreDataBatchSource: BatchSource {
         model = try StoreProperties(reader)
     }
 
-    func forEachChange(after number: Int64, _ body: (HistoryChange, RecordedKey) throws -> Bool) throws {
+    func values(_ image: [UInt8], of key: RecordedKey) -> [StoredValue]? { nil }
+
+    func forEachChange(
+        after number: Int64, image: @escaping (RecordedKey, [UInt8]) -> Void,
+        _ body: (HistoryChange, RecordedKey) throws -> Bool
+    ) throws {
         try history.forEachChange(after: number) { change in
             guard case .integer(let key)? = change.key.first else { throw StoreHistory.Discontinuity.gap }
             return try body(change, RecordedKey(table: change.entityNumber ?? 0, content: .row(key)))

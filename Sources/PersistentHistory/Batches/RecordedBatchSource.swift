@@ -22,8 +22,19 @@ final class RecordedBatchSource: BatchSource {
         model = try StoreProperties(history.reader)
     }
 
-    func forEachChange(after number: Int64, _ body: (HistoryChange, RecordedKey) throws -> Bool) throws {
-        if number < .max { try history.forEachChange(from: number + 1, body) }
+    func forEachChange(
+        after number: Int64, image: @escaping (RecordedKey, [UInt8]) -> Void,
+        _ body: (HistoryChange, RecordedKey) throws -> Bool
+    ) throws {
+        // An image has the columns of its time.
+        if number < .max {
+            try history.forEachChange(from: number + 1, image: history.isOutdated ? nil : image, body)
+        }
+    }
+
+    func values(_ image: [UInt8], of key: RecordedKey) -> [StoredValue]? {
+        guard let columns = known[key.table]?.recorded.columns else { return nil }
+        return FormerRows.values(image, count: columns.count, encoding: encoding)
     }
 
     func find(_ change: HistoryChange, _ key: RecordedKey) throws -> (
@@ -116,7 +127,7 @@ extension BatchTable {
 
 extension StoredValue {
     /// True for text that malformed text may have become.
-    fileprivate var mayBeRepaired: Bool {
+    var mayBeRepaired: Bool {
         switch self {
         case .text(let text): text.unicodeScalars.contains("\u{FFFD}")
         case .malformedText: true

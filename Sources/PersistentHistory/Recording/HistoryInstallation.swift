@@ -35,7 +35,10 @@ package struct HistoryInstallation {
 
     /// Starts recording changes, or adapts the triggers to the current schema. If changes may have been missed, a gap
     /// row in the history says so. Throws `StoreError`, `SystemError`, `HistoryError`; the store is unchanged then.
-    package func enable() throws -> Outcome {
+    ///
+    /// - Parameter images: True to also record what rows held before they were changed, false to stop doing so; nil to
+    ///   leave that as it is.
+    package func enable(images: Bool? = nil) throws -> Outcome {
         if try kindWithoutHistory() == .coreData {
             return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
         }
@@ -53,7 +56,7 @@ package struct HistoryInstallation {
             } else {
                 try HistoryTables.checkVersion(database, location.path)
             }
-            var update = try HistoryUpdate(database, location.path, isNew: isNew)
+            var update = try HistoryUpdate(database, location.path, isNew: isNew, images: images)
             try update.run()
             let kind: Outcome.Kind = isNew ? .enabled : update.hasChanged ? .updated : .unchanged
             return Outcome(kind: kind, tables: update.recorded, unrecorded: update.unrecorded, gaps: update.gaps)
@@ -211,7 +214,24 @@ enum HistoryTables {
     static func checkVersion(_ database: SQLiteConnection, _ path: FilePath) throws {
         let version = try database.firstInteger("SELECT version FROM GS_HISTORY WHERE id = 1")
         guard let version else { throw HistoryError.foreign("GS_HISTORY", path) }
-        guard version <= HistorySchema.version else { throw HistoryError.newer(version: version, path) }
+        guard version <= HistorySchema.versionWithImages else { throw HistoryError.newer(version: version, path) }
+    }
+
+    /// Returns true if the history also records what rows held before.
+    static func recordsImages(_ database: SQLiteConnection) throws -> Bool {
+        try database.firstInteger("SELECT version FROM GS_HISTORY WHERE id = 1") == HistorySchema.versionWithImages
+    }
+
+    /// Makes the next update of the triggers begin or end the recording of images. Those that are there are given up
+    /// with it, so that older programs can read the history again.
+    static func recordImages(_ isWanted: Bool, _ database: SQLiteConnection) throws {
+        if !isWanted {
+            try database.execute(
+                "UPDATE GS_CHANGE SET operation = ?, columns = 0 WHERE operation = ?",
+                [.integer(HistorySchema.assignment), .integer(HistorySchema.image)])
+        }
+        let version = isWanted ? HistorySchema.versionWithImages : HistorySchema.version
+        try database.execute("UPDATE GS_HISTORY SET version = ?", [.integer(version)])
     }
 
     /// Returns groupstore's own triggers.

@@ -3,11 +3,22 @@ package enum HistorySchema {
     /// The value of `GS_HISTORY.version` in a history that this code writes.
     static let version: Int64 = 3
 
+    /// The value in a history that also records what rows held before. Programs that know only version 3 would take an
+    /// image for a change.
+    static let versionWithImages: Int64 = 4
+
     static let tables = ["GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"]
 
     /// The `GS_CHANGE.operation` of a row that isn't a change: it names a column that the following update assigned. An
     /// extra row costs less than going back to the update's own.
     static let assignment: Int64 = 4
+
+    /// The operation of a row that isn't a change either: in `columns`, it has what the row of that key held before its
+    /// next change (`FormerRows`).
+    static let image: Int64 = 5
+
+    /// SQL that selects the rows of `GS_CHANGE` that are changes.
+    static let isChange = "operation < \(assignment)"
 
     /// The statements that create the tables. `GS_CHANGE.number` has no AUTOINCREMENT, which would leave a
     /// `sqlite_sequence` behind. A purge keeps the last row instead, so that no number is assigned twice.

@@ -10,16 +10,25 @@ struct HistoryTriggers {
     let table: RecordedTable
     let number: Int64
 
+    /// True to record what rows held before.
+    let recordsImages: Bool
+
     /// The number of bits in `GS_CHANGE.columns`. Assignments to later columns aren't reported.
     static let maxColumns = 62
 
-    init(_ table: RecordedTable, number: Int64) {
+    init(_ table: RecordedTable, number: Int64, recordsImages: Bool = false) {
+        self.recordsImages = recordsImages
         self.table = table
         self.number = number
     }
 
     /// The name and statement of each trigger.
-    var all: [(name: String, sql: String)] { recording + columnTriggers + replacing + checking }
+    var all: [(name: String, sql: String)] { recording + columnTriggers + replacing + checking + remembering }
+
+    /// The triggers that record what rows held before.
+    private var remembering: [(name: String, sql: String)] {
+        recordsImages ? FormerRows(table: table, number: number).triggers.map { creation($0.letter, $0.body) } : []
+    }
 
     /// The triggers without which changes are missed.
     var essential: [(name: String, sql: String)] { recording + replacing + checking }

@@ -7,12 +7,15 @@ struct HistoryUpdate {
     private let database: SQLiteConnection
     private let path: FilePath
     private let isNew: Bool
+    /// True to begin to record what rows held before, false to end it; nil to leave that as it is.
+    private let images: Bool?
     /// Returns whether groupstore itself removed a table's triggers and nothing was written since.
     private let isUnwritten: (String) -> Bool
     /// True if the schema has changed since the last update.
     private var hasSchemaChanged = false
     /// True if an older version created the triggers.
     private var isOlder = false
+    private var recordsImages = false
     private var installed: [Int64: [HistoryTables.Trigger]] = [:]
     /// The tables that were recorded, by the number in their triggers' names.
     private var known: [Int64: String] = [:]
@@ -22,12 +25,13 @@ struct HistoryUpdate {
     private(set) var hasChanged = false
 
     init(
-        _ database: SQLiteConnection, _ path: FilePath, isNew: Bool,
+        _ database: SQLiteConnection, _ path: FilePath, isNew: Bool, images: Bool? = nil,
         isUnwritten: @escaping (String) -> Bool = { _ in false }
     ) throws {
         self.database = database
         self.path = path
         self.isNew = isNew
+        self.images = images
         self.isUnwritten = isUnwritten
     }
 
@@ -40,7 +44,12 @@ struct HistoryUpdate {
                 ($0.decodedInteger(0) ?? 0, $0.decodedText(1) ?? "")
             }, uniquingKeysWith: { first, _ in first })
         hasSchemaChanged = try database.firstInteger("SELECT schema_version FROM GS_HISTORY") != schemaVersion()
-        try upgrade()
+        try upgradeTables()
+        recordsImages = try HistoryTables.recordsImages(database)
+        if let images, images != recordsImages {
+            try HistoryTables.recordImages(images, database)
+            (recordsImages, hasChanged) = (images, true)
+        }
         // Other writers may have functions and collations that this process lacks.
         let before = try usability()
         let triggers = try HistoryTables.thirdPartyTriggers(database)
@@ -63,7 +72,7 @@ struct HistoryUpdate {
 
     /// Upgrades the tables of an older version. Its recorded changes are readable as they are; its triggers are
     /// compared with those it would have created.
-    private mutating func upgrade() throws {
+    private mutating func upgradeTables() throws {
         let version = try database.firstInteger("SELECT version FROM GS_HISTORY") ?? 0
         guard version < HistorySchema.version else { return }
         isOlder = true
@@ -133,7 +142,7 @@ struct HistoryUpdate {
             if let former { try retire(former) }
             return
         }
-        let expected = HistoryTriggers(table, number: number)
+        let expected = HistoryTriggers(table, number: number, recordsImages: recordsImages)
         let present = Set(triggers.map(\.sql))
         let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { hasSchemaChanged } else { false }
         let isComplete =
@@ -173,7 +182,9 @@ struct HistoryUpdate {
             "INSERT INTO GS_TABLE (name, key_columns, columns, installed) VALUES (?, ?, ?, 1)",
             [.text(table.name), Self.keyColumns(of: table), Self.json(table.columns)])
         let number = database.lastInsertedRow
-        for trigger in HistoryTriggers(table, number: number).all { try database.execute(trigger.sql) }
+        for trigger in HistoryTriggers(table, number: number, recordsImages: recordsImages).all {
+            try database.execute(trigger.sql)
+        }
         return number
     }
 

@@ -18,6 +18,8 @@ struct RecordedHistory: HistorySource {
     private let trimmed: Int64
     private let trimmedNonce: Int64
     let isOutdated: Bool
+    /// True if it also records what rows held before.
+    let recordsImages: Bool
     let tables: [Int64: Table]
     let encoding: TextEncoding
 
@@ -33,10 +35,11 @@ struct RecordedHistory: HistorySource {
         guard try row.step(), let identifier = row.text(0) else {
             throw HistoryError.foreign("GS_HISTORY", reader.location.path)
         }
-        guard row.integer(1) <= HistorySchema.version else {
+        guard row.integer(1) <= HistorySchema.versionWithImages else {
             throw HistoryError.newer(version: row.integer(1), reader.location.path)
         }
         self.identifier = identifier
+        recordsImages = row.integer(1) == HistorySchema.versionWithImages
         trimmed = row.integer(2)
         trimmedNonce = row.integer(3)
         isOutdated = try reader.integer("PRAGMA main.schema_version") != row.integer(4)
@@ -85,7 +88,7 @@ struct RecordedHistory: HistorySource {
             changes: try reader.integer("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0,
             first: try reader.integer("SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number LIMIT 1"),
             trimmed: trimmed,
-            tables: names, isOutdated: isOutdated, subscribers: subscribers)
+            tables: names, isOutdated: isOutdated, recordsImages: recordsImages, subscribers: subscribers)
     }
 
     func current() throws -> HistoryToken {
@@ -109,20 +112,32 @@ struct RecordedHistory: HistorySource {
     }
 
     func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
-        try forEachChange(from: number) { change, _ in try body(change) }
+        try forEachChange(from: number, image: nil) { change, _ in try body(change) }
     }
 
     /// Calls `body` with each change and the key of its row, beginning with this number, until `body` returns false.
-    func forEachChange(from number: Int64, _ body: (HistoryChange, RecordedKey) throws -> Bool) throws {
+    ///
+    /// - Parameter image: Called with what a row held before its next change, if that is recorded.
+    func forEachChange(
+        from number: Int64, image: ((RecordedKey, [UInt8]) -> Void)?,
+        _ body: (HistoryChange, RecordedKey) throws -> Bool
+    ) throws {
+        let isWanted =
+            recordsImages && image != nil ? "operation <> \(HistorySchema.assignment)" : Self.isChange
         let row = try reader.prepare(
             """
-            SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400
-            FROM GS_CHANGE AS c WHERE number >= \(number) AND \(Self.isChange) ORDER BY number
+            SELECT number, nonce, table_id, operation, key, \(Self.assigned), author, (time - 2440587.5) * 86400, columns
+            FROM GS_CHANGE AS c WHERE number >= \(number) AND \(isWanted) ORDER BY number
             """)
         while try row.step() {
             let content: RecordedKey.Content =
                 row.value(4).isInteger ? .row(row.integer(4)) : .quoted(row.textBytes(4) ?? [])
-            guard try body(change(row), RecordedKey(table: row.integer(2), content: content)) else { return }
+            let key = RecordedKey(table: row.integer(2), content: content)
+            if row.integer(3) == HistorySchema.image, recordsImages {
+                image?(key, row.textBytes(8) ?? [])
+                continue
+            }
+            guard try body(change(row), key) else { return }
         }
     }
 
@@ -134,7 +149,7 @@ struct RecordedHistory: HistorySource {
             """)
     }
 
-    private static let isChange = "operation <> \(HistorySchema.assignment)"
+    private static let isChange = HistorySchema.isChange
 
     /// SQL of the column bits of the update `c`. Version 1 kept them in the update's own row; now they are in the rows
     /// right before it.
@@ -142,7 +157,7 @@ struct RecordedHistory: HistorySource {
         CASE operation WHEN 1 THEN columns | (SELECT coalesce(sum(DISTINCT n.columns), 0) FROM GS_CHANGE AS n
         WHERE n.number < c.number AND n.number > coalesce((SELECT p.number FROM GS_CHANGE AS p
         WHERE p.number < c.number AND p.\(isChange) ORDER BY p.number DESC LIMIT 1), 0)
-        AND n.table_id = c.table_id AND n.key = c.key) END
+        AND n.table_id = c.table_id AND n.key = c.key AND n.operation = \(HistorySchema.assignment)) END
         """
 
     private func change(_ row: SQLiteStatement) throws -> HistoryChange {

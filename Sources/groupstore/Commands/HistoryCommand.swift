@@ -25,10 +25,17 @@ struct HistoryEnableCommand: ParsableCommand {
         discussion: """
             Adds tables and triggers whose names begin with GS_ to the store, in one transaction. A store with Core \
             Data's own persistent history stays unchanged; groupstore reads that history.
+
+            --before also records what a row held before it was updated, deleted or replaced, for 'changes --values'; \
+            it makes such writes slower and the history larger. It stays on until --no-before, which gives up what \
+            was recorded so.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .file())
     var store: String
+
+    @Flag(inversion: .prefixedNo, help: "Also record what rows held before.")
+    var before: Bool?
 
     @OptionGroup var held: HeldStoreOptions
 
@@ -38,7 +45,7 @@ struct HistoryEnableCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output, changing: true) {
             let outcome = try HistoryAccess.withWritableStore(store, held: held) {
-                try HistoryInstallation($0).enable()
+                try HistoryInstallation($0).enable(images: before)
             }
             for (table, reason) in outcome.unrecorded.sorted(by: { $0.key < $1.key }) {
                 output.record(

@@ -39,6 +39,7 @@ struct HistoryShowCommand: ParsableCommand {
         object["first"] = summary.first.map { .integer($0) } ?? .null
         object["trimmed"] = .integer(summary.trimmed)
         object["outdated"] = .bool(summary.isOutdated)
+        object["before"] = .bool(summary.recordsImages)
         object["tables"] = .array(summary.tables.map { .string($0) })
         object["token"] = .string(summary.token.description)
         let kind = summary.kind == .coreData ? "Core Data's history" : "history"
@@ -46,6 +47,7 @@ struct HistoryShowCommand: ParsableCommand {
         table.add(.text(kind), .text("\(summary.changes) changes, those up to \(summary.trimmed) purged"))
         table.add(.text("token"), .text("\(summary.token)"))
         table.add(.text("tables"), .text(summary.tables.joined(separator: ", ")))
+        if summary.recordsImages { table.add(.text("before"), .text("values before a change are recorded")) }
         if summary.isOutdated {
             table.add(.text("outdated"), .text("the schema has changed since: run groupstore history enable"))
         }

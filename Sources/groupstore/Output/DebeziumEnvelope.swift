@@ -22,9 +22,11 @@ struct DebeziumEnvelope {
         let names = table.key.isEmpty ? ["rowid"] : table.key
         source["key"] = .object(Self.object(names, row.key))
         if let author = row.author { source["author"] = .string(author) }
+        let before = row.before.map { JSONValue.object(Self.object(table.columns, $0)) }
         let after = row.values.map { JSONValue.object(Self.object(table.columns, $0)) }
         return [
-            "before": .null, "after": after ?? .null, "source": .object(source), "op": .string(row.operation.letter),
+            "before": before ?? .null, "after": after ?? .null, "source": .object(source),
+            "op": .string(row.operation.letter),
             "ts_ms": .integer(Int64(Date().timeIntervalSince1970 * 1000)), "transaction": transaction(row),
         ]
     }

@@ -114,6 +114,7 @@ def arguments():
     parser.add_argument("--ignore", type=lambda s: set(s.split(",")), default=set(), help="problems' classes to pass over")
     parser.add_argument("--minor", action="store_true", help="tell also where both fail, in other words or with other traces")
     parser.add_argument("--minimise", type=float, default=30, metavar="S", help="seconds spent on making a problem of a new class small")
+    parser.add_argument("--before", action="store_true", help="record what rows held before, too")
     parser.add_argument("--replay", metavar="SCRIPT", help="run one kept script, and end")
     return parser.parse_args()
 
@@ -121,6 +122,7 @@ def arguments():
 def main():
     options = arguments()
     program = Program(options.groupstore)
+    program.before = options.before
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     directory = tempfile.mkdtemp(prefix="history-adversary-", dir=shared)
     try:

@@ -9,6 +9,8 @@ class Program:
     def __init__(self, path):
         self.path = os.path.abspath(path)
         self.launches = 0
+        # True to record what rows held before, too.
+        self.before = False
 
     def run(self, *arguments, timeout=120):
         self.launches += 1
@@ -18,7 +20,7 @@ class Program:
         return done.returncode, lines, done.stderr.decode("utf-8", "replace").strip()
 
     def enable(self, store):
-        return self.run("history", "enable", store, "--json")
+        return self.run("history", "enable", store, "--json", *(["--before"] if self.before else []))
 
     def disable(self, store):
         return self.run("history", "disable", store, "--json")

@@ -70,6 +70,41 @@ class Replica:
         connection.close()
         self.token = pages[-1][-1]["token"]
 
+    def differs_before(self, lines):
+        """Compares what rows are said to have held before with this copy, which is of the time before.
+
+        Returns the first difference in words, and the numbers of rows that had and might have had such values.
+        """
+        connection = connected(self.path)
+        tables = {(line["table"], line.get("entity")): line for line in lines if line["type"] == "table"}
+        (found, possible) = (0, 0)
+        for row in lines:
+            if row["type"] != "row" or row["op"] == "insert":
+                continue
+            possible += 1
+            if "before" not in row:
+                continue
+            found += 1
+            table = tables[row["table"], row.get("entity")]
+            names = [table["rowid"]] if "rowid" in table else [quoted(name) for name in table["key"]]
+            key = row["key"] if isinstance(row["key"], list) else [row["key"]]
+            conditions = " AND ".join(f"r.{n} = {parameter(v)[0]} COLLATE BINARY" for n, v in zip(names, key))
+            columns = ", ".join(f"typeof(r.{quoted(c)}), r.{quoted(c)}" for c in table["columns"])
+            was = connection.execute(
+                f"SELECT {columns} FROM {quoted(row['table'])} AS r WHERE {conditions}", [parameter(v)[1] for v in key]
+            ).fetchone()
+            if was is None:
+                # Created and deleted since, or its key was spelled in another way.
+                continue
+            for column, kind, value, said in zip(table["columns"], was[::2], was[1::2], row["before"]):
+                ((other, said),) = connection.execute(f"SELECT typeof(v), v FROM (SELECT {parameter(said)[0]} AS v)", [parameter(said)[1]])
+                # SQLite's `quote` rounds, and knows no negative zero.
+                same = kind == other and (value == said or kind == b"real" and abs(value - said) <= 1e-14 * abs(value))
+                if not same:
+                    return f"{row['table']}.{column} of {key} was {value!r}, not {said!r}", found, possible
+        connection.close()
+        return None, found, possible
+
     def _apply_page(self, connection, lines):
         tables, rows = {}, []
         for line in lines:

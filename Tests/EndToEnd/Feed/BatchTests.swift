@@ -151,6 +151,44 @@ import Testing
         #expect(source.string("table") == "tag" && source.object("key") == ["rowid": 1])
     }
 
+    @Test func recordsWhatRowsHeldBefore() throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a', 1), (2, 'b', X'00'), (3, 'c', NULL), (4, 'd', 4)")
+        let enabled = try groupstore("history", "enable", "--before", "--json", Word(scene.store))
+        // An existing history goes on without a gap.
+        #expect(enabled.outcome == "updated" && !enabled.objects.contains { $0.type == "gap" }, "\(enabled.output)")
+        let start = Word(try #require(try scene.batch("--now").summary.string("token")))
+        #expect(try groupstore("history", "enable", Word(scene.store)).output.contains("unchanged"))
+        try sqlite(
+            scene.store,
+            """
+            UPDATE note SET title = 'x' WHERE id = 1; UPDATE note SET title = 'y', body = 2 WHERE id = 1;
+            DELETE FROM note WHERE id = 2; REPLACE INTO note VALUES (3, 'z', 1.5); INSERT INTO note VALUES (5, 'e', 0);
+            UPDATE OR IGNORE note SET id = 5 WHERE id = 4;
+            """)
+        let rows = try scene.batch("--since", start).objects.filter { $0.type == "row" }
+        #expect(rows.map { $0["key"] } == [1, 2, 3, 5])
+        let former: [JSONValue?] = [[1, "a", 1], [2, "b", .object(["base64": "AA=="])], [3, "c", .null], nil]
+        #expect(rows.map { $0["before"] } == former)
+        let events = try groupstore("changes", "--format", "debezium", "--since", start, Word(scene.store)).objects
+        #expect(events.map { $0.object("before")?["title"] } == ["a", "b", "c", nil])
+        let shown = try groupstore("history", "show", "--json", Word(scene.store))
+        #expect(shown.objects[0].bool("before") == true, "\(shown.output)")
+        #expect(shown.objects.filter { $0.type == "row" }.count == 9)
+        // Columns can be renamed and dropped as without history.
+        try sqlite(
+            scene.store,
+            """
+            ALTER TABLE note RENAME COLUMN body TO text; UPDATE note SET text = 7;
+            ALTER TABLE note DROP COLUMN text; UPDATE note SET title = 'w'; ALTER TABLE note ADD COLUMN body;
+            UPDATE note SET body = 8; DELETE FROM note WHERE id = 1;
+            """)
+        #expect(try sqlite(scene.store, "SELECT count(*), sum(body) FROM note") == "3|24\n")
+        #expect(try groupstore("history", "enable", "--no-before", Word(scene.store)).status == 0)
+        #expect(try sqlite(scene.store, "SELECT version FROM GS_HISTORY").hasPrefix("3"))
+        #expect(try sqlite(scene.store, "SELECT count(*) FROM GS_CHANGE WHERE operation = 5").hasPrefix("0"))
+    }
+
     @Test(arguments: [true, false]) func watchPrintsTheRowsBeforeTheChange(withAgent: Bool) throws {
         let scene = try Scene()
         let agent = withAgent ? try scene.agent() : nil

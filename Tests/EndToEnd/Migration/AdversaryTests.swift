@@ -13,7 +13,7 @@ import Testing
     private static let agent: [Word] = ["--rounds", "6", "--untimed"]
 
     @Test(arguments: [
-        ("migration", Self.migration), ("history", ["--rounds", "6"]),
+        ("migration", Self.migration), ("history", ["--rounds", "6"]), ("history", ["--rounds", "6", "--before"]),
         ("values", ["--rounds", "6"]), ("agent", Self.agent),
         ("direct", ["--rounds", "8", "--untimed"]),
         ("library", [Programs.libraryActor, "--rounds", "7", "--untimed"]),
