@@ -7,7 +7,7 @@ import SystemPackage
 
 /// A reader of external data to fuzz.
 enum Target: String, CaseIterable {
-    case journal, receipt, claim, request, message, lines, configuration
+    case journal, receipt, claim, request, message, lines, parts, configuration
 
     func reader(in directory: FilePath) throws -> Reader {
         switch self {
@@ -17,6 +17,7 @@ enum Target: String, CaseIterable {
         case .request: WireReaders.request
         case .message: WireReaders.message
         case .lines: WireReaders.lines
+        case .parts: WireReaders.parts
         case .configuration: ConfigurationReader.reader(home: directory)
         }
     }
@@ -32,7 +33,7 @@ enum Target: String, CaseIterable {
                 "\"2001-01-01T00:00:00.5Z\"",
                 "\"a/b\"", "\"/\"", "\"..\"",
             ]
-        case .request, .message, .lines:
+        case .request, .message, .lines, .parts:
             [
                 "\"op\":\"relocate\"", "\"op\":\"claim\"", "\"op\":\"present\"", "\"id\":1", "\"store_b64\":\"AA==\"",
                 "\"tables\":[]", "\"path_b64\":\"/w\"", "\"dev\":\"1\"", "\"ino\":\"2\"", "\"deadline\":1e9",
@@ -103,6 +104,31 @@ enum WireReaders {
             return .wrong("other lines in pieces of \(pieces)")
         }
         return .accepted
+    }
+
+    /// An object longer than a line is the same after it was sent in parts.
+    static let parts = Reader(
+        examples: examples([
+            #"{"type":"row","number":1,"table":"note","op":"insert","key":1,"values":["milk",{"real":"2.0"},null]}"#,
+            #"{"type":"row","key":"\u0000\"\\\ud83d\ude00","values":[""#
+                + String(repeating: #"\n\u0001\"é😀a"#, count: 4000) + #""]}"#,
+            #"{"type":"part","data":"{\"type\":","last":false}"#, #"{"type":"part","data":"1}","last":true}"#,
+        ])
+    ) { line in
+        guard case .object(let object)? = try? JSONValue(parsing: line) else { return .refused }
+        var (buffer, found) = (PartBuffer(), [JSONObject]())
+        for part in WireLine.wholeLines(object) {
+            guard part.count <= WireLine.maxLength, case .object(let read)? = try? JSONValue(parsing: part) else {
+                return .wrong("a part of \(part.count) bytes isn't a line")
+            }
+            // A part by itself may be wrong, but must not end the process.
+            guard object.string("type") != "part" else {
+                _ = try? buffer.object(read)
+                return .accepted
+            }
+            if let whole = try? buffer.object(read) { found.append(whole) }
+        }
+        return found == [object] ? .accepted : .wrong("\(found.count) objects came of one")
     }
 
     private static func cut(_ stream: [UInt8], pieces: Int) -> [[UInt8]] {

@@ -1,4 +1,5 @@
 import Foundation
+import SQLiteStore
 import TestSupport
 import Testing
 
@@ -29,7 +30,7 @@ import Testing
             let store = try Fixture(
                 "CREATE TABLE note (id INTEGER PRIMARY KEY, t); CREATE TABLE k (a TEXT, b, PRIMARY KEY (a, b)) WITHOUT ROWID"
             )
-            _ = try store.enable()
+            _ = try HistoryInstallation(store.location).enable(images: true)
             try store.write("INSERT INTO note (t) VALUES ('a'); UPDATE note SET t = 'b'; INSERT INTO k VALUES ('x', 1)")
             let token = try store.current()
             try HistoryMaintenance(store.location).acknowledge(token, by: "s")
@@ -38,6 +39,10 @@ import Testing
             for last in [1, 20] { _ = try? store.read { (try $0.summary(), try $0.latest(last)) } }
             _ = try? store.changes()
             _ = try? store.changes(after: token)
+            let start = HistoryToken(history: token.history, number: 0, nonce: 0)
+            for since in [start, token] {
+                _ = try? StoreReader.read(store.location) { try ChangeBatch($0).page(after: since) }
+            }
             _ = try? store.enable()
             _ = try? HistoryMaintenance(store.location).acknowledge(token, by: "s")
             for purge in [{ $0.age = 0 }, { $0.count = 1 }, { $0.acknowledged = true }]
