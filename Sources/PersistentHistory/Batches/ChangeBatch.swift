@@ -3,8 +3,8 @@ import SQLiteStore
 /// The rows that changed in a store since a token, as they are now. Use it on one thread, inside `StoreReader.read`:
 /// all of its pages are of the same state of the store.
 ///
-/// Applied in any number and order of repetitions, the rows after a token lead to the state that was read, if the
-/// last page was among them and no other: a row whose later change is in another page is in that page again.
+/// The pages after a token, applied in order to a copy that had the token's state, lead to the state that the last one
+/// was read from, even if each was read from another: a row that changed after its page is in a later page again.
 package final class ChangeBatch {
     package struct Page: Sendable {
         package let rows: [ChangedRow]
