@@ -19,9 +19,12 @@ package struct OwnThreads: SuiteTrait, TestTrait, TestScoping {
     ) async throws {
         guard testCase != nil else { return try await function() }
         let executor = try executor.get()
-        await executor.admit()
-        defer { executor.leave() }
-        try await withTaskExecutorPreference(executor) { try await function() }
+        // On these threads, because the shared ones are busy with the other tests.
+        try await withTaskExecutorPreference(executor) {
+            await executor.admit()
+            defer { executor.leave() }
+            try await function()
+        }
     }
 }
 
