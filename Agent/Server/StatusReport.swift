@@ -88,6 +88,11 @@ package struct StatusReport: Sendable {
         var stores: Set<StoreAddress> = []
 
         init(_ all: [(Configuration.Group, [StoreAddress])], _ requester: Requester) {
+            guard !requester.isTrusted else {
+                groups = all
+                stores = Set(all.flatMap(\.1))
+                return
+            }
             // All are checked at once.
             let mayEnter = requester.mayOpen(all.map(\.0.directory), X_OK)
             let paths = all.flatMap { group, stores in
@@ -113,6 +118,7 @@ package struct StatusReport: Sendable {
             StoreAddress(group: group.identifier.rawValue, name: $0.name.database.bytes)
         }
         let others = feed.keys.filter { $0.group == group.identifier.rawValue && !configured.contains($0) }
-        return configured + others.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+        let names = others.map { (store: $0, bytes: $0.bytes) }
+        return configured + names.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.map(\.store)
     }
 }

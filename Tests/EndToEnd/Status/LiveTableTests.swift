@@ -50,7 +50,7 @@ import Testing
         try watch.suspend()
         let writer = try sqliteShell(store)
         for _ in 1...2000 { try writer.execute("INSERT INTO note VALUES ('milk')") }
-        let state = try terminal.command("await pid \(watch.pid)\\)  [0-9]+ events behind since .*has not read for")
+        let state = try terminal.command("await pid \(watch.pid)\\)  [0-9]+ events behind, .* unread, has not read for")
         #expect(state.styles.contains("33"), "\(state.styles)")
         watch.signal(SIGCONT)
         try terminal.command("vanish behind")
@@ -124,7 +124,7 @@ import Testing
         let terminal = try terminal()
         try terminal.command("await Notes.sqlite")
         #expect(try agent.stop().status == 0)
-        try terminal.command("await ^no agent since .*trying again")
+        try terminal.command("await ^no agent since .*, trying again: ")
         // What was known last is still there.
         try terminal.command("await Notes.sqlite")
         let next = try AgentProcess(

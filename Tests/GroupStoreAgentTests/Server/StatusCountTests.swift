@@ -60,7 +60,7 @@ import Testing
         withExtendedLifetime(first) {}
     }
 
-    /// Any client may subscribe to any number of names; the counts of those that nobody listens to any more are bounded.
+    /// Any client may subscribe to any number of names.
     @Test func remembersABoundedNumberOfClosedStores() throws {
         for number in 0..<3000 {
             let other = try #require(StoreAddress(bytes: Array("g/\(number).sqlite".utf8)))

@@ -37,12 +37,15 @@ extension AgentStatus {
             pid: Int32(clamping: subscription.integer("pid") ?? 0), program: subscription.string("program") ?? "?")
     }
 
-    /// Returns how far a subscriber is behind.
-    static func progress(ofSubscription row: JSONObject) -> String {
+    /// Returns how far a subscriber is behind, and since when or for how long it has not read.
+    static func progress(ofSubscription row: JSONObject, asDuration: Bool = false) -> String {
         let behind = row.integer("behind") ?? 0
         let waiting = (row.integer("waiting_bytes") ?? 0) + (row.integer("unread_bytes") ?? 0)
         let unread = waiting == 0 ? "" : ", \(ByteCount(waiting)) unread"
         guard behind > 0 else { return "up to date\(unread)" }
+        if asDuration, let seconds = row.lagSeconds {
+            return "\(Counted(behind, "event")) behind\(unread), has not read for \(Int(seconds)) s"
+        }
         let since = row.string("lagging_since").map { " since \(LocalTime($0))" } ?? ""
         return "\(Counted(behind, "event")) behind\(since)\(unread)"
     }
@@ -79,7 +82,8 @@ extension AgentStatus {
             others > 0 ? ["\(others) more files of the configuration have errors (groupstore agent --check)"] : []
         return (summary.object("reload_failed").map { [Self.rejection($0)] } ?? []) + shown + more + [
             "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), "
-                + "socket \(summary.printablePath("socket")), \(Counted(summary.integer("subscribers") ?? 0, "subscriber"))"
+                + "socket \(summary.printablePath("socket")), "
+                + "\(Counted(summary.integer("subscribers") ?? 0, "subscriber"))"
         ]
     }
 

@@ -50,7 +50,7 @@ struct StatusCommand: ParsableCommand {
         help: ArgumentHelp("Report a subscriber that has not read for this long, with --check.", valueName: "seconds"))
     var stuckAfter = AgentStatus.stuckAfter
 
-    @Option(help: ArgumentHelp("The form of the output: text, json or openmetrics.", valueName: "format"))
+    @Option(help: ArgumentHelp("The form of the output; json is --json.", valueName: "format"))
     var format: StatusFormat?
 
     @OptionGroup var outputOptions: OutputOptions

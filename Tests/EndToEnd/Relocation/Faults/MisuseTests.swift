@@ -47,7 +47,7 @@ import Testing
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         try sqlite(store.path, "PRAGMA journal_mode = DELETE")
         try run("truncate", ["-s", "-100", Word(store.path)])
-        try expectRefusal(places, store.path, status: 65, outcome: "refused", "100 bytes")
+        try expectRefusal(places, store.path, status: 65, outcome: "refused", "100 B of its last pages")
     }
 
     @Test func refusesTheRecordsDirectoryAsAGroup() throws {

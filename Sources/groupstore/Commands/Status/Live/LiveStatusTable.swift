@@ -41,7 +41,7 @@ final class LiveStatusTable: LiveStatusView {
 
     private func draw(erasing: Bool = false) {
         let size = screen.size
-        let message = waiting.map { "no agent since \($0.since): \($0.message); trying again" } ?? "…"
+        let message = waiting.map { "no agent since \($0.since), trying again: \($0.message)" } ?? "…"
         let lines = table?.lines(size) ?? [LiveScreen.Line(message, .plain).cut(to: size.columns)]
         screen.draw(lines, on: size, erasing: erasing)
     }

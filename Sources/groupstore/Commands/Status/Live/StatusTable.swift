@@ -20,7 +20,7 @@ struct StatusTable {
 
     private func header(_ width: Int) -> [LiveScreen.Line] {
         if let away {
-            return [LiveScreen.Line("no agent since \(away.since): \(away.message); trying again", .problem)]
+            return [LiveScreen.Line("no agent since \(away.since), trying again: \(away.message)", .problem)]
         }
         let summary = snapshot.status.summary
         let facts = [
@@ -124,14 +124,11 @@ extension StatusTable {
             let isStuck = seconds.map { $0 >= AgentStatus.stuckAfter } ?? false
             let style: LiveScreen.Style =
                 isStuck ? .problem : (subscription.integer("behind") ?? 0) > 0 ? .warning : .dim
-            let lag = seconds.map { ", has not read for \(Int($0)) s" } ?? ""
-            add(
-                "  \(AgentStatus.holder(subscription))  \(AgentStatus.progress(ofSubscription: subscription))\(lag)",
-                style)
+            let progress = AgentStatus.progress(ofSubscription: subscription, asDuration: true)
+            add("  \(AgentStatus.holder(subscription))  \(progress)", style)
         }
 
-        /// Adds a place from which the store is to be relocated. Once it is, or while nothing is there, there is nothing
-        /// to say.
+        /// Adds a place from which the store is to be relocated, unless it was relocated or nothing is there.
         private mutating func add(legacy place: JSONObject) {
             let state = place.string("state") ?? ""
             guard !["absent", "relocated"].contains(state) || place.string("detail") != nil else { return }
