@@ -61,15 +61,26 @@ public struct MappingDraft: Sendable {
     ///
     /// - Throws: ``MappingModelError`` if two entity mappings would have the same name in Xcode.
     public func xcodeDocument() throws(MappingModelError) -> String {
-        var model = mappingModel
+        var model = mappingModel.withoutHashes
         for index in model.entityMappings.indices { model.entityMappings[index].mapsOnlyWhatIsListed = true }
         return try model.xcodeDocument()
     }
 
-    /// Names the versions that the mapping model is for; nil for a model that is no version of a bundle.
+    /// Names the versions that the mapping model is for; nil for a model that is no version of a bundle. Without both
+    /// names, the entities' version hashes keep it from being used for other versions.
     public mutating func nameVersions(from source: String?, to destination: String?) {
         mappingModel.sourceVersionName = source
         mappingModel.destinationVersionName = destination
+        guard source == nil || destination == nil else { return }
+        let hashes = (self.source.entityVersionHashesByName, self.destination.entityVersionHashesByName)
+        for index in mappingModel.entityMappings.indices {
+            let mapping = mappingModel.entityMappings[index]
+            mappingModel.entityMappings[index].sourceEntityVersionHash = mapping.sourceEntityName.flatMap {
+                hashes.0[$0]
+            }
+            mappingModel.entityMappings[index].destinationEntityVersionHash =
+                mapping.destinationEntityName.flatMap { hashes.1[$0] }
+        }
     }
 
     private mutating func add(_ mapping: String?, _ property: String?, _ finding: MigrationFinding) {

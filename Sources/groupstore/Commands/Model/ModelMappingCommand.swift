@@ -25,9 +25,9 @@ struct MappingModelOptions: ParsableArguments {
         completion: .file())
     var mappings: [String] = []
 
-    /// Returns the named mapping models, then those beside the model or in it.
-    func files(beside model: FilePath) throws -> [MappingModelFile] {
-        try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: model)
+    /// Returns the named mapping models, then those beside the models or in them.
+    func files(beside models: [FilePath]) throws -> [MappingModelFile] {
+        try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: models)
     }
 }
 

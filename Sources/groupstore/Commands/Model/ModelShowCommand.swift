@@ -8,19 +8,37 @@ struct ModelShowCommand: ParsableCommand {
         commandName: "show", abstract: "Print a model's entities and properties.")
 
     @Argument(help: "The model, or a store.", completion: .file())
-    var model: String
+    var model: String?
+
+    @OptionGroup var modelOptions: ModelListOptions
 
     @Option(help: "Show this version instead of the current one.")
     var version: String?
 
+    @Option(help: "Print this: \(ShowFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
+    var format: ShowFormat = .text
+
     @OptionGroup var mergeOptions: ModelMergeOptions
     @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        try modelOptions.validate(model.map { [$0] } ?? [], 1)
+        guard format == .text || !outputOptions.json else {
+            throw ValidationError("--json and --format \(format.rawValue) exclude each other")
+        }
+    }
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let shown = try ModelArgument(model).version(named: version, mergeOptions)
+            let shown = try modelOptions.argument(model, mergeOptions.configuration).version(
+                named: version, mergeOptions)
             let model = try shown.knownModel
+            switch format {
+            case .text: break
+            case .mermaid: return output.record([:], lines: ModelDiagram(model).mermaid)
+            case .dot: return output.record([:], lines: ModelDiagram(model).dot)
+            }
             output.record(
                 shown.record(model), lines: [shown.title] + model.facts.lines(indent: "  "))
             for entity in model.entities {
@@ -39,6 +57,15 @@ struct ModelShowCommand: ParsableCommand {
             }
         }
     }
+}
+
+/// The form in which a model is shown.
+enum ShowFormat: String, CaseIterable, ExpressibleByArgument {
+    case text
+    /// A class diagram in Mermaid's language, which code hosts draw.
+    case mermaid
+    /// A graph in the language of Graphviz.
+    case dot
 }
 
 extension NamedModel {
