@@ -10,7 +10,7 @@ import SystemPackage
 extension ConfigurationFile {
     private static let storeKeys: Set<String> = [
         "name", "legacy", "on-conflict", "retire", "settle", "journal-mode", "history", "model", "mappings",
-        "on-incompatible", "default-store", "assume-closed",
+        "on-incompatible", "default-store", "assume-closed", "models", "configuration",
     ]
 
     func read(store node: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
@@ -51,14 +51,24 @@ extension ConfigurationFile {
 
     /// Parses the keys about migration. Without `model` they are errors.
     private func migration(_ section: YAMLSection) throws(ConfigurationError) -> MigrationRequest? {
-        guard let model = section["model"] else {
-            for key in ["mappings", "on-incompatible", "default-store"] {
+        var models: [FilePath] = []
+        if let model = section["model"] { models.append(try absolute(model)) }
+        if let list = section["models"] {
+            guard models.isEmpty else {
+                throw invalid(list.line, "both model and models", "list all of them in models:")
+            }
+            for path in try self.list(list, "models") { models.append(try absolute(path)) }
+        }
+        guard let model = models.first else {
+            for key in ["mappings", "on-incompatible", "default-store", "configuration"] {
                 guard let node = section[key] else { continue }
                 throw invalid(node.line, "\(key) without a model", "add model:, or remove it")
             }
             return nil
         }
-        var migration = MigrationRequest(try absolute(model))
+        var migration = MigrationRequest(model)
+        migration.mergedModels = Array(models.dropFirst())
+        if let value = section["configuration"] { migration.configuration = try string(value, "configuration") }
         if let mappings = section["mappings"] {
             for path in try list(mappings, "mappings") { migration.mappings.append(try absolute(path)) }
         }

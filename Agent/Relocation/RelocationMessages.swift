@@ -192,6 +192,8 @@ extension RelocateOperation {
         get throws(WireError) {
             guard let model else { return nil }
             var migration = MigrationRequest(try Self.path(model))
+            for model in mergedModels { migration.mergedModels.append(try Self.path(model)) }
+            migration.configuration = configuration
             migration.version = modelVersion
             for mapping in mappings { migration.mappings.append(try Self.path(mapping)) }
             for text in renamings {

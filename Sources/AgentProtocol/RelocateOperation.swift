@@ -49,6 +49,10 @@ package struct RelocateOperation: Sendable, Equatable {
     package var model: NamedFile?
     package var modelVersion: String?
     package var mappings: [NamedFile] = []
+    /// The models that are merged with `model`.
+    package var mergedModels: [NamedFile] = []
+    /// The model's configuration whose entities the store holds; nil for all.
+    package var configuration: String?
     /// The renamings, as on the command line, such as `Car=Automobile`.
     package var renamings: [String] = []
     package var allowsPartialHistory = false
@@ -88,6 +92,13 @@ extension RelocateOperation {
         journalMode = object.string("journal_mode")
         model = try Self.file("model", of: object)
         modelVersion = object.string("model_version")
+        configuration = object.string("configuration")
+        for value in try Self.list("models", of: object) {
+            guard case .object(let model) = value else {
+                throw WireError(code: "bad_request", "models contains something that isn't an object")
+            }
+            mergedModels.append(try NamedFile(model))
+        }
         for value in try Self.list("mappings", of: object) {
             guard case .object(let mapping) = value else {
                 throw WireError(code: "bad_request", "mappings contains something that isn't an object")
@@ -103,8 +114,10 @@ extension RelocateOperation {
         allowsPartialHistory = object.bool("allow_partial_history") ?? false
         onIncompatible = object.string("on_incompatible")
         defaultStore = try Self.file("default_store", of: object)
-        guard model != nil || (modelVersion == nil && mappings.isEmpty && onIncompatible == nil && defaultStore == nil)
-        else {
+        let needsModel =
+            modelVersion != nil || configuration != nil || onIncompatible != nil || defaultStore != nil
+            || !mappings.isEmpty || !mergedModels.isEmpty
+        guard model != nil || !needsModel else {
             throw WireError(
                 code: "bad_request", "a migration needs a model", hint: "add model, or omit the other members")
         }
@@ -159,6 +172,8 @@ extension RelocateOperation {
         object["journal_mode"] = journalMode.map { .string($0) }
         object["model"] = model.map { .object($0.json) }
         object["model_version"] = modelVersion.map { .string($0) }
+        if !mergedModels.isEmpty { object["models"] = .array(mergedModels.map { .object($0.json) }) }
+        object["configuration"] = configuration.map { .string($0) }
         if !mappings.isEmpty { object["mappings"] = .array(mappings.map { .object($0.json) }) }
         if !renamings.isEmpty { object["renamings"] = .array(renamings.map { .string($0) }) }
         if allowsPartialHistory { object["allow_partial_history"] = true }

@@ -27,6 +27,9 @@ import Testing
         relocate.dryRun = true
         relocate.opaque = true
         relocate.assumeClosed = true
+        relocate.model = .init(path: Array("/a.momd".utf8), identity: .init(device: 1, inode: 2))
+        relocate.mergedModels = [.init(path: [0x2F, 0xFE], identity: nil)]
+        relocate.configuration = "Local"
         let store = try #require(store)
         let operations: [AgentRequest.Operation] = [
             .subscribe(SubscribeOperation(store)),

@@ -79,6 +79,8 @@ extension AttributeDescription {
         list.add("type", type.name)
         list.add("optional", isOptional)
         list.add("transient", isTransient)
+        // A derived attribute always is.
+        list.add("readOnly", isReadOnly && derivation == nil)
         list.add("default", defaultValue?.description)
         list.add("derived", derivation?.expression)
         list.add("derivationFilter", derivation?.filteringPredicate)
@@ -110,6 +112,7 @@ extension RelationshipDescription {
         list.add("ordered", isOrdered)
         list.add("optional", isOptional)
         list.add("transient", isTransient)
+        list.add("readOnly", isReadOnly)
         list.add("minCount", minCount == 0 ? nil : String(minCount))
         list.add("maxCount", maxCount <= 1 ? nil : String(maxCount))
         list.add("deleteRule", deleteRule.name)

@@ -146,11 +146,15 @@ struct ArchivedPredicate {
         return selector + "(" + arguments.joined(separator: ", ") + ")"
     }
 
+    /// Returns the text as a constant in format syntax.
+    static func literal(_ text: String) -> String {
+        "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+    }
+
     private static func constant(_ expression: ArchivedObject) -> String {
         switch expression["NSConstantValue"] {
         case nil: return "nil"
-        case .string(let text)?:
-            return "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+        case .string(let text)?: return literal(text)
         case .integer(let number)?: return "\(number)"
         case .real(let number)?: return "\(number)"
         case .boolean(let truth)?: return truth ? "1" : "0"

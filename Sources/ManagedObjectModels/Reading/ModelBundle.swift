@@ -17,7 +17,12 @@ public struct ModelBundle: Sendable {
     public let versions: [ModelVersion]
     /// The versions in Xcode 3's format, which can't be read. Sorted like ``versions``.
     public let unreadable: [UnreadableVersion]
+    /// The bundles that were merged; empty for a bundle that was read from one place.
+    package let parts: [ModelBundle]
     private let currentIndex: Int
+
+    /// The files or directories that were read.
+    package var paths: [FilePath] { parts.isEmpty ? [path] : parts.map(\.path) }
 
     /// The version that new stores get. The bundle names it; otherwise it is the last of ``versions``.
     public var current: ModelVersion { versions[currentIndex] }
@@ -29,9 +34,23 @@ public struct ModelBundle: Sendable {
         let sorted = versions.sorted { $0.name.precedesNumerically($1.name) }
         guard !sorted.isEmpty else { return nil }
         self.path = path
+        parts = []
         self.unreadable = unreadable.sorted { $0.name.precedesNumerically($1.name) }
         self.versions = sorted
         currentIndex = currentName.flatMap { name in sorted.firstIndex { $0.name == name } } ?? sorted.count - 1
+    }
+
+    /// Creates a bundle from versions that aren't empty.
+    init(
+        merged versions: [ModelVersion], of parts: [ModelBundle], path: FilePath? = nil,
+        unreadable: [UnreadableVersion], currentName: String
+    ) {
+        let sorted = versions.sorted { $0.name.precedesNumerically($1.name) }
+        self.versions = sorted
+        self.parts = parts
+        self.path = path ?? parts.first?.path ?? ""
+        self.unreadable = unreadable
+        currentIndex = sorted.firstIndex { $0.name == currentName } ?? sorted.count - 1
     }
 
     /// Reads all versions of a model.

@@ -27,6 +27,10 @@ public struct ModelError: ActionableError, Equatable {
         case invalid = "invalid_model"
         /// Several models can't be merged.
         case unmergeable = "unmergeable_models"
+        /// The file to write exists already.
+        case exists
+        /// The file's format can't express the model.
+        case inexpressible = "inexpressible_model"
     }
 
     /// The kind of the error, stable for programs.

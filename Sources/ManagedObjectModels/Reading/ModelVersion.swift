@@ -18,11 +18,14 @@ public struct ModelVersion: Sendable {
     public let remarks: [ModelReadingNote]
     /// The line of each `Entity` and `Entity.property` in the file, counted from 1. Empty for a compiled model.
     package let lines: [String: Int]
+    /// The versions that were merged; empty for a version that was read from one file.
+    package let components: [ModelVersion]
 
     package init(
         name: String, model: ManagedObjectModel, path: FilePath, remarks: [ModelReadingNote] = [],
-        lines: [String: Int] = [:]
+        lines: [String: Int] = [:], components: [ModelVersion] = []
     ) {
+        self.components = components
         self.name = name
         self.model = model
         self.path = path
@@ -36,9 +39,16 @@ public struct ModelVersion: Sendable {
         return property.flatMap { lines[entity + "." + $0] } ?? lines[entity]
     }
 
+    /// Returns the file and line of a property, or of its entity if the property has none; nil if neither has a line.
+    package func location(entity: String?, property: String? = nil) -> (path: FilePath, line: Int)? {
+        ([self] + components).lazy.compactMap { version in
+            version.line(entity: entity, property: property).map { (version.path, $0) }
+        }.first
+    }
+
     /// Returns the version with another model, one that was changed in code.
     package func replacing(_ model: ManagedObjectModel) -> ModelVersion {
-        ModelVersion(name: name, model: model, path: path, remarks: remarks, lines: lines)
+        ModelVersion(name: name, model: model, path: path, remarks: remarks, lines: lines, components: components)
     }
 }
 

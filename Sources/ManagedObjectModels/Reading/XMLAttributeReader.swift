@@ -113,7 +113,7 @@ struct XMLAttributeReader {
         case .string:
             add(element["minValueString"], { "length >= \($0)" }, code: 1670)
             add(element["maxValueString"], { "length <= \($0)" }, code: 1660)
-            add(element["regularExpressionString"], { "SELF MATCHES \"\($0)\"" }, code: 1680)
+            add(element["regularExpressionString"], { "SELF MATCHES " + ArchivedPredicate.literal($0) }, code: 1680)
         case .date:
             add(element["minDateTimeInterval"], { "SELF >= CAST(\($0), \"NSDate\")" }, code: 1640)
             add(element["maxDateTimeInterval"], { "SELF <= CAST(\($0), \"NSDate\")" }, code: 1630)

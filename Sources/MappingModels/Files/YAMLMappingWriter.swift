@@ -6,10 +6,13 @@ extension MappingModel {
 /// Writes a mapping model in groupstore's own YAML form.
 struct YAMLMappingWriter {
     private let model: MappingModel
+    /// The places to mark by comments.
+    private let places: [MappingDraft.Place]
     private var lines: [String] = []
 
-    init(_ model: MappingModel) {
+    init(_ model: MappingModel, places: [MappingDraft.Place] = []) {
         self.model = model
+        self.places = places
         write()
     }
 
@@ -24,6 +27,7 @@ struct YAMLMappingWriter {
         add(indent: 0, "mapping", "1")
         if let name = model.sourceVersionName { add(indent: 0, "source", Self.scalar(name)) }
         if let name = model.destinationVersionName { add(indent: 0, "destination", Self.scalar(name)) }
+        mark(nil, nil, indent: 0)
         write(model.preparations, "before")
         if model.entityMappings.isEmpty {
             add(indent: 0, "entities", "[]")
@@ -33,6 +37,16 @@ struct YAMLMappingWriter {
             for mapping in model.entityMappings { write(mapping) }
         }
         write(model.completions, "after")
+    }
+
+    /// Writes a comment for each place in the mapping.
+    private mutating func mark(_ mapping: String?, _ property: String?, indent: Int) {
+        for place in places where place.mapping == mapping && place.property == property {
+            let text = (place.isOpen ? "TO DO: " : "") + "\(place.message) (\(place.remedy))"
+            // A line break would end the comment.
+            let line = String(text.map { $0.isNewline ? " " : $0 }.filter { !$0.isControl })
+            lines.append(String(repeating: "  ", count: indent) + "# " + line)
+        }
     }
 
     private mutating func write(_ steps: [MappingStep], _ key: String) {
@@ -52,6 +66,7 @@ struct YAMLMappingWriter {
     // MARK: Entity mappings
 
     private mutating func write(_ mapping: EntityMapping) {
+        mark(mapping.name, nil, indent: 1)
         let first = lines.count
         let defaultName = EntityMapping.name(from: mapping.sourceEntityName, to: mapping.destinationEntityName)
         if mapping.name != defaultName { add(indent: 2, "name", Self.scalar(mapping.name)) }
@@ -61,8 +76,8 @@ struct YAMLMappingWriter {
         if let policy = mapping.entityMigrationPolicyClassName { add(indent: 2, "policy", Self.scalar(policy)) }
         writeHashes(mapping)
         if mapping.mapsOnlyWhatIsListed, mapping.destinationEntityName != nil { add(indent: 2, "only-listed", "yes") }
-        write(mapping.attributeMappings, "attributes", isAttribute: true)
-        write(mapping.relationshipMappings, "relationships", isAttribute: false)
+        write(mapping.attributeMappings, "attributes", of: mapping.name, isAttribute: true)
+        write(mapping.relationshipMappings, "relationships", of: mapping.name, isAttribute: false)
         write(mapping.userInfo, 2)
         // A list element begins with a dash.
         if first < lines.count { lines[first] = "  - " + lines[first].dropFirst(4) }
@@ -75,10 +90,13 @@ struct YAMLMappingWriter {
         for case (let key, let hash?) in hashes { add(indent: 3, key, hash.hexadecimal) }
     }
 
-    private mutating func write(_ mappings: [PropertyMapping], _ key: String, isAttribute: Bool) {
+    private mutating func write(
+        _ mappings: [PropertyMapping], _ key: String, of entityMapping: String, isAttribute: Bool
+    ) {
         guard !mappings.isEmpty else { return }
         add(indent: 2, key)
         for mapping in mappings {
+            mark(entityMapping, mapping.name, indent: 3)
             let name = Self.scalar(mapping.name)
             let value = Self.value(mapping, isAttribute: isAttribute)
             guard !mapping.userInfo.isEmpty else {
@@ -160,4 +178,8 @@ struct YAMLMappingWriter {
         }
         return "\"" + escapes.joined() + "\""
     }
+}
+
+extension Character {
+    fileprivate var isControl: Bool { unicodeScalars.contains { $0.properties.generalCategory == .control } }
 }

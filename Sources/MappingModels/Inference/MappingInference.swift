@@ -38,6 +38,23 @@ struct MappingInference {
         requireUniqueIdentifiers(source.entities, "source")
         requireUniqueIdentifiers(destination.entities, "destination")
         guard reasons.isEmpty else { throw MappingInferenceError(reasons: reasons) }
+        let model = pairedModel()
+        guard reasons.isEmpty else { throw MappingInferenceError(reasons: reasons) }
+        return model
+    }
+
+    /// Returns what can be inferred, whatever the reasons against the rest of it are, and those reasons.
+    static func attempt(
+        from source: ManagedObjectModel, to destination: ManagedObjectModel
+    ) -> (model: MappingModel, reasons: [MigrationFinding]) {
+        var inference = MappingInference(source, destination)
+        inference.requireUniqueIdentifiers(source.entities, "source")
+        inference.requireUniqueIdentifiers(destination.entities, "destination")
+        let model = inference.pairedModel()
+        return (model, inference.reasons)
+    }
+
+    private mutating func pairedModel() -> MappingModel {
         let pairs = Pairing(source.entities, destination.entities, identifier: \.renamingIdentifier, name: \.name)
         requireSeparateRoots(pairs)
         var mappings: [EntityMapping] = []
@@ -48,7 +65,6 @@ struct MappingInference {
         for index in reasons.indices.reversed() where isReportedForAncestor(reasons[index]) {
             reasons.remove(at: index)
         }
-        guard reasons.isEmpty else { throw MappingInferenceError(reasons: reasons) }
         return MappingModel(entityMappings: mappings)
     }
 

@@ -6,7 +6,7 @@ import MappingModels
 struct ColumnAssignment {
     let column: String
     /// The SQL expression of the value.
-    let value: String
+    var value: String
     /// The attribute's name, for messages about its values; nil for a column that isn't an attribute's.
     var attribute: String?
     /// `FUNCTION($entityPolicy, …)`: the call by which the policy returns the value. `value` is unused then.
@@ -74,8 +74,8 @@ extension MappingPlan {
             .first { $0.content == .attribute(entity: declaring.name, path: path) }?.name
     }
 
-    /// Returns the assignments of a composite attribute, which is mapped as a whole from one with the same element
-    /// names.
+    /// Returns the assignments of a composite attribute, which is mapped as a whole from another one. Elements come
+    /// from those of the same renaming identifier, as in an inferred mapping, or else of the same name.
     private func elementAssignments(
         by mapping: PropertyMapping?, to attribute: AttributeDescription, of declaring: EntityDescription,
         in plan: EntityMappingPlan
@@ -83,19 +83,47 @@ extension MappingPlan {
         var found: [ColumnAssignment] = []
         for (path, element) in attribute.leaves {
             guard let column = column(path, of: declaring) else { continue }
+            let unmapped = ColumnAssignment(column: column, value: element.defaultLiteral ?? "NULL")
             guard let source = plan.source, case .keyPath(let operand, let from)? = mapping?.valueExpression else {
-                found.append(ColumnAssignment(column: column, value: element.defaultLiteral ?? "NULL"))
+                found.append(unmapped)
                 continue
             }
+            let former = former(of: path, in: attribute, from: from, of: source)
+            let names = former?.path ?? Array(path.dropFirst())
             var compiler = compiler.scoped(to: source.name, as: EntityMappingPlan.rowAlias, mapping: plan.mapping)
-            let inner = ([from] + path.dropFirst()).joined(separator: ".")
             // An element that the older attribute lacks is new.
-            let value = try? compiler.value(.keyPath(of: operand, inner))
-            found.append(
-                value.map { element.assignment(of: $0, to: column) }
-                    ?? ColumnAssignment(column: column, value: element.defaultLiteral ?? "NULL"))
+            guard
+                let value = try? compiler.value(.keyPath(of: operand, ([from] + names).joined(separator: ".")))
+            else {
+                found.append(unmapped)
+                continue
+            }
+            var assignment = element.assignment(of: value, to: column)
+            if former?.element.isOptional == true, !element.isOptional, let literal = element.defaultLiteral {
+                assignment.value = "IFNULL(\(assignment.value), \(literal))"
+            }
+            found.append(assignment)
         }
         return found
+    }
+
+    /// Returns the element of the older attribute that became the one at `path`; nil if the older attribute isn't a
+    /// composite one of the source, or one of its elements has no counterpart.
+    private func former(
+        of path: [String], in attribute: AttributeDescription, from name: String, of source: EntityDescription
+    ) -> (path: [String], element: AttributeDescription)? {
+        guard case .attribute(var former)? = self.source.model.property(named: name, of: source) else { return nil }
+        var current = attribute
+        var names: [String] = []
+        for name in path.dropFirst() {
+            guard let element = current.elements.first(where: { $0.name == name }),
+                let match = former.elements.first(where: { $0.renamingIdentifier == element.renamingIdentifier })
+                    ?? former.elements.first(where: { $0.name == name })
+            else { return nil }
+            (current, former) = (element, match)
+            names.append(match.name)
+        }
+        return (names, former)
     }
 }
 

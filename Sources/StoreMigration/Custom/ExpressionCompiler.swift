@@ -64,10 +64,8 @@ struct ExpressionCompiler {
             for element in elements { values.append(try value(element)) }
             return .list(values)
         case .conditional(let condition, let first, let second):
-            let (firstValue, secondValue) = (try value(first), try value(second))
-            let text =
-                "CASE WHEN \(try self.condition(condition)) THEN \(firstValue.text) ELSE \(secondValue.text) END"
-            return .value(SQLValue(text: text, type: firstValue.type == secondValue.type ? firstValue.type : nil))
+            return .value(
+                Self.either(try value(first), try value(second), if: try self.condition(condition)))
         case .subquery(let collection, let name, let condition):
             guard case .objects(var objects) = try compile(collection) else {
                 throw MappingFault("SUBQUERY needs objects: \(collection)")
@@ -79,6 +77,17 @@ struct ExpressionCompiler {
             return .objects(objects)
         case .fetch: throw MappingFault("a fetch is not a value")
         }
+    }
+
+    /// Returns one of two values. Data in an external file is read, unless both are, or the other is NULL.
+    private static func either(_ first: SQLValue, _ second: SQLValue, if condition: String) -> SQLValue {
+        let isExternal = [first, second].allSatisfy { $0.isExternal || $0.text == "NULL" }
+        let texts = [first, second].map { value in
+            value.isExternal && !isExternal ? "\(ExternalData.function)(\(value.text))" : value.text
+        }
+        return SQLValue(
+            text: "CASE WHEN \(condition) THEN \(texts[0]) ELSE \(texts[1]) END",
+            type: first.type == second.type ? first.type : nil, isExternal: isExternal)
     }
 
     private func variable(_ name: String) throws(MappingFault) -> SQLExpression {

@@ -64,7 +64,7 @@ struct RelationshipPass {
     }
 
     /// Sets a to-many relationship that is stored in its targets' rows. Targets that have set it themselves are
-    /// unchanged.
+    /// unchanged. Of several owners, the one with the lowest key gets the target, as in an inferred migration.
     private func setInverse(_ relationship: RelationshipPlan, _ links: String) throws {
         let link = relationship.link
         var assignments = ["\(link.owner.sqlName) = q.owner"]
@@ -73,7 +73,8 @@ struct RelationshipPass {
         }
         if let place = link.targetPlace { assignments.append("\(place.sqlName) = q.place") }
         try store.execute(
-            "UPDATE main.\(link.table.sqlName) AS t SET \(assignments.joined(separator: ", ")) FROM (\(links)) AS q "
+            "UPDATE main.\(link.table.sqlName) AS t SET \(assignments.joined(separator: ", ")) FROM ("
+                + "SELECT min(owner) AS owner, owner_entity, target, place FROM (\(links)) GROUP BY target) AS q "
                 + "WHERE t.Z_PK = q.target AND t.\(link.owner.sqlName) IS NULL")
     }
 
@@ -106,6 +107,10 @@ struct RelationshipPass {
                 }
                 if !relationship.isToMany, !inverse.isToMany { try mirror(relationship, from: inverse, of: entity) }
                 if inverse.isOrdered { try assignPlaces(link(relationship, of: entity)) }
+                // A relationship that is its own inverse has one join table with positions on both sides.
+                if inverse == relationship, relationship.isOrdered {
+                    try assignPlaces(link(relationship, of: entity)?.reversed)
+                }
             }
         }
     }

@@ -11,6 +11,9 @@ package struct VersionOrder: Sendable {
     /// The versions from the oldest to the newest.
     package let versions: [ModelVersion]
     private let mapped: Set<MappedPair>
+    /// The places of a merged version's parts in the orders of their own bundles, by the version's name; empty for a
+    /// bundle that isn't merged.
+    private let places: [String: [Int]]
 
     /// Two versions that a mapping model connects.
     private struct MappedPair: Hashable {
@@ -19,6 +22,13 @@ package struct VersionOrder: Sendable {
     }
 
     package init(_ bundle: ModelBundle, mappings: [MappingModelFile] = []) {
+        guard bundle.parts.isEmpty else {
+            places = Self.places(in: bundle, mappings)
+            mapped = Self.mappedPairs(among: bundle.versions, mappings)
+            versions = Self.sorted(bundle, places)
+            return
+        }
+        places = [:]
         let current = bundle.current
         let others = bundle.versions.filter { $0.name != current.name }
         let isLater = { (version: ModelVersion) in NumberedName(version.name).follows(NumberedName(current.name)) }
@@ -29,13 +39,38 @@ package struct VersionOrder: Sendable {
     /// Returns true if `version` is older than `target`, or if a mapping model leads there regardless.
     package func leads(from version: ModelVersion, to target: ModelVersion) -> Bool {
         guard let start = index(of: version), let end = index(of: target) else { return false }
-        return start < end || mapped.contains(MappedPair(from: version.name, to: target.name))
+        guard start >= end || !precedesInAllParts(version, target) else { return true }
+        return mapped.contains(MappedPair(from: version.name, to: target.name))
     }
 
     /// Returns the versions between the two, the oldest first.
     package func between(_ version: ModelVersion, _ target: ModelVersion) -> [ModelVersion] {
         guard let start = index(of: version), let end = index(of: target), start < end else { return [] }
-        return Array(versions[start + 1..<end])
+        return versions[start + 1..<end].filter {
+            precedesInAllParts(version, $0) && precedesInAllParts($0, target)
+        }
+    }
+
+    /// True if no part of `version` is newer than that of `other`, or neither is merged.
+    private func precedesInAllParts(_ version: ModelVersion, _ other: ModelVersion) -> Bool {
+        guard let first = places[version.name], let second = places[other.name] else { return true }
+        return zip(first, second).allSatisfy { $0 <= $1 }
+    }
+
+    private static func places(in bundle: ModelBundle, _ mappings: [MappingModelFile]) -> [String: [Int]] {
+        let orders = bundle.parts.map { VersionOrder($0, mappings: mappings).versions.map(\.name) }
+        return Dictionary(
+            bundle.versions.map { version in
+                (version.name, zip(version.components, orders).map { $1.firstIndex(of: $0.name) ?? 0 })
+            }, uniquingKeysWith: { first, _ in first })
+    }
+
+    /// Returns merged versions in an order in which each follows those whose parts are all older.
+    private static func sorted(_ bundle: ModelBundle, _ places: [String: [Int]]) -> [ModelVersion] {
+        bundle.versions.enumerated().sorted { first, second in
+            let ages = [first, second].map { places[$0.element.name]?.reduce(0, +) ?? 0 }
+            return ages[0] == ages[1] ? first.offset < second.offset : ages[0] < ages[1]
+        }.map(\.element)
     }
 
     private func index(of version: ModelVersion) -> Int? { versions.firstIndex { $0.name == version.name } }

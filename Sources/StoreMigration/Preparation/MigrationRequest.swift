@@ -11,6 +11,10 @@ import SystemPackage
 package struct MigrationRequest: Sendable, Equatable {
     /// The path of an `.xcdatamodeld`, `.xcdatamodel`, `.momd`, `.mom`, or a store.
     package var model: FilePath
+    /// The paths of models that are merged with it.
+    package var mergedModels: [FilePath] = []
+    /// The configuration whose entities the store holds; nil for all of the model's entities.
+    package var configuration: String?
     /// The name of the target version; nil for the model's current one.
     package var version: String?
     /// The paths of mapping models in addition to those in the model's directory.
@@ -47,8 +51,8 @@ extension MigrationRequest {
     fileprivate func target() throws(RelocationFailure) -> (ModelVersion, ModelBundle?) {
         let bundle: ModelBundle
         do {
-            if let store = try storeModel() { return (store, nil) }
-            bundle = try ModelBundle(reading: model)
+            if mergedModels.isEmpty, configuration == nil, let store = try storeModel() { return (store, nil) }
+            bundle = try ModelBundle(reading: [model] + mergedModels, configuration: configuration)
         } catch let error as ModelError {
             throw RelocationFailure(.badData, error, context: "the model can't be read: ")
         } catch let failure as RelocationFailure {
@@ -88,7 +92,7 @@ extension MigrationRequest {
 
     fileprivate func mappingModels() throws(RelocationFailure) -> [MappingModelFile] {
         do {
-            return try MappingModelFile.files(mappings, beside: model)
+            return try MappingModelFile.files(mappings, beside: [model] + mergedModels)
         } catch {
             throw RelocationFailure(.badData, error, context: "a mapping model can't be read: ")
         }
@@ -96,9 +100,9 @@ extension MigrationRequest {
 }
 
 extension MappingModelFile {
-    /// Returns the named mapping models, then those found beside the model or in it.
+    /// Returns the named mapping models, then those found beside the models or in them.
     package static func files(
-        _ named: [FilePath], beside model: FilePath
+        _ named: [FilePath], beside models: [FilePath]
     ) throws(MappingModelError) -> [MappingModelFile] {
         var files: [MappingModelFile] = []
         for path in named {
@@ -106,7 +110,7 @@ extension MappingModelFile {
             file.isNamed = true
             files.append(file)
         }
-        for directory in directories(around: model) where FileStatus(following: directory)?.kind == .directory {
+        for directory in models.flatMap(directories) where FileStatus(following: directory)?.kind == .directory {
             for file in try MappingModelFile.all(in: directory)
             where !files.contains(where: { $0.path.lexicallyNormalized() == file.path.lexicallyNormalized() }) {
                 files.append(file)

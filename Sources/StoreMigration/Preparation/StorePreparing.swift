@@ -149,7 +149,7 @@ private struct StorePreparing: Sendable {
         if model?.metadata.versionHashes == bundle.current.model.entityVersionHashesByName { return .upToDate }
         let transform = MigrationTransform(
             to: bundle.current, in: bundle,
-            mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.path),
+            mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.paths),
             stages: options.stages, policies: options.policies,
             options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory),
             isCancelled: isCancelled)

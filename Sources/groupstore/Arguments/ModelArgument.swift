@@ -22,6 +22,24 @@ enum ModelArgument {
         }
     }
 
+    /// Reads the model or store at the only path, or merges the models at several. With a configuration, the models are
+    /// restricted to its entities; a store has those that it has.
+    init(_ texts: [String], configuration: String? = nil) throws {
+        if texts.count == 1 {
+            self = try ModelArgument(texts[0])
+        } else {
+            if let store = try texts.first(where: { try Self.isStore(ArgumentBytes.path($0)) }) {
+                throw CommandFailure(
+                    .usage, code: "usage", "\(PrintableText(store)): a store can't be merged with models",
+                    remedy: "name models")
+            }
+            self = .bundle(try ModelBundle(merging: texts.map { try ModelBundle(reading: ArgumentBytes.path($0)) }))
+        }
+        if case .bundle(let bundle) = self, let configuration {
+            self = .bundle(try bundle.restricted(toConfiguration: configuration))
+        }
+    }
+
     /// Returns whether the path is a SQLite database. If nothing exists there, it may be `GROUP_ID/NAME`.
     private static func isStore(_ path: FilePath) throws -> Bool {
         guard let status = FileStatus(following: path) else {
@@ -44,6 +62,14 @@ enum ModelArgument {
 
     /// The store; nil for a model.
     var store: StoreModel? { if case .store(let store) = self { store } else { nil } }
+
+    /// The paths of all models that were merged.
+    var paths: [FilePath] {
+        switch self {
+        case .bundle(let bundle): bundle.paths
+        case .store(let store): [store.path]
+        }
+    }
 
     var path: FilePath {
         switch self {
@@ -156,8 +182,12 @@ struct ModelMergeOptions: ParsableArguments {
     static var none: ModelMergeOptions {
         var options = ModelMergeOptions()
         options.others = []
+        options.configuration = nil
         return options
     }
+
+    @Option(help: "Use only the entities of this configuration of the model.")
+    var configuration: String?
 
     @Option(
         name: .customLong("merge"),

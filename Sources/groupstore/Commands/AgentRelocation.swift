@@ -83,6 +83,8 @@ extension RelocateOperation {
     /// Adds a migration. The agent reads the model, the mapping models and the default store itself.
     mutating func add(_ migration: MigrationRequest) {
         model = NamedFile(migration.model)
+        mergedModels = migration.mergedModels.map { NamedFile($0) }
+        configuration = migration.configuration
         modelVersion = migration.version
         mappings = migration.mappings.map { NamedFile($0) }
         renamings = migration.renamings.map(\.description)

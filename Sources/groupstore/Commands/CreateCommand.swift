@@ -18,8 +18,13 @@ struct CreateCommand: ParsableCommand {
     var store: String
 
     @Option(
-        help: "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd or .mom.", completion: .file())
-    var model: String
+        name: .customLong("model"),
+        help: """
+            The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd or .mom. If repeated, the models are \
+            merged.
+            """,
+        completion: .file())
+    var models: [String]
 
     @OptionGroup var versionOption: ModelVersionOption
 
@@ -29,10 +34,13 @@ struct CreateCommand: ParsableCommand {
     @OptionGroup var mergeOptions: ModelMergeOptions
     @OptionGroup var outputOptions: OutputOptions
 
+    func validate() throws { try ModelListOptions.requireModel(models) }
+
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output, changing: true) {
-            let named = try ModelArgument(model).version(named: versionOption.modelVersion, mergeOptions)
+            let named = try ModelArgument(models, configuration: mergeOptions.configuration).version(
+                named: versionOption.modelVersion, mergeOptions)
             let path = ArgumentBytes.path(store)
             let layout = StoreLayout(try named.knownModel)
             try layout.validate()

@@ -4,6 +4,7 @@ import GroupStoreAgent
 import LinuxSystem
 import SQLiteFormat
 import SQLiteStore
+import StoreMigration
 
 struct InspectCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -18,9 +19,13 @@ struct InspectCommand: ParsableCommand {
     var store: String
 
     @Option(
-        help: "Determine the store's version of this model; by default of the configured one.",
+        name: .customLong("model"),
+        help: """
+            Determine the store's version of this model; by default of the configured one. If repeated, the models are \
+            merged.
+            """,
         completion: .file())
-    var model: String?
+    var models: [String] = []
 
     @OptionGroup var outputOptions: OutputOptions
 
@@ -29,8 +34,11 @@ struct InspectCommand: ParsableCommand {
         try reporting(output) {
             let location = try StoreArgument(store).location()
             let description = try StoreDescription(location)
-            let named = model ?? (description.coreData == nil ? nil : configuredModel(location))
-            let version = try named.map { try StoreVersion(of: location, $0) }
+            let configured = models.isEmpty && description.coreData != nil ? configuredModel(location) : nil
+            let named = configured.map { ([$0.model] + $0.mergedModels).map(\.string) } ?? models
+            let version =
+                try named.isEmpty
+                ? nil : StoreVersion(of: location, named, configuration: configured?.configuration)
             let entities = try EntityReport(location, version?.version)
             if output.json {
                 var lines = description.json(entities)
@@ -44,12 +52,12 @@ struct InspectCommand: ParsableCommand {
         }
     }
 
-    /// Returns the model that the standard configuration names for the store. Returns nil if there is none, or if the
+    /// Returns the models that the standard configuration names for the store. Returns nil if there is none, or if the
     /// configuration can't be read, because the user didn't ask for it.
-    private func configuredModel(_ location: StoreLocation) -> String? {
+    private func configuredModel(_ location: StoreLocation) -> MigrationRequest? {
         let environment = ProcessVariables.all
         guard let configuration = try? Configuration.standard(environment: environment) else { return nil }
-        let model = configuration.migration(of: location.path)?.model
-        return model.flatMap { FileStatus(following: $0) == nil ? nil : $0.string }
+        let migration = configuration.migration(of: location.path)
+        return migration.flatMap { FileStatus(following: $0.model) == nil ? nil : $0 }
     }
 }

@@ -25,10 +25,13 @@ struct MigrateCommand: ParsableCommand {
     var store: String
 
     @Option(
-        help:
-            "The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd or .mom, or a store with that model.",
+        name: .customLong("model"),
+        help: """
+            The model: an .xcdatamodeld (its current version), .xcdatamodel, .momd or .mom, or a store with that model. \
+            If repeated, the models are merged.
+            """,
         completion: .file())
-    var model: String
+    var models: [String]
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
@@ -57,7 +60,8 @@ struct MigrateCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        try modelOptions.validate(beside: model)
+        try ModelListOptions.requireModel(models)
+        try modelOptions.validate(beside: models)
         try deadline.validateDeadline()
     }
 
@@ -67,7 +71,7 @@ struct MigrateCommand: ParsableCommand {
             let location = try StoreArgument(store).location()
             let started = ContinuousClock.now
             if !dryRun { try finishInterrupted(location) }
-            let job = try MigrationJob(location, model: model, options: modelOptions, isDryRun: dryRun)
+            let job = try MigrationJob(location, models: models, options: modelOptions, isDryRun: dryRun)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
             if to != nil || !job.manager.steps.isEmpty, !dryRun {
                 done = try migrate(job, MigrationReporter(output))

@@ -15,6 +15,9 @@ import SystemPackage
 struct MigrationModelOptions: ParsableArguments {
     @OptionGroup var versionOption: ModelVersionOption
 
+    @Option(help: "The store holds the entities of this configuration of the model only.")
+    var configuration: String?
+
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var mappingOptions: MappingModelOptions
 
@@ -30,18 +33,19 @@ struct MigrationModelOptions: ParsableArguments {
     var traceLevel = 1
 
     /// Throws `ValidationError` for options without effect.
-    func validate(beside model: String?) throws {
+    func validate(beside models: [String]) throws {
         guard (1...3).contains(traceLevel) else { throw ValidationError("--trace-level must be 1 to 3") }
         for text in renameOptions.renamings where ModelRenaming(text) == nil {
             throw ValidationError("--rename \(text): write Car=Automobile or Car.color=paintColor")
         }
         let isModelUsed =
-            versionOption.modelVersion != nil || traceSql != nil || allowPartialHistory
+            versionOption.modelVersion != nil || configuration != nil || traceSql != nil || allowPartialHistory
             || !renameOptions.renamings.isEmpty
             || !mappingOptions.mappings.isEmpty
-        guard model != nil || !isModelUsed else {
+        guard !models.isEmpty || !isModelUsed else {
             throw ValidationError(
-                "--version, --rename, --mapping, --allow-partial-history and --trace-sql need a --model")
+                "--version, --configuration, --rename, --mapping, --allow-partial-history and --trace-sql need a --model"
+            )
         }
     }
 
@@ -59,9 +63,13 @@ struct MigrationModelOptions: ParsableArguments {
         return StatementTrace(level: traceLevel) { Output.write(lines: Self.lines($0, $1), to: raw) }
     }
 
-    /// Returns the same options as a request for an agent, which reads the model itself.
-    func request(_ model: String) -> MigrationRequest {
-        var request = MigrationRequest(path(model))
+    /// Returns the same options as a request for an agent, which reads the models itself; nil without a model.
+    func request(_ models: [String]) -> MigrationRequest? {
+        let paths = models.map { path($0) }
+        guard let first = paths.first else { return nil }
+        var request = MigrationRequest(first)
+        request.mergedModels = Array(paths.dropFirst())
+        request.configuration = configuration
         request.version = versionOption.modelVersion
         request.mappings = mappingOptions.mappings.map { path($0) }
         request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
@@ -107,16 +115,16 @@ struct MigrationJob {
     let rehearsed: MigrationOutcome?
 
     /// Plans the migration.
-    init(_ location: StoreLocation, model: String, options: MigrationModelOptions, isDryRun: Bool) throws {
+    init(_ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool) throws {
         self.location = location
-        let argument = try ModelArgument(model)
+        let argument = try ModelArgument(models, configuration: options.configuration)
         let named = try argument.version(named: options.versionOption.modelVersion, .none)
         let model = try named.knownModel
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
         let target = named.version ?? ModelVersion(name: named.name, model: model, path: argument.path)
         self.target = target
         let transform = MigrationTransform(
-            to: target, in: bundle, mappings: try options.mappingOptions.files(beside: argument.path),
+            to: target, in: bundle, mappings: try options.mappingOptions.files(beside: argument.paths),
             renamings: try options.renameOptions.parsed(),
             options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory),
             isCancelled: { Interruption.isRequested })

@@ -63,8 +63,12 @@ struct RelocateCommand: ParsableCommand {
     var opaque = false
 
     @Option(
-        help: "Migrate the store to this Core Data model, on the way or in place.", completion: .file())
-    var model: String?
+        name: .customLong("model"),
+        help: """
+            Migrate the store to this Core Data model, on the way or in place. If repeated, the models are merged.
+            """,
+        completion: .file())
+    var models: [String] = []
 
     @OptionGroup var modelOptions: MigrationModelOptions
 
@@ -100,13 +104,13 @@ struct RelocateCommand: ParsableCommand {
 
     func validate() throws {
         guard !undo || !dryRun else { throw ValidationError("--undo and --dry-run exclude each other") }
-        guard onIncompatible == .refuse || model != nil else {
+        guard onIncompatible == .refuse || !models.isEmpty else {
             throw ValidationError("--on-incompatible set-aside needs a --model")
         }
         guard defaultStore == nil || onIncompatible == .setAside else {
             throw ValidationError("--default-store needs --on-incompatible set-aside")
         }
-        try modelOptions.validate(beside: model)
+        try modelOptions.validate(beside: models)
         try deadline.validateDeadline()
     }
 
@@ -151,7 +155,7 @@ struct RelocateCommand: ParsableCommand {
     /// Reports missing external files, except after a migration, which has reported them. Errors are ignored: the
     /// relocation has succeeded.
     private func reportMissingFiles(_ store: FilePath?, _ progress: RelocationProgressReporter) {
-        guard model == nil, !opaque, let store, let name = store.lastComponent.flatMap(StoreName.init),
+        guard models.isEmpty, !opaque, let store, let name = store.lastComponent.flatMap(StoreName.init),
             let directory = try? Directory(store.removingLastComponent())
         else { return }
         let location = StoreLocation(directory: directory, name: name)
@@ -168,8 +172,7 @@ struct RelocateCommand: ParsableCommand {
 
     /// Returns the migration, or nil without `--model`.
     private func migration() -> MigrationRequest? {
-        guard let model else { return nil }
-        var migration = modelOptions.request(model)
+        guard var migration = modelOptions.request(models) else { return nil }
         migration.onIncompatible = onIncompatible
         migration.defaultStore = defaultStore.map { modelOptions.path($0) }
         return migration

@@ -73,6 +73,7 @@ extension CommandFailure {
         case let error as MappingModelError:
             status(isMissing: error.code == .missing, isUnreadable: error.code == .unreadable, error.errno)
         case let error as MigrationError: status(of: error)
+        case let error as ModelError where error.code == .exists: .conflict
         case let error as ModelError:
             status(isMissing: error.code == .missing, isUnreadable: error.code == .unreadable, error.errno)
         case let error as RelocationFailure: ExitStatus(rawValue: error.exitCode) ?? .inputOutput

@@ -110,6 +110,15 @@ import Testing
         var testDescription: String { word }
     }
 
+    @Test func parsesSeveralModelsAndAConfiguration() throws {
+        let configuration = try parse(
+            Self.store("name: A\n        models: [/a.momd, /b.momd]\n        configuration: Local"))
+        var migration = MigrationRequest("/a.momd")
+        migration.mergedModels = ["/b.momd"]
+        migration.configuration = "Local"
+        #expect(configuration.groups.first?.stores.first?.migration == migration)
+    }
+
     @Test func parsesTheRolesOfUsers() throws {
         let roles = try parse(
             """
@@ -139,6 +148,9 @@ import Testing
         Mistake(line: 1, word: "unknown key << in the file", text: "<<: {groups: []}"),
         Mistake(line: 5, word: "name is not a string", text: store("name: ''")),
         Mistake(line: 5, word: "name is not a string", text: store("name: ~")),
+        Mistake(
+            line: 7, word: "both model and models", text: store("name: A\n        model: /a\n        models: [/b]")),
+        Mistake(line: 6, word: "configuration without a model", text: store("name: A\n        configuration: Local")),
         Mistake(line: 6, word: "history is neither true", text: store("name: A\n        history: yes")),
         Mistake(line: 1, word: "not a user ID", text: "socket: { allow-uids: [0x10] }\ngroups: [{ id: a }]"),
         Mistake(line: 3, word: "unknown key storez", text: "groups:\n  - id: a\n    storez: []"),

@@ -21,7 +21,7 @@ struct CheckPrinter {
     /// the current one.
     func print(all reports: [CheckReport], _ newer: [String]) {
         if !output.json, format == .text { output.record([:], lines: matrix(reports)) }
-        for name in newer {
+        for name in newer where output.json || format != .sarif {
             let text = "\(name) is newer than the current version: stores aren't migrated backwards"
             output.record(
                 ["type": "note", "version": .string(name), "text": .string(text)],
@@ -48,13 +48,13 @@ struct CheckPrinter {
     }
 
     func print(_ report: CheckReport) {
-        output.record(report.record, lines: format == .github ? [heading(report)] : text(report))
+        output.record(report.record, lines: lines(report))
         for finding in report.findings {
             switch (output.json, format) {
             case (true, _): output.record(report.record(of: finding), "")
-            case (false, .github): output.record([:], GitHubAnnotation(finding, report).line)
-            // Part of the text above.
-            case (false, .text): break
+            case (false, .github): output.record([:], CheckAnnotation(finding, report).workflowCommand)
+            // Part of the text above, or of the document that is printed last.
+            case (false, .text), (false, .sarif): break
             }
         }
         if report.isRefused {
@@ -62,18 +62,66 @@ struct CheckPrinter {
         }
     }
 
-    func summarize(_ reports: [CheckReport]) {
+    private func lines(_ report: CheckReport) -> [String] {
+        switch format {
+        case .text: text(report)
+        case .github: [heading(report)]
+        case .sarif: []
+        }
+    }
+
+    /// Prints the versions that are no longer what a commit had.
+    func print(_ changes: [BaseComparison.Change], since commit: String) {
+        for change in changes {
+            switch format {
+            case .text: output.record(change.record(commit), lines: text(change))
+            case .github: output.record(change.record(commit), CheckAnnotation(change).workflowCommand)
+            case .sarif: break
+            }
+        }
+        guard changes.isEmpty, format == .text else { return }
+        output.record([:], lines: output.json ? [] : ["each version of \(commit) is there, unchanged"])
+    }
+
+    private func text(_ change: BaseComparison.Change) -> [String] {
+        var lines = [
+            "\(change.version)", "  \(change.finding.severity.rawValue)  \(change.finding.message)",
+            "           \(change.finding.remedy)",
+            "  checksum \(change.baseChecksum) in the commit, \(change.checksum ?? "none") in the working tree",
+        ]
+        guard !change.entities.isEmpty else { return lines }
+        var table = TextTable()
+        table.add(.text("entity"), .text("commit's hash"), .text("working tree's hash"))
+        for entity in change.entities {
+            table.add(
+                .text(entity.name), .text(entity.base?.hexadecimal ?? "none"),
+                .text(entity.working?.hexadecimal ?? "none"))
+        }
+        lines += table.lines(indent: "  ")
+        return lines
+    }
+
+    /// Prints all findings as one document.
+    func printDocument(_ reports: [CheckReport], _ changes: [BaseComparison.Change], notes: [CheckAnnotation]) {
+        guard format == .sarif else { return }
+        let findings = reports.flatMap { report in report.findings.map { CheckAnnotation($0, report) } }
+        output.record([:], SARIFDocument(findings + changes.map { CheckAnnotation($0) } + notes).json.text)
+    }
+
+    func summarize(_ reports: [CheckReport], _ changes: [BaseComparison.Change]) {
         let order = ["compatible", "inferred", "mapped", "stepwise", "refused"]
         let worst = reports.map(\.word).max { (order.firstIndex(of: $0) ?? 0) < (order.firstIndex(of: $1) ?? 0) }
         let warnings = reports.flatMap(\.findings).filter { $0.severity == .warning }.count
+        let faults = changes.filter { $0.finding.severity == .error }.count
         let refused = reports.filter(\.isRefused).count
         guard output.json else { return }
-        output.record(
-            [
-                "type": "summary", "outcome": .string(worst ?? "compatible"),
-                "checks": .integer(Int64(reports.count)), "refused": .integer(Int64(refused)),
-                "warnings": .integer(Int64(warnings)),
-            ], "")
+        var record: JSONObject = [
+            "type": "summary", "outcome": .string(faults > 0 ? "refused" : worst ?? "compatible"),
+            "checks": .integer(Int64(reports.count)), "refused": .integer(Int64(refused)),
+            "warnings": .integer(Int64(warnings)),
+        ]
+        if faults > 0 { record["changed_versions"] = .integer(Int64(faults)) }
+        output.record(record, "")
     }
 
     private func heading(_ report: CheckReport) -> String {
@@ -112,6 +160,26 @@ struct CheckPrinter {
                 .text(entity.newHash?.hexadecimal ?? "none"))
         }
         return lines + table.lines(indent: "  ")
+    }
+}
+
+extension BaseComparison.Change {
+    fileprivate func record(_ commit: String) -> JSONObject {
+        var object: JSONObject = [
+            "type": "version_change", "change": .string(kind.rawValue), "version": .string(version),
+            "base": .string(commit), "severity": .string(finding.severity.rawValue),
+            "base_checksum": .string(baseChecksum), "checksum": checksum.map { .string($0) } ?? .null,
+            "entities": .array(
+                entities.map { entity in
+                    .object([
+                        "entity": .string(entity.name), "base": entity.base.map { .string($0.hexadecimal) } ?? .null,
+                        "working": entity.working.map { .string($0.hexadecimal) } ?? .null,
+                    ])
+                }),
+            "message": .string(finding.message), "remedy": .string(finding.remedy),
+        ]
+        object.setPath("file", bytes: path.bytes)
+        return object
     }
 }
 
@@ -179,55 +247,5 @@ extension CheckReport {
             object["line"] = location.line.map { .integer(Int64($0)) }
         }
         return object
-    }
-}
-
-/// A workflow command of GitHub Actions (docs.github.com, "Workflow commands for GitHub Actions").
-struct GitHubAnnotation {
-    private let finding: MigrationFinding
-    private let report: CheckReport
-
-    init(_ finding: MigrationFinding, _ report: CheckReport) {
-        self.finding = finding
-        self.report = report
-    }
-
-    var line: String {
-        let command = finding.severity == .note ? "notice" : finding.severity.rawValue
-        var properties: [String] = []
-        if let location = report.location(of: finding) {
-            properties.append("file=" + Self.property(Self.relative(location.path)))
-            if let line = location.line { properties.append("line=\(line)") }
-        }
-        let code = finding.code.map { " (\($0))" } ?? ""
-        properties.append("title=" + Self.property("\(report.old.name) → \(report.new.name)\(code)"))
-        let subject = [finding.entity, finding.property].compactMap(\.self).joined(separator: ".")
-        let text = (subject.isEmpty ? "" : subject + ": ") + finding.message + ". To do: " + finding.remedy
-        return "::\(command) \(properties.joined(separator: ","))::\(Self.data(text))"
-    }
-
-    /// Returns the path as GitHub knows files: relative to the repository, the nearest parent directory with a `.git`
-    /// (a file in a worktree). Without one, relative to the directory that the job runs in.
-    static func relative(_ path: FilePath) -> String {
-        let working = FilePath(workingDirectory())
-        var absolute = path.absolute(in: working).lexicallyNormalized()
-        guard absolute.removePrefix(repository(of: absolute) ?? working) else { return PrintablePath(path).description }
-        return PrintablePath(absolute).description
-    }
-
-    private static func repository(of path: FilePath) -> FilePath? {
-        var location = path
-        while location.removeLastComponent() {
-            if FileStatus(following: location.appending(".git")) != nil { return location }
-        }
-        return nil
-    }
-
-    private static func data(_ text: String) -> String {
-        text.replacing("%", with: "%25").replacing("\r", with: "%0D").replacing("\n", with: "%0A")
-    }
-
-    private static func property(_ text: String) -> String {
-        data(text).replacing(":", with: "%3A").replacing(",", with: "%2C")
     }
 }

@@ -129,11 +129,8 @@ struct CheckReport {
     /// Returns the file and line that a finding refers to: in the newer model or, for a removed element, in the older
     /// one.
     func location(of finding: MigrationFinding) -> (path: FilePath, line: Int?)? {
-        if let version = new.version, let line = version.line(entity: finding.entity, property: finding.property) {
-            return (version.path, line)
-        }
-        if let version = old.version, let line = version.line(entity: finding.entity, property: finding.property) {
-            return (version.path, line)
+        for version in [new.version, old.version].compactMap(\.self) {
+            if let place = version.location(entity: finding.entity, property: finding.property) { return place }
         }
         return new.version.map { ($0.path, nil) }
     }

@@ -1,8 +1,10 @@
 import AgentProtocol
 import ArgumentParser
+import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 import StoreMigration
+import SystemPackage
 
 struct ModelCheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -15,21 +17,33 @@ struct ModelCheckCommand: ParsableCommand {
             """)
 
     @Argument(help: "The older model or a store, and the newer model; with --all, one model.", completion: .file())
-    var models: [String]
+    var models: [String] = []
 
     @Flag(help: "Check every version of the model against its current one.")
     var all = false
 
-    @Option(help: "Print findings as text, or as annotations for GitHub Actions.")
+    @Option(help: "Compare with this Git commit: its versions must still be there, unchanged.")
+    var base: String?
+
+    @Option(help: "Print findings as text, as annotations for GitHub Actions, or as SARIF 2.1.0.")
     var format: CheckFormat = .text
+
+    @OptionGroup var modelOptions: ModelListOptions
+
+    @Option(help: "Check only the entities of this configuration of the models.")
+    var configuration: String?
 
     @OptionGroup var mappingOptions: MappingModelOptions
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        guard models.count == (all ? 1 : 2) else {
-            throw ValidationError(all ? "--all takes one MODEL" : "name an older and a newer model")
+        guard format != .sarif || !outputOptions.json else {
+            throw ValidationError("--json and --format sarif exclude each other")
+        }
+        guard (modelOptions.models.isEmpty ? 0 : 1) + models.count == (all || base != nil ? 1 : 2) else {
+            throw ValidationError(
+                all || base != nil ? "--all and --base take one MODEL" : "name an older and a newer model")
         }
     }
 
@@ -37,20 +51,58 @@ struct ModelCheckCommand: ParsableCommand {
         let output = Output(outputOptions)
         var isRefused = false
         try reporting(output) {
-            let (reports, newer) = try all ? reportsOfAll() : ([report()], [])
+            let (reports, newer) = try all ? reportsOfAll() : (base == nil ? [report()] : [], [])
             let printer = CheckPrinter(output, format)
-            for model in models { try reportUnreadable(model, output) }
+            for model in models + modelOptions.models { try reportUnreadable(model, output) }
             if all { printer.print(all: reports, newer) } else { reports.forEach(printer.print) }
-            printer.summarize(reports)
-            isRefused = reports.contains(where: \.isRefused)
+            let changes = try changesSinceBase(printer)
+            let notes = newer.map { CheckAnnotation(note: $0, "it is newer than the current version") }
+            printer.printDocument(reports, changes, notes: notes)
+            printer.summarize(reports, changes)
+            isRefused = reports.contains(where: \.isRefused) || changes.contains { $0.finding.severity == .error }
         }
         if isRefused { throw ExitStatus.badData.code }
+    }
+
+    /// Compares each model with the commit of `--base`, and prints what changed.
+    private func changesSinceBase(_ printer: CheckPrinter) throws -> [BaseComparison.Change] {
+        guard let base else { return [] }
+        var all: [BaseComparison.Change] = []
+        for model in models + modelOptions.models {
+            guard case .bundle(let working) = try ModelArgument(model),
+                FileStatus(following: working.path)?.kind == .directory
+            else {
+                throw CommandFailure(
+                    .usage, code: "usage", "--base: \(PrintableText(model)) is not a directory of a model",
+                    remedy: "name an .xcdatamodeld or .xcdatamodel")
+            }
+            let revision = try GitRevision(base, in: working.path)
+            let scratch = try ScratchDirectory()
+            // Names and kinds of models depend on the directory's name.
+            let name = working.path.lexicallyNormalized().lastComponent ?? "Model.xcdatamodeld"
+            try Directory(scratch.path).makeDirectory(name, mode: 0o700)
+            let copy = scratch.path.appending(name)
+            let shipped = try withExtendedLifetime(scratch) {
+                try revision.extract(to: copy)
+                return try ModelBundle(reading: copy)
+            }
+            let comparison = BaseComparison(shipped, working, commit: revision.shortName)
+            printer.print(comparison.changes, since: revision.shortName)
+            all += comparison.changes
+        }
+        return all
+    }
+
+    /// The newer model, or the only one: the last argument, or the models of `--model`.
+    private var newer: ModelArgument {
+        get throws { try modelOptions.argument(modelOptions.models.isEmpty ? models.last : nil, configuration) }
     }
 
     private func reportUnreadable(_ model: String, _ output: Output) throws {
         guard case .bundle(let bundle) = try ModelArgument(model) else { return }
         for version in bundle.unreadable {
             let text = "\(version.name) can't be read: \(version.error.message) (\(version.error.remedy))"
+            guard output.json || format != .sarif else { continue }
             output.record(
                 ["type": "note", "version": .string(version.name), "text": .string(text)],
                 format == .github ? "::notice ::\(text)" : "note: " + text)
@@ -58,11 +110,11 @@ struct ModelCheckCommand: ParsableCommand {
     }
 
     private func report() throws -> CheckReport {
-        let old = try ModelArgument(models[0])
-        let argument = try ModelArgument(models[1])
+        let old = try ModelArgument([models[0]], configuration: configuration)
+        let argument = try newer
         let new = try argument.version(named: nil, .none)
         let target = try new.knownModel
-        let mappings = try mappingOptions.files(beside: argument.path)
+        let mappings = try mappingOptions.files(beside: argument.paths)
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
         if let store = old.store {
             return try CheckReport(store, new, in: bundle, renaming: renameOptions, mappings: mappings)
@@ -79,13 +131,14 @@ struct ModelCheckCommand: ParsableCommand {
     /// Returns the reports of all older versions, and the versions that are newer than the current one, whose stores
     /// aren't migrated.
     private func reportsOfAll() throws -> (reports: [CheckReport], newer: [String]) {
-        let argument = try ModelArgument(models[0])
+        let argument = try newer
         guard case .bundle(let bundle) = argument else {
             throw CommandFailure(
-                .usage, code: "usage", "--all \(models[0]): a store has one version", remedy: "name an .xcdatamodeld")
+                .usage, code: "usage", "--all \(models.first ?? ""): a store has one version",
+                remedy: "name an .xcdatamodeld")
         }
         let versions = try argument.versions(.none)
-        let mappings = try mappingOptions.files(beside: argument.path)
+        let mappings = try mappingOptions.files(beside: argument.paths)
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
         var newer: [String] = []
@@ -109,6 +162,8 @@ enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
     case text
     /// Workflow commands, which GitHub shows beside the lines that they refer to.
     case github
+    /// The Static Analysis Results Interchange Format, version 2.1.0.
+    case sarif
 }
 
 extension ModelBundle {

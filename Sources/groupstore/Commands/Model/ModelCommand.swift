@@ -10,6 +10,6 @@ struct ModelCommand: ParsableCommand {
             """,
         subcommands: [
             ModelHashCommand.self, ModelShowCommand.self, ModelDiffCommand.self, ModelCheckCommand.self,
-            ModelMappingCommand.self,
+            ModelMappingCommand.self, ModelExportCommand.self,
         ])
 }

@@ -15,16 +15,26 @@ struct ModelDiffCommand: ParsableCommand {
     var old: String
 
     @Argument(help: "The newer model, or a store.", completion: .file())
-    var new: String
+    var new: String?
+
+    @OptionGroup var modelOptions: ModelListOptions
+
+    @Option(help: "Compare only the entities of this configuration of the models.")
+    var configuration: String?
 
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var outputOptions: OutputOptions
 
+    func validate() throws { try modelOptions.validate(new.map { [$0] } ?? [], 1) }
+
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let before = try ModelArgument(old).version(named: nil, ModelMergeOptions.none).knownModel
-            let after = try ModelArgument(new).version(named: nil, ModelMergeOptions.none).knownModel
+            let before = try ModelArgument([old], configuration: configuration).version(
+                named: nil, ModelMergeOptions.none
+            ).knownModel
+            let after = try modelOptions.argument(new, configuration).version(named: nil, ModelMergeOptions.none)
+                .knownModel
             let changes = ModelDifference(from: before, to: try renameOptions.applied(to: after, from: before)).changes
             for change in changes { output.record(change.record, change.text) }
             let toMigrate = changes.filter(\.changesVersionHash).count

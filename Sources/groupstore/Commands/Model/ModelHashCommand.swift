@@ -8,15 +8,19 @@ struct ModelHashCommand: ParsableCommand {
         abstract: "Print each version's entity hashes and checksum, which Core Data compares.")
 
     @Argument(help: "The model, or a store.", completion: .file())
-    var model: String
+    var model: String?
+
+    @OptionGroup var modelOptions: ModelListOptions
 
     @OptionGroup var mergeOptions: ModelMergeOptions
     @OptionGroup var outputOptions: OutputOptions
 
+    func validate() throws { try modelOptions.validate(model.map { [$0] } ?? [], 1) }
+
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let versions = try ModelArgument(model).versions(mergeOptions)
+            let versions = try modelOptions.argument(model, mergeOptions.configuration).versions(mergeOptions)
             for version in versions { output.record(version.hashRecord, lines: version.hashText) }
             if output.json {
                 output.record(

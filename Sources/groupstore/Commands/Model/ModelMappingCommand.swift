@@ -9,11 +9,13 @@ import SystemPackage
 struct ModelMappingCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mapping",
-        abstract: "Print, convert and check mapping models.",
+        abstract: "Make, print, convert and check mapping models.",
         discussion: """
             MAPPING is an .xcmappingmodel, a compiled .cdm, or a mapping model in YAML. Its content decides which.
             """,
-        subcommands: [MappingShowCommand.self, MappingConvertCommand.self, MappingCheckCommand.self])
+        subcommands: [
+            MappingCreateCommand.self, MappingShowCommand.self, MappingConvertCommand.self, MappingCheckCommand.self,
+        ])
 }
 
 /// The option for mapping models.
@@ -23,9 +25,9 @@ struct MappingModelOptions: ParsableArguments {
         completion: .file())
     var mappings: [String] = []
 
-    /// Returns the named mapping models, then those beside the model or in it.
-    func files(beside model: FilePath) throws -> [MappingModelFile] {
-        try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: model)
+    /// Returns the named mapping models, then those beside the models or in them.
+    func files(beside models: [FilePath]) throws -> [MappingModelFile] {
+        try MappingModelFile.files(mappings.map { ArgumentBytes.path($0) }, beside: models)
     }
 }
 
@@ -94,29 +96,13 @@ struct MappingConvertCommand: ParsableCommand {
             let format: MappingFormat = path.extension == "xcmappingmodel" ? .xcode : .yaml
             // The hashes were compared with the models' own.
             if format == .xcode, old != nil, new != nil { model = model.withoutHashes }
-            try write(format.text(of: model), to: path, format)
+            try MappingFormat.write(format.text(of: model), to: path, format)
             output.record(
                 [
                     "type": "summary", "outcome": "converted", "path": .string(path.string),
                     "form": .string(format.rawValue),
                 ],
                 "wrote \(PrintablePath(path))")
-        }
-    }
-
-    private func write(_ text: String, to path: FilePath, _ format: MappingFormat) throws {
-        var file = path
-        do throws(SystemError) {
-            if format == .xcode {
-                guard mkdir(path.string, 0o777) == 0 else { throw SystemError.last("mkdir", path: path) }
-                file = path.appending("xcmapping.xml")
-            }
-            let opened = try Descriptor(opening: file, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o666)
-            try opened.write(Array(text.utf8), at: 0, path: file)
-        } catch {
-            guard error.errno == .fileExists else { throw error }
-            throw CommandFailure(
-                .conflict, code: "exists", "\(PrintablePath(path)): this exists already", remedy: "name another file")
         }
     }
 }
@@ -185,6 +171,23 @@ enum MappingFormat: String, CaseIterable, ExpressibleByArgument {
 
     func text(of model: MappingModel) throws -> String {
         self == .xcode ? try model.xcodeDocument() : model.yaml
+    }
+
+    /// Writes a mapping model's file, or the directory of Xcode's form. Throws if the path exists.
+    static func write(_ text: String, to path: FilePath, _ format: MappingFormat) throws {
+        var file = path
+        do throws(SystemError) {
+            if format == .xcode {
+                guard mkdir(path.string, 0o777) == 0 else { throw SystemError.last("mkdir", path: path) }
+                file = path.appending("xcmapping.xml")
+            }
+            let opened = try Descriptor(opening: file, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o666)
+            try opened.write(Array(text.utf8), at: 0, path: file)
+        } catch {
+            guard error.errno == .fileExists else { throw error }
+            throw CommandFailure(
+                .conflict, code: "exists", "\(PrintablePath(path)): this exists already", remedy: "name another file")
+        }
     }
 }
 

@@ -8,18 +8,36 @@ struct ModelShowCommand: ParsableCommand {
         commandName: "show", abstract: "Print a model's entities and properties.")
 
     @Argument(help: "The model, or a store.", completion: .file())
-    var model: String
+    var model: String?
+
+    @OptionGroup var modelOptions: ModelListOptions
 
     @OptionGroup var versionOption: ModelVersionOption
+
+    @Option(help: "Print this: \(ShowFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
+    var format: ShowFormat = .text
 
     @OptionGroup var mergeOptions: ModelMergeOptions
     @OptionGroup var outputOptions: OutputOptions
 
+    func validate() throws {
+        try modelOptions.validate(model.map { [$0] } ?? [], 1)
+        guard format == .text || !outputOptions.json else {
+            throw ValidationError("--json and --format \(format.rawValue) exclude each other")
+        }
+    }
+
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let shown = try ModelArgument(model).version(named: versionOption.modelVersion, mergeOptions)
+            let shown = try modelOptions.argument(model, mergeOptions.configuration).version(
+                named: versionOption.modelVersion, mergeOptions)
             let model = try shown.knownModel
+            switch format {
+            case .text: break
+            case .mermaid: return output.record([:], lines: ModelDiagram(model).mermaid)
+            case .dot: return output.record([:], lines: ModelDiagram(model).dot)
+            }
             output.record(
                 shown.record(model), lines: [shown.title] + model.facts.lines(indent: "  "))
             for entity in model.entities {
@@ -38,6 +56,15 @@ struct ModelShowCommand: ParsableCommand {
             }
         }
     }
+}
+
+/// The form in which a model is shown.
+enum ShowFormat: String, CaseIterable, ExpressibleByArgument {
+    case text
+    /// A class diagram in Mermaid's language, which code hosts draw.
+    case mermaid
+    /// A graph in the language of Graphviz.
+    case dot
 }
 
 extension NamedModel {

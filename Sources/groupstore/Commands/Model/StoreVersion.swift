@@ -16,10 +16,11 @@ struct StoreVersion {
     var version: ModelVersion? { versions.first }
 
     /// Finds the store's version.
-    init(of location: StoreLocation, _ model: String) throws {
-        guard case .bundle(let bundle) = try ModelArgument(model) else {
+    init(of location: StoreLocation, _ models: [String], configuration: String? = nil) throws {
+        guard case .bundle(let bundle) = try ModelArgument(models, configuration: configuration) else {
             throw CommandFailure(
-                .usage, code: "usage", "--model \(model): this is a store", remedy: "name an .xcdatamodeld or .momd")
+                .usage, code: "usage", "--model \(models.first ?? ""): this is a store",
+                remedy: "name an .xcdatamodeld or .momd")
         }
         guard let store = try StoreModel.read(location) else {
             throw CommandFailure(

@@ -1,0 +1,140 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// A commit of the Git repository that a directory lies in. Reads it with git(1), since Git documents its commands
+/// (git-ls-tree, git-cat-file), not its files, as its interface for programs.
+struct GitRevision {
+    /// The limit of a file, in bytes.
+    private static let maximumFileSize = 64 << 20
+
+    private let directory: FilePath
+    /// The commit's full name.
+    let commit: String
+    /// The directory's path in the repository, empty or with a slash at its end.
+    private let prefix: [UInt8]
+
+    /// The first digits of the commit's name.
+    var shortName: String { String(commit.prefix(12)) }
+
+    /// Finds the commit. Throws `CommandFailure` if git doesn't know it, or the directory is in no repository.
+    init(_ revision: String, in directory: FilePath) throws {
+        guard !revision.hasPrefix("-") else {
+            throw CommandFailure(
+                .usage, code: "usage", "--base \(PrintableText(revision)): not a revision",
+                remedy: "name a branch, a tag or a commit")
+        }
+        self.directory = directory
+        commit = try Self.line(
+            Self.git(["rev-parse", "--verify", "--end-of-options", revision + "^{commit}"], in: directory))
+        var shown = try Self.git(["rev-parse", "--show-prefix"], in: directory)
+        if shown.last == UInt8(ascii: "\n") { shown.removeLast() }
+        prefix = shown
+    }
+
+    private static func line(_ output: [UInt8]) -> String {
+        String(String(decoding: output, as: UTF8.self).prefix { $0 != "\n" })
+    }
+
+    /// Writes the directory's files, as the commit has them, to an empty directory. Throws `CommandFailure` if the
+    /// commit doesn't have the directory.
+    func extract(to target: FilePath) throws {
+        let tree = Array((commit + ":").utf8) + prefix
+        let listing = try Self.git(
+            [Array("ls-tree".utf8), Array("-rz".utf8), Array("--full-tree".utf8), tree], in: directory)
+        for entry in listing.split(separator: 0) {
+            guard let tab = entry.firstIndex(of: 0x09) else { continue }
+            let words = entry[..<tab].split(separator: 0x20)
+            // Symbolic links and submodules are no part of a model.
+            guard words.count == 3, words[0].starts(with: Array("100".utf8)),
+                let path = FilePath(bytes: Array(entry[(tab + 1)...])), Self.isInside(path)
+            else { continue }
+            let content = try Self.git([Array("cat-file".utf8), Array("blob".utf8), Array(words[2])], in: directory)
+            try Self.write(content, to: target, path)
+        }
+    }
+
+    /// Returns true if the path can't lead out of the directory that it is relative to.
+    private static func isInside(_ path: FilePath) -> Bool {
+        !path.isAbsolute && !path.components.isEmpty && path.components.allSatisfy { $0.kind == .regular }
+    }
+
+    private static func write(_ content: [UInt8], to target: FilePath, _ path: FilePath) throws(SystemError) {
+        var directory = try Directory(target)
+        for component in path.removingLastComponent().components {
+            if try directory.status(component) == nil { try directory.makeDirectory(component, mode: 0o700) }
+            directory = try directory.directory(component)
+        }
+        guard let name = path.lastComponent else { return }
+        let file = try directory.open(name, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        try file.write(content, at: 0, path: directory.path.appending(name))
+    }
+
+    // MARK: git
+
+    private static func git(_ arguments: [String], in directory: FilePath) throws -> [UInt8] {
+        try git(arguments.map { Array($0.utf8) }, in: directory)
+    }
+
+    /// Returns the output of git. Throws `CommandFailure` with its message if it fails.
+    private static func git(_ arguments: [[UInt8]], in directory: FilePath) throws -> [UInt8] {
+        guard let output = tmpfile() else { throw SystemError.last("tmpfile") }
+        defer { fclose(output) }
+        guard let errors = tmpfile() else { throw SystemError.last("tmpfile") }
+        defer { fclose(errors) }
+        let words = ["env", "git", "-C"].map { Array($0.utf8) } + [directory.bytes] + arguments
+        var program = SpawnedProgram("/usr/bin/env", words)
+        program.input = .null
+        program.output = .descriptor(fileno(output))
+        program.errors = .descriptor(fileno(errors))
+        let child = try program.start()
+        var status: CInt = 0
+        while waitpid(child, &status, 0) < 0 {
+            guard errno == EINTR else { throw SystemError.last("waitpid") }
+        }
+        guard status == 0 else {
+            let message = line(try content(of: errors, limit: 4096))
+            throw CommandFailure(
+                .inputOutput, code: "git_failed",
+                "git: " + (message.isEmpty ? "it can't be run, or failed without a message" : message),
+                remedy: "check that git is installed, the model is in a repository, and the revision exists")
+        }
+        return try content(of: output, limit: maximumFileSize)
+    }
+
+    private static func content(of file: UnsafeMutablePointer<FILE>, limit: Int) throws -> [UInt8] {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        while bytes.count < limit {
+            let count = pread(fileno(file), &buffer, buffer.count, off_t(bytes.count))
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw SystemError.last("pread") }
+            guard count > 0 else { return bytes }
+            bytes += buffer[..<count]
+        }
+        guard limit == maximumFileSize else { return bytes }
+        throw CommandFailure(
+            .badData, code: "malformed_model", "a file of the commit is larger than \(limit >> 20) MiB",
+            remedy: "name a model")
+    }
+}
+
+/// A directory for this process's files, removed with the last reference.
+final class ScratchDirectory {
+    let path: FilePath
+
+    /// Throws `SystemError`.
+    init() throws(SystemError) {
+        let base = getenv("TMPDIR").map { FilePath(String(cString: $0)) } ?? "/tmp"
+        var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
+            Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
+        }
+        guard mkdtemp(&template) != nil else { throw SystemError.last("mkdtemp", path: base) }
+        path = FilePath(platformString: template)
+    }
+
+    deinit {
+        guard let name = path.lastComponent else { return }
+        try? Directory(path.removingLastComponent()).removeTree(name)
+    }
+}
