@@ -44,8 +44,8 @@ struct MigrationModelOptions: ParsableArguments {
             || !mappingOptions.mappings.isEmpty
         guard !models.isEmpty || !isModelUsed else {
             throw ValidationError(
-                "--version, --configuration, --rename, --mapping, --allow-partial-history and --trace-sql need a --model"
-            )
+                "--model-version, --configuration, --rename, --mapping, --allow-partial-history and --trace-sql need a "
+                    + "--model")
         }
     }
 
