@@ -46,7 +46,7 @@ struct BatchPrinter {
     private static func text(_ row: ChangedRow, _ table: BatchTable) -> String {
         let values = row.values ?? []
         var words = [
-            "\(row.number)", WireTime.text(row.time) ?? "no time", row.operation.word, table.entity ?? table.name,
+            "\(row.number)", "\(LocalTime(row.time, precise: true))", row.operation.word, table.entity ?? table.name,
             row.key.map(text).joined(separator: ","),
         ]
         for (index, value) in values.enumerated() {

@@ -83,7 +83,7 @@ extension ArchivedStore {
     /// The set in one line.
     var line: String {
         let name = entry.name.map { PrintablePath($0).description } ?? "?"
-        let at = entry.note?.at.formatted(.iso8601) ?? "?"
+        let at = entry.note.map { "\(LocalTime($0.at.timeIntervalSince1970))" } ?? "?"
         let state = state == .complete ? "" : "  \(state.rawValue)"
         return "\(id)  \(name)  \(at)  \(ByteCount(bytes))\(state)"
     }
@@ -94,7 +94,7 @@ extension ArchivedStore {
         if let note = entry.note { lines.append("    from \(PrintablePath(note.from.path)): \(note.reason)") }
         if let problem { lines.append("    \(problem)") }
         for restoration in entry.note?.restored ?? [] {
-            let at = restoration.at.formatted(.iso8601)
+            let at = LocalTime(restoration.at.timeIntervalSince1970)
             lines.append("    restored to \(PrintablePath(restoration.to.path)) \(at)")
         }
         return lines
