@@ -14,7 +14,7 @@ struct ModelShowCommand: ParsableCommand {
 
     @OptionGroup var versionOption: ModelVersionOption
 
-    @Option(help: "Print this: \(ShowFormat.allCases.map(\.rawValue).joined(separator: ", ")).")
+    @Option(help: "Print the model as text, as a Mermaid class diagram, or as a Graphviz graph.")
     var format: ShowFormat = .text
 
     @OptionGroup var mergeOptions: ModelMergeOptions
