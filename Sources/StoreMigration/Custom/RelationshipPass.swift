@@ -97,10 +97,11 @@ struct RelationshipPass {
     // MARK: Inverses
 
     /// Sets the inverses of one-to-one relationships, and positions in ordered relationships whose older objects had
-    /// none.
+    /// none. Clears what stands beside references that lead nowhere.
     func complete() throws {
         for entity in plan.destination.numbers.entities {
             for relationship in entity.relationships where !relationship.isTransient {
+                if !relationship.isToMany { try clearUnusedColumns(of: relationship, of: entity) }
                 guard let inverse = plan.destination.model.inverse(of: relationship) else {
                     if relationship.isOrdered { try assignPlaces(link(relationship, of: entity)?.reversed) }
                     continue
@@ -112,6 +113,20 @@ struct RelationshipPass {
                     try assignPlaces(link(relationship, of: entity)?.reversed)
                 }
             }
+        }
+    }
+
+    /// Clears the position and the entity's number beside a reference that leads nowhere, because the object that it led
+    /// to has no new one.
+    private func clearUnusedColumns(of relationship: RelationshipDescription, of entity: EntityDescription) throws {
+        guard
+            let columns = LinkStorage.columns(of: relationship, declaredFor: entity.name, in: plan.destination),
+            let table = plan.destination.table(of: entity.name)?.name
+        else { return }
+        for column in [columns.entity, columns.order].compactMap(\.self) {
+            try store.execute(
+                "UPDATE main.\(table.sqlName) SET \(column.sqlName) = NULL "
+                    + "WHERE \(columns.reference.sqlName) IS NULL AND \(column.sqlName) IS NOT NULL")
         }
     }
 
