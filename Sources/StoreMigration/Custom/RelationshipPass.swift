@@ -116,8 +116,8 @@ struct RelationshipPass {
         }
     }
 
-    /// Clears the position and the entity's number beside a reference that leads nowhere, because the object that it led
-    /// to has no new one.
+    /// Clears the position and the entity's number beside a reference that leads nowhere: the object that it led to has
+    /// no new one.
     private func clearUnusedColumns(of relationship: RelationshipDescription, of entity: EntityDescription) throws {
         guard
             let columns = LinkStorage.columns(of: relationship, declaredFor: entity.name, in: plan.destination),
