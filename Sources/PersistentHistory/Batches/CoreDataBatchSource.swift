@@ -37,7 +37,7 @@ final class CoreDataBatchSource: BatchSource {
         guard case .row(let number) = key.content, !change.table.isEmpty else { throw StoreHistory.Discontinuity.gap }
         let (table, lookup) = try known(key.table, change)
         var row = try lookup.row(number)
-        // Core Data gives no number twice. Whoever did so has changed the object's entity without a record.
+        // Core Data gives no number twice. A program that did so has changed the object's entity without a record.
         if let found = row, let index = table.columns.firstIndex(of: "Z_ENT"),
             found.values[index] != .integer(key.table)
         {

@@ -141,7 +141,7 @@ struct UndoPaths {
         }
     }
 
-    /// The command that moves the store to its former place, whoever has written to it since.
+    /// The command that moves the store to its former place, even if other programs have written to it since.
     private var relocationBack: String {
         let name = group.name == legacy.name ? "" : " --name=\(FilePath(root: nil, [legacy.name.database]).shellWord)"
         return "groupstore relocate \(group.path.shellWord) \(legacy.directory.path.shellWord)\(name)"
