@@ -42,7 +42,8 @@ struct LegacyWriter {
 
     private static func configuration(_ options: Options) -> Configuration {
         var configuration = Configuration()
-        configuration.busyMode = .timeout(10)
+        // Beside tight writers a lock can be long in coming: SQLite serves nobody in order.
+        configuration.busyMode = .timeout(600)
         configuration.prepareDatabase { database in
             try database.execute(sql: "PRAGMA journal_mode = \(options.journalMode)")
             if options.leavesWAL { try database.execute(sql: "PRAGMA wal_autocheckpoint = 0") }
