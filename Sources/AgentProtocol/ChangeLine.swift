@@ -35,19 +35,17 @@ package struct ChangeLine: Sendable {
         bytes(changed) { Self.write(number, to: &$0) }
     }
 
-    /// Returns the line, or nil if it would be too long and must be shortened. `token` needs no escapes.
-    package mutating func bytes(_ changed: ChangedTables, token: String) -> [UInt8]? {
-        bytes(changed) { $0 += token.utf8 }
-    }
-
-    private mutating func bytes(_ changed: ChangedTables, token writeToken: (inout [UInt8]) -> Void) -> [UInt8]? {
+    /// Returns the line, or nil if it would be too long and must be shortened.
+    ///
+    /// - Parameter writeToken: Appends the token, which needs no escapes.
+    package mutating func bytes(_ changed: ChangedTables, token writeToken: (inout [UInt8]) -> Void) -> [UInt8]? {
         if tables != changed {
             tables = changed
             middle = Self.middle(changed)
         }
         var line: [UInt8] = []
-        // Room for twenty digits, a quote, a brace and a newline.
-        line.reserveCapacity(start.count + middle.count + token.count + 23)
+        // Room for a token, a quote, a brace and a newline.
+        line.reserveCapacity(start.count + middle.count + token.count + 128)
         line += start
         line += middle
         line += token

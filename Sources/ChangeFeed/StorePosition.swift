@@ -39,31 +39,30 @@ package struct StorePosition: Equatable, Sendable {
 // MARK: - Text
 
 extension StorePosition: CustomStringConvertible {
-    /// The numbers in hexadecimal, separated by periods. Each change has it, so it is made byte by byte.
+    /// The numbers in hexadecimal, separated by periods.
     package var description: String {
-        let content = [
-            identity.device, identity.inode, commit.salt, UInt64(commit.frame), UInt64(commit.checksum.first),
-            UInt64(commit.checksum.second), changeCounter.map(UInt64.init),
-        ]
-        let file = [stamp?.size, stamp?.modified, stamp?.changed].map { $0.map(UInt64.init(bitPattern:)) }
-        return String(unsafeUninitializedCapacity: 17 * (content.count + file.count)) { bytes in
-            var count = 0
-            for number in content + file {
-                if count > 0 {
-                    bytes[count] = UInt8(ascii: ".")
-                    count += 1
-                }
-                guard let number else { continue }
-                for place in (0..<max(1, (67 - number.leadingZeroBitCount) / 4)).reversed() {
-                    bytes[count] = Self.digits[Int(number >> (4 * UInt64(place)) & 15)]
-                    count += 1
-                }
-            }
-            return count
-        }
+        var bytes: [UInt8] = []
+        write(to: &bytes)
+        return String(decoding: bytes, as: UTF8.self)
     }
 
-    private static let digits = Array("0123456789abcdef".utf8)
+    /// Appends the description's bytes. Each change has them, so they are assembled outside the heap.
+    package func write(to bytes: inout [UInt8]) {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: HexadecimalText.length(of: 10)) { buffer in
+            var text = HexadecimalText(buffer)
+            text.append(identity.device)
+            text.append(identity.inode)
+            text.append(commit.salt)
+            text.append(UInt64(commit.frame))
+            text.append(UInt64(commit.checksum.first))
+            text.append(UInt64(commit.checksum.second))
+            text.append(changeCounter.map(UInt64.init))
+            text.append(stamp.map { UInt64(bitPattern: $0.size) })
+            text.append(stamp.map { UInt64(bitPattern: $0.modified) })
+            text.append(stamp.map { UInt64(bitPattern: $0.changed) })
+            bytes.append(contentsOf: text.bytes)
+        }
+    }
 
     /// Parses a description. Returns nil for any other text.
     package init?(_ text: some StringProtocol) {
@@ -89,6 +88,38 @@ extension StorePosition: CustomStringConvertible {
         } else {
             stamp = nil
         }
+    }
+}
+
+/// Numbers in hexadecimal, separated by periods, in a buffer that has room for them.
+private struct HexadecimalText {
+    private let buffer: UnsafeMutableBufferPointer<UInt8>
+    private var count = 0
+    private var isEmpty = true
+
+    /// The most bytes that so many numbers take.
+    static func length(of numbers: Int) -> Int { 17 * numbers }
+
+    init(_ buffer: UnsafeMutableBufferPointer<UInt8>) { self.buffer = buffer }
+
+    var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(rebasing: buffer[..<count]) }
+
+    /// Appends a number; nothing but its period if there is none.
+    mutating func append(_ number: UInt64?) {
+        if !isEmpty { append(UInt8(ascii: ".")) }
+        isEmpty = false
+        guard let number else { return }
+        var shift = max(0, (63 - number.leadingZeroBitCount) / 4 * 4)
+        while shift >= 0 {
+            let digit = UInt8(truncatingIfNeeded: number >> UInt64(shift) & 15)
+            append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+            shift -= 4
+        }
+    }
+
+    private mutating func append(_ byte: UInt8) {
+        buffer[count] = byte
+        count += 1
     }
 }
 

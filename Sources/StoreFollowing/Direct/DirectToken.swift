@@ -25,6 +25,12 @@ package struct DirectToken: Equatable, Sendable, CustomStringConvertible {
 
     package var description: String { Self.start + (position?.description ?? "") }
 
+    /// Appends the description's bytes.
+    package func write(to bytes: inout [UInt8]) {
+        bytes += Self.start.utf8
+        position?.write(to: &bytes)
+    }
+
     /// Returns the event that stands for everything that happened between this token and a later one; nil if nothing
     /// did.
     package func event(until later: DirectToken) -> StoreEvent? {

@@ -187,6 +187,8 @@ struct WatchCommand: ParsableCommand {
         _ feed: any WatchedFeed, _ batches: WatchedBatches?, runners: [EventCommand?], tokens: TokenFile?,
         to output: Output
     ) throws {
+        // Options are looked up once, not between a commit and its line.
+        let (endsAfterFirst, runsCommand, isEncoded) = (once, exec != nil, output.json)
         var isDone = false
         while !isDone {
             let deadline = timeout.map { Deadline(after: $0.duration) } ?? .none
@@ -198,14 +200,14 @@ struct WatchCommand: ParsableCommand {
                     return
                 }
                 try batches?.print(before: event)
-                record(event, output)
+                if isEncoded, let line = event.line { Output.write(encoded: line[...]) } else { record(event, output) }
                 // An event that couldn't be printed isn't done: the token stays unchanged.
                 try Output.checkDelivered()
-                if exec != nil, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
+                if runsCommand, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
                     try runners[index]?.run(EventRun(event))
                 }
-                if let token = event.token { try tokens?.write(token) }
-                isDone = once && event.requiresReading
+                if let tokens, let token = event.token { try tokens.write(token) }
+                isDone = endsAfterFirst && event.requiresReading
             }
             guard hasReceived else {
                 let names = feed.stores.map(\.name).joined(separator: ", ")
@@ -217,7 +219,6 @@ struct WatchCommand: ParsableCommand {
     }
 
     private func record(_ event: FeedEvent, _ output: Output) {
-        if output.json, let line = event.line { return output.record(encoded: line) }
         output.record(
             event.object, "\(LocalTime.now(precise: true))  \(event.type)  \(event.store.name)  \(event.words)")
     }

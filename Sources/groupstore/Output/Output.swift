@@ -32,9 +32,6 @@ struct Output: Sendable {
         if json { Self.write(json: object) } else if !quiet { Self.write(lines: lines(), to: STDOUT_FILENO) }
     }
 
-    /// Prints a line of JSON that was encoded already.
-    func record(encoded line: [UInt8]) { if json { Self.write(exactly: line[...], to: STDOUT_FILENO) } }
-
     /// Reports a failure on standard error and, under `--json`, as the last object too.
     func fail(_ failure: CommandFailure) {
         failSummary(failure)

@@ -1,6 +1,7 @@
 import AgentProtocol
 import GroupStoreAgent
 import LinuxSystem
+import StoreFollowing
 import SystemPackage
 
 /// A store that is watched.
@@ -12,7 +13,13 @@ final class WatchedStore {
     /// The place of the database.
     var path: FilePath
     /// The position up to which all events were received.
-    var token: String
+    var token: String {
+        get { position?.description ?? text }
+        set { (text, position) = (newValue, nil) }
+    }
+    /// The same of a store that this process follows; nil if an agent does. Its text is made when it is needed.
+    var position: DirectToken?
+    private var text: String
     /// True if the agent reads the store's history for this subscription.
     let hasHistory: Bool
 
@@ -21,7 +28,7 @@ final class WatchedStore {
         self.name = name
         self.bytes = bytes
         self.path = path
-        self.token = token
+        text = token
     }
 }
 
@@ -39,12 +46,10 @@ protocol WatchedFeed: AnyObject {
 struct FeedEvent {
     private enum Content {
         case received(type: String, JSONObject)
-        case found(StoreEvent)
+        case found(StoreEvent, DirectToken)
     }
 
     let store: WatchedStore
-    /// The position after it; nil for an event of an agent that has none.
-    let token: String?
     private let content: Content
     /// The event's line, if it was encoded already.
     let line: [UInt8]?
@@ -52,23 +57,29 @@ struct FeedEvent {
     /// Creates an event that an agent has sent.
     init(_ store: WatchedStore, type: String, object: JSONObject) {
         self.store = store
-        token = object.string("token")
         content = .received(type: type, object)
         line = nil
     }
 
     /// Creates an event that this process has found.
-    init(_ store: WatchedStore, _ event: StoreEvent, line: [UInt8]? = nil) {
+    init(_ store: WatchedStore, _ event: StoreEvent, _ token: DirectToken, line: [UInt8]? = nil) {
         self.store = store
-        token = store.token
-        content = .found(event)
+        content = .found(event, token)
         self.line = line
+    }
+
+    /// The position after it; nil for an event of an agent that has none.
+    var token: String? {
+        switch content {
+        case .received(_, let object): object.string("token")
+        case .found(_, let token): token.description
+        }
     }
 
     var type: String {
         switch content {
         case .received(let type, _): type
-        case .found(let event): event.type
+        case .found(let event, _): event.type
         }
     }
 
@@ -76,7 +87,7 @@ struct FeedEvent {
     var object: JSONObject {
         switch content {
         case .received(_, let object): object
-        case .found(let event): event.json(store: store.bytes, token: token ?? "")
+        case .found(let event, let token): event.json(store: store.bytes, token: token.description)
         }
     }
 
@@ -98,7 +109,7 @@ struct FeedEvent {
     var requiresReading: Bool { !["relocating", "abandoned"].contains(type) }
 
     /// True for a bookmark, which only advances the subscription's position.
-    var isBookmark: Bool { type == "bookmark" }
+    var isBookmark: Bool { if case .received("bookmark", _) = content { true } else { false } }
 
     /// The text that follows the event's type for people.
     var words: String {

@@ -44,23 +44,23 @@ final class KernelFeed: WatchedFeed {
         try afterRelocations { _ = try feed.add(paths) { _ in isReady = true } }
         while !isReady, try feed.step(loop) {}
         for (number, path) in paths.enumerated() {
-            let token = feed.token(of: number).description
-            stores.append(
-                WatchedStore(
-                    name: "\(PrintablePath(path))", bytes: path.bytes, path: feed.path(of: number) ?? path, token: token
-                ))
+            let store = WatchedStore(
+                name: "\(PrintablePath(path))", bytes: path.bytes, path: feed.path(of: number) ?? path, token: "")
+            store.position = feed.token(of: number)
+            stores.append(store)
             lines.append(ChangeLine(store: path.bytes))
         }
         if let token, let store = stores.first {
-            missed += events(since: token, of: store).map { FeedEvent(store, $0) }
+            let now = feed.token(of: 0)
+            missed += events(since: token, until: now).map { FeedEvent(store, $0, now) }
             // Nobody was told of these events yet.
             if !missed.isEmpty { store.token = token }
         }
         try stopOnInterruption()
     }
 
-    private func events(since token: String, of store: WatchedStore) -> [StoreEvent] {
-        guard let former = DirectToken(token), let now = DirectToken(store.token) else { return [.reset(.epoch)] }
+    private func events(since token: String, until now: DirectToken) -> [StoreEvent] {
+        guard let former = DirectToken(token) else { return [.reset(.epoch)] }
         return former.event(until: now).map { [$0] } ?? []
     }
 
@@ -97,16 +97,17 @@ final class KernelFeed: WatchedFeed {
     private func receive(_ event: StoreEvent, of number: Int, _ token: DirectToken) {
         guard stores.indices.contains(number), failure == nil else { return }
         let store = stores[number]
-        store.token = token.description
-        if let path = feed?.path(of: number) { store.path = path }
+        store.position = token
         var line: [UInt8]?
         if case .change(let changed) = event {
             if let tables, !tables.admits(changed) { return }
-            line = lines[number].bytes(changed, token: store.token)
+            line = lines[number].bytes(changed, token: token.write)
+        } else if let path = feed?.path(of: number) {
+            store.path = path
         }
-        guard let body else { return missed.append(FeedEvent(store, event, line: line)) }
+        guard let body else { return missed.append(FeedEvent(store, event, token, line: line)) }
         hasReceived = true
-        do { try body(FeedEvent(store, event, line: line)) } catch { failure = error }
+        do { try body(FeedEvent(store, event, token, line: line)) } catch { failure = error }
     }
 }
 
