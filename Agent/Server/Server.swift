@@ -45,6 +45,7 @@ package final class Server {
     private let listener: Descriptor
     private let descriptors: DescriptorBudget
     private var connections: [UInt64: Connection] = [:]
+    private var refused: RefusedConnections
     private var connectionCounts: [uid_t: Int] = [:]
     private var nextConnection = firstConnectionToken
     private var acceptsConnections = true
@@ -68,6 +69,7 @@ package final class Server {
     ) throws(SystemError) {
         self.descriptors = descriptors
         self.loop = loop
+        refused = RefusedConnections(loop: loop)
         self.publisher = publisher
         self.requests = requests
         self.admission = admission
@@ -149,6 +151,8 @@ extension Server {
             log.notice(
                 "connection refused", metadata: ["uid": "\(peer.uid)", "pid": "\(peer.pid)", "why": "\(refusal.code)"])
             _ = try? UnixSocket.send(WireLine.bytes(AgentMessage.failure(id: nil, refusal).json)[...], on: socket.raw)
+            refused.append(socket, token: nextConnection)
+            nextConnection += 1
             return
         }
         var isAdmitted = false
@@ -207,7 +211,7 @@ extension Server {
 
 extension Server {
     private func serve(_ ready: EventLoop.Readiness) {
-        guard let connection = connections[ready.token] else { return }
+        guard let connection = connections[ready.token] else { return refused.serve(ready, buffer: &buffer) }
         if ready.isWritable {
             publisher.flush(ready.token)
             if connection.isPaused { dispatch(connection, ready.token) }

@@ -155,6 +155,17 @@ import Testing
         #expect(try client.next() == nil)
     }
 
+    /// A client that gets EPIPE for its request may end before it has read why. Twenty are more than are kept.
+    @Test func aRefusedClientMaySendItsRequestFirst() throws {
+        let server = try RunningServer(users: [geteuid() + 1])
+        for _ in 0..<20 {
+            let client = try server.connect()
+            #expect(try client.next()?.object("error")?.string("code") == "not_permitted")
+            try client.send(#"{"id":1,"op":"status"}"# + "\n")
+            #expect(try client.next() == nil)
+        }
+    }
+
     @Test func limitsConnectionsPerUser() throws {
         let server = try RunningServer(connectionsPerUser: 2)
         let first = try server.connect()
