@@ -105,6 +105,16 @@ final class StoreFiles {
         return file
     }
 
+    /// Returns the open database, for a reader of all pages.
+    func openedDatabase() throws(SystemError) -> SharedDescriptor { try database() }
+
+    /// True if no transaction has written the database in rollback mode since the commit with this change counter, and
+    /// none is writing it now.
+    func isUnwritten(since changeCounter: UInt32) throws(SystemError) -> Bool {
+        guard !isLockedExclusively(), try !isJournalHot() else { return false }
+        return try header()?.changeCounter == changeCounter
+    }
+
     /// Closes the database, so that other programs can prove that nobody has it open. It is opened again when it is
     /// read.
     func closeDatabase() { openDatabase = nil }
@@ -186,7 +196,13 @@ final class StoreFiles {
 
     /// Returns the store at `commit` for a page map scan, or nil if it can't be read now.
     func scanSubject(at commit: WriteAheadIndex?) throws -> PageMapScan.Subject? {
-        guard try header()?.journalMode == .writeAhead else { return nil }
+        guard let header = try header() else { return nil }
+        if header.journalMode == .rollback {
+            guard walIndex == nil, Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize,
+                try isUnwritten(since: header.changeCounter)
+            else { return nil }
+            return PageMapScan.Subject(database: try database(), wal: nil, changeCounter: header.changeCounter)
+        }
         guard let walIndex else {
             // A WAL left by a crash can be scanned once it has an index again.
             let isAlone = try directory.status(name.wal).map { $0.size == 0 } ?? true

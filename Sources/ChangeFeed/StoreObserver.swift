@@ -55,6 +55,8 @@ package final class StoreObserver {
     /// The deadline for the events that may explain why the database's stamp changed while idle.
     var idleDoubtDeadline: ContinuousClock.Instant?
     var tracker = TableTracker()
+    /// What names the tables of commits in rollback mode, once the store was read.
+    var rollbackTables: RollbackTables?
     var scanSchedule = PageMapScanSchedule()
     var eventCounts = SideFileEventCounts()
     /// A finished scan that waits for events.
@@ -306,8 +308,10 @@ package final class StoreObserver {
             return Observation(wasUnreadable ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
         let hasChanged = try inspectSessions(found)
+        let mode = try found.header()?.journalMode
+        if mode != .rollback { rollbackTables = nil }
         let observation =
-            switch try found.header()?.journalMode {
+            switch mode {
             case .writeAhead: try inspectWALMode(found)
             case .rollback: try inspectRollbackMode(found)
             // It is not a database yet, or no longer one.

@@ -15,6 +15,15 @@ package final class PageMapScan: Sendable {
         let database: SharedDescriptor
         /// Nil if no program has the store open and there is no WAL.
         let wal: OpenWAL?
+        /// The commit to read the store at in rollback mode; nil in WAL mode.
+        var changeCounter: UInt32?
+    }
+
+    /// What was read.
+    struct Finding: Sendable {
+        let pageMap: PageMap
+        /// Nil in WAL mode.
+        let digests: PageDigests?
     }
 
     struct OpenWAL: Sendable {
@@ -29,7 +38,7 @@ package final class PageMapScan: Sendable {
     private enum State {
         case waiting(Subject)
         case running
-        case ended(Result<PageMap, any Error>)
+        case ended(Result<Finding, any Error>)
     }
 
     private let state: Mutex<State>
@@ -37,6 +46,8 @@ package final class PageMapScan: Sendable {
     private let hasEnded = DispatchSemaphore(value: 0)
     /// The commit at which the store is read, or nil without a WAL.
     let commit: WriteAheadIndex?
+    /// The change counter of the commit at which the store is read in rollback mode; nil in WAL mode.
+    let changeCounter: UInt32?
     let events: SideFileEventCounts
     private let readingTime = Mutex(Duration.zero)
     /// The time spent reading, without the wait for a turn.
@@ -45,6 +56,7 @@ package final class PageMapScan: Sendable {
     /// Creates a scan. `events` holds all counts so far.
     init(_ subject: Subject, _ events: SideFileEventCounts) {
         commit = subject.wal?.commit
+        changeCounter = subject.changeCounter
         self.events = events
         state = Mutex(.waiting(subject))
     }
@@ -64,12 +76,12 @@ package final class PageMapScan: Sendable {
         hasEnded.signal()
     }
 
-    private func read(_ subject: Subject) throws -> PageMap {
+    private func read(_ subject: Subject) throws -> Finding {
         let pages = try ScannedPages(subject) { [self] in isCancelled.load(ordering: .relaxed) }
         let pageMap = Result { try PageMap(pages) }
         // Apparent damage may come from a concurrent write.
         if !isCancelled.load(ordering: .relaxed) { try pages.confirm() }
-        return try pageMap.get()
+        return Finding(pageMap: try pageMap.get(), digests: try subject.changeCounter.map { _ in try pages.digests() })
     }
 
     /// Cancels the scan. Returns once it holds no open file of the store.
@@ -88,7 +100,7 @@ package final class PageMapScan: Sendable {
     }
 
     /// The scan's result, or nil until it has ended.
-    var result: Result<PageMap, any Error>? {
+    var result: Result<Finding, any Error>? {
         state.withLock { if case .ended(let result) = $0 { result } else { nil } }
     }
 }
@@ -155,6 +167,11 @@ private final class ScannedPages: PageSource {
         }
         guard read == pageSize else { throw Unattributable.malformed(page: page) }
         return UnsafeRawBufferPointer(buffer)
+    }
+
+    /// Returns the digests of all pages. Whether nobody wrote meanwhile, the observer checks.
+    func digests() throws -> PageDigests {
+        try PageDigests(subject.database, pageSize: pageSize, pageCount: pageCount)
     }
 
     /// Throws if the pages may come from more than one commit. Without a WAL, the observer checks that.

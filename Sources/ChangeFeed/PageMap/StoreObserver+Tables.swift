@@ -4,6 +4,7 @@ extension StoreObserver {
     /// Discards the page map and cancels the scan, because the events no longer prove anything.
     func discardPageMap() {
         tracker.discard()
+        rollbackTables = nil
         scanSchedule.cancel()
         adoption = nil
     }
@@ -32,7 +33,10 @@ extension StoreObserver {
     }
 
     /// True if `beginScan(with:)` should be called.
-    package var wantsScan: Bool { wantsTables && !tracker.hasMap && scanSchedule.isDue && files != nil }
+    package var wantsScan: Bool { wantsTables && !hasMap && scanSchedule.isDue && files != nil }
+
+    /// True if the tables of the next commit can be named.
+    private var hasMap: Bool { tracker.hasMap || rollbackTables != nil }
 
     /// Returns a scan to run on another thread and to pass to `adopt(_:)` afterwards. Returns nil if none is wanted or
     /// possible now. `events`: this store's queued side-file events that are not recorded yet, or nil if events were
@@ -43,7 +47,8 @@ extension StoreObserver {
         let index = try? files.readIndex()
         // A commit that is not published yet is published first.
         guard files.walIndex == nil || index.map({ !baseline.isBefore($0) }) == true,
-            let now = counts(files, adding: events), let subject = try? files.scanSubject(at: index)
+            let now = counts(files, adding: events), let subject = try? files.scanSubject(at: index),
+            subject.changeCounter == nil || subject.changeCounter == baseline.changeCounter
         else { return nil }
         let scan = PageMapScan(subject, now)
         scanSchedule.begin(scan)
@@ -51,7 +56,7 @@ extension StoreObserver {
     }
 
     /// The time to request a scan again even if no event arrives until then.
-    package var scanDue: ContinuousClock.Instant? { wantsTables && !tracker.hasMap ? scanSchedule.due : nil }
+    package var scanDue: ContinuousClock.Instant? { wantsTables && !hasMap ? scanSchedule.due : nil }
 
     /// True while a scan begun by `beginScan()` is unfinished.
     package var isScanning: Bool { scanSchedule.current != nil }
@@ -59,7 +64,7 @@ extension StoreObserver {
     /// A finished scan's map, and the index that was there before the events were read.
     struct ScanAdoption {
         let scan: PageMapScan
-        let pageMap: PageMap
+        let found: PageMapScan.Finding
         let index: WriteAheadIndex?
     }
 
@@ -72,8 +77,8 @@ extension StoreObserver {
         case .failure(let error):
             scanSchedule.end(error)
             return false
-        case .success(let pageMap):
-            adoption = ScanAdoption(scan: scan, pageMap: pageMap, index: try? files?.readIndex())
+        case .success(let found):
+            adoption = ScanAdoption(scan: scan, found: found, index: try? files?.readIndex())
             return true
         }
     }
@@ -89,13 +94,22 @@ extension StoreObserver {
 
     private func begin(_ adoption: ScanAdoption, with events: SideFileEventCounts?) -> Bool {
         guard let files else { return false }
+        if let digests = adoption.found.digests {
+            // A commit that isn't published yet may be in what was read.
+            guard let counter = adoption.scan.changeCounter, counter == baseline.changeCounter,
+                (try? files.isIndexCurrent()) == true, files.walIndex == nil,
+                (try? files.isUnwritten(since: counter)) == true
+            else { return false }
+            rollbackTables = RollbackTables(adoption.found.pageMap, digests)
+            return true
+        }
         let now = counts(files, adding: events)
         guard let commit = adoption.scan.commit else {
             guard let now, files.walIndex == nil, now.isSameSession(as: adoption.scan.events) else { return false }
-            tracker.begin(adoption.pageMap, at: nil, session: now)
+            tracker.begin(adoption.found.pageMap, at: nil, session: now)
             return true
         }
-        tracker.begin(adoption.pageMap, at: commit, session: now)
+        tracker.begin(adoption.found.pageMap, at: commit, session: now)
         // Commits published meanwhile must not be published again. The map may lag behind the baseline but never be
         // ahead of it.
         guard let index = adoption.index, WALPosition(index) == baseline.commit, baseline.commit != WALPosition(commit)

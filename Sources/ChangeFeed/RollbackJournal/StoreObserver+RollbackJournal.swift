@@ -9,7 +9,8 @@ extension StoreObserver {
         leaveIdle()
         // In this mode each commit writes the database, so none of the writes was made between two WAL sessions.
         sessions.recordWrite()
-        discardPageMap()
+        tracker.discard()
+        if scanSchedule.current?.changeCounter == nil { scanSchedule.cancel() }
         lockedCommits = nil
         // Must come first: a write after the counter was read has another stamp.
         let stamp = try files.stamp()
@@ -30,10 +31,10 @@ extension StoreObserver {
         // This commit stands for all writes so far, including those its transaction made since the poll began.
         let publishedStamp = try files.stamp()
         try settle(at: publishedStamp, files)
-        tracker.addUnknown()
         // A held lock means that readers may have to wait; it also reveals later commits that aren't counted. A file
         // copied over a store, without a journal or a lock, may be incomplete.
         let mayContinue = isLocked || !usesJournal
+        if usesJournal { nameTables(ofCommit: counter, files) } else { tracker.addUnknown() }
         stampPublishedUnderLock = mayContinue ? publishedStamp : nil
         let found = settled(.changed)
         return mayContinue
@@ -59,6 +60,26 @@ extension StoreObserver {
         // The copy may be incomplete.
         if isCopied { stampPublishedUnderLock = stamp }
         return Observation(settled(.changed).finding, nextPollDelay: isCopied ? Self.settlingTime : nil)
+    }
+
+    /// Adds the tables that were changed up to the commit with this change counter. What can't be named now is named
+    /// together with the next commit, and a new scan begins if the page map is of no use any more.
+    private func nameTables(ofCommit counter: UInt32, _ files: StoreFiles) {
+        guard let names = namedTables(ofCommit: counter, files) else { return tracker.addUnknown() }
+        tracker.add(TableChanges(names, isComplete: true))
+    }
+
+    private func namedTables(ofCommit counter: UInt32, _ files: StoreFiles) -> Set<String>? {
+        // Taking it out avoids a second reference, so it is changed in place.
+        guard var tables = rollbackTables.take() else { return nil }
+        do {
+            let names = try tables.advance(to: counter, in: files)
+            rollbackTables = tables
+            return names
+        } catch Unattributable.disturbed {
+            rollbackTables = tables
+        } catch {}
+        return nil
     }
 
     private func settle(at stamp: StoreFiles.Stamp, _ files: StoreFiles) throws {

@@ -1,0 +1,79 @@
+import LinuxSystem
+import SQLiteFormat
+
+/// Determines the tables that commits in rollback mode changed, from the pages whose content differs.
+///
+/// It describes the store as of a published commit, or one before it. What it names is therefore a superset of what the
+/// commits since have changed.
+struct RollbackTables {
+    private var pageMap: PageMap
+    private var digests: PageDigests
+    /// The time before which no commit's pages are compared, so that a busy store takes at most a fifth of a processor.
+    private var notBefore = ContinuousClock.now
+
+    init(_ pageMap: PageMap, _ digests: PageDigests) {
+        self.pageMap = pageMap
+        self.digests = digests
+    }
+
+    /// Advances to the commit with this change counter, and returns the tables that were changed on the way.
+    ///
+    /// Throws `Unattributable.disturbed` and stays as it is if somebody writes, or too little time has passed. Any other
+    /// error invalidates it.
+    mutating func advance(to changeCounter: UInt32, in files: StoreFiles) throws -> Set<String> {
+        let began = ContinuousClock.now
+        guard began >= notBefore, let header = try files.header(), header.changeCounter == changeCounter else {
+            throw Unattributable.disturbed
+        }
+        defer { notBefore = .now.advanced(by: began.duration(to: .now) * 4) }
+        guard header.pageSize == digests.pageSize else { throw Unattributable.formatChanged }
+        guard Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize else { throw Unattributable.tooLarge }
+        let changed = ChangedPages(pageCount: header.pageCount, pageSize: header.pageSize)
+        let present = try PageDigests(
+            try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount, former: digests
+        ) { try changed.append($0, $1) }
+        // A transaction locks out readers before it writes the database, and increments the counter when it commits.
+        guard try files.isUnwritten(since: changeCounter) else { throw Unattributable.disturbed }
+        // A map that can't follow is of no use any more.
+        let names = try pageMap.apply(changed, changed.pages)
+        digests = present
+        return names
+    }
+}
+
+/// The pages that differ between two states of a store.
+private final class ChangedPages: PageSource {
+    let pageCount: UInt32
+    private let pageSize: Int
+    private(set) var pages: [UInt32] = []
+    private var offsets: [UInt32: Int] = [:]
+    private var content: UnsafeMutableRawBufferPointer
+
+    init(pageCount: UInt32, pageSize: Int) {
+        self.pageCount = pageCount
+        self.pageSize = pageSize
+        content = .allocate(byteCount: pageSize * 16, alignment: 8)
+    }
+
+    deinit { content.deallocate() }
+
+    func append(_ page: UInt32, _ bytes: UnsafeRawBufferPointer) throws {
+        let offset = pages.count * pageSize
+        if offset + pageSize > content.count {
+            let larger = UnsafeMutableRawBufferPointer.allocate(byteCount: content.count * 2, alignment: 8)
+            larger.copyMemory(from: UnsafeRawBufferPointer(content))
+            content.deallocate()
+            content = larger
+        }
+        UnsafeMutableRawBufferPointer(rebasing: content[offset..<offset + pageSize]).copyMemory(from: bytes)
+        pages.append(page)
+        offsets[page] = offset
+    }
+
+    func isChanged(_ page: UInt32) -> Bool { offsets[page] != nil }
+
+    func content(of page: UInt32) throws -> UnsafeRawBufferPointer {
+        guard let offset = offsets[page] else { throw Unattributable.malformed(page: page) }
+        return UnsafeRawBufferPointer(rebasing: content[offset..<offset + pageSize])
+    }
+}
