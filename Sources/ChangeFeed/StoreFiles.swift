@@ -110,8 +110,10 @@ final class StoreFiles {
 
     /// True if no transaction has written the database in rollback mode since the commit with this change counter, and
     /// none is writing it now.
-    func isUnwritten(since changeCounter: UInt32) throws(SystemError) -> Bool {
-        guard !isLockedExclusively(), try !isJournalHot() else { return false }
+    ///
+    /// - Parameter isLocked: True if the lock of the program that made the commit is no sign of writing.
+    func isUnwritten(since changeCounter: UInt32, isLocked: Bool = false) throws(SystemError) -> Bool {
+        guard isLocked || !isLockedExclusively(), try !isJournalHot() else { return false }
         return try header()?.changeCounter == changeCounter
     }
 

@@ -18,13 +18,15 @@ struct RollbackTables {
 
     /// Advances to the commit with this change counter, and returns the tables that were changed on the way.
     ///
-    /// Throws `Unattributable.disturbed` and stays as it is if somebody writes, or too little time has passed. Any other
-    /// error invalidates it.
-    mutating func advance(to changeCounter: UInt32, in files: StoreFiles) throws -> Set<String> {
+    /// - Parameter isLocked: True if the program that has committed still holds its lock. It writes the database only
+    ///   while its journal is hot.
+    /// - Throws: `Unattributable.disturbed`, and stays as it is, if somebody writes, or too little time has passed. Any
+    ///   other error invalidates it.
+    mutating func advance(to changeCounter: UInt32, in files: StoreFiles, isLocked: Bool) throws -> Set<String> {
         let began = ContinuousClock.now
-        guard began >= notBefore, let header = try files.header(), header.changeCounter == changeCounter else {
-            throw Unattributable.disturbed
-        }
+        guard began >= notBefore, try files.isUnwritten(since: changeCounter, isLocked: isLocked),
+            let header = try files.header()
+        else { throw Unattributable.disturbed }
         defer { notBefore = .now.advanced(by: began.duration(to: .now) * 4) }
         guard header.pageSize == digests.pageSize else { throw Unattributable.formatChanged }
         guard Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize else { throw Unattributable.tooLarge }
@@ -33,11 +35,21 @@ struct RollbackTables {
             try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount, former: digests
         ) { try changed.append($0, $1) }
         // A transaction locks out readers before it writes the database, and increments the counter when it commits.
-        guard try files.isUnwritten(since: changeCounter) else { throw Unattributable.disturbed }
+        guard try files.isUnwritten(since: changeCounter, isLocked: isLocked) else { throw Unattributable.disturbed }
         // A map that can't follow is of no use any more.
         let names = try pageMap.apply(changed, changed.pages)
         digests = present
         return names
+    }
+
+    /// True if the store is as it was at the last commit that was published.
+    func isCurrent(in files: StoreFiles) throws -> Bool {
+        guard let header = try files.header(), header.pageSize == digests.pageSize,
+            Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize
+        else { return false }
+        return digests
+            == (try PageDigests(
+                try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount))
     }
 }
 

@@ -34,7 +34,7 @@ extension StoreObserver {
         // A held lock means that readers may have to wait; it also reveals later commits that aren't counted. A file
         // copied over a store, without a journal or a lock, may be incomplete.
         let mayContinue = isLocked || !usesJournal
-        if usesJournal { nameTables(ofCommit: counter, files) } else { tracker.addUnknown() }
+        if usesJournal { nameTables(ofCommit: counter, files, isLocked: isLocked) } else { tracker.addUnknown() }
         stampPublishedUnderLock = mayContinue ? publishedStamp : nil
         let found = settled(.changed)
         return mayContinue
@@ -52,7 +52,9 @@ extension StoreObserver {
             return awaitUnlock()
         }
         let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
-        let isCopied = bracket.wasWrittenOutside && !bracket.wasLocked && stamp != settledStamp
+        let mayBeCopied = bracket.wasWrittenOutside && !bracket.wasLocked && stamp != settledStamp
+        // The event of a published commit's write may come late.
+        let isCopied = try mayBeCopied && rollbackTables?.isCurrent(in: files) != true
         stampPublishedUnderLock = nil
         try settle(at: stamp, files)
         guard wasWritten || isCopied else { return settled(.unchanged) }
@@ -64,16 +66,16 @@ extension StoreObserver {
 
     /// Adds the tables that were changed up to the commit with this change counter. What can't be named now is named
     /// together with the next commit, and a new scan begins if the page map is of no use any more.
-    private func nameTables(ofCommit counter: UInt32, _ files: StoreFiles) {
-        guard let names = namedTables(ofCommit: counter, files) else { return tracker.addUnknown() }
+    private func nameTables(ofCommit counter: UInt32, _ files: StoreFiles, isLocked: Bool) {
+        guard let names = namedTables(ofCommit: counter, files, isLocked) else { return tracker.addUnknown() }
         tracker.add(TableChanges(names, isComplete: true))
     }
 
-    private func namedTables(ofCommit counter: UInt32, _ files: StoreFiles) -> Set<String>? {
+    private func namedTables(ofCommit counter: UInt32, _ files: StoreFiles, _ isLocked: Bool) -> Set<String>? {
         // Taking it out avoids a second reference, so it is changed in place.
         guard var tables = rollbackTables.take() else { return nil }
         do {
-            let names = try tables.advance(to: counter, in: files)
+            let names = try tables.advance(to: counter, in: files, isLocked: isLocked)
             rollbackTables = tables
             return names
         } catch Unattributable.disturbed {
