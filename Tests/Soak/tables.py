@@ -1,9 +1,11 @@
 """Checks whether `tables` of a change is right: runs random transactions on stores of random schemas, and compares
 each with the tables' content before and after it.
 
-usage: tables.py GROUPSTORE [--direct] [--transactions N] [--seed S] [--per-store K] [--require-complete SHARE]
+usage: tables.py GROUPSTORE [--direct] [--rollback] [--transactions N] [--seed S] [--per-store K]
+                 [--require-complete SHARE]
 
-The changes are an agent's, or with --direct those of `groupstore watch --direct`.
+The changes are an agent's, or with --direct those of `groupstore watch --direct`. With --rollback, the stores have
+rollback journals of each kind instead of write-ahead logs.
 
 It is an error if a change that claims to be complete omits a changed table. Prints a table of the events,
 and how much of it was complete.
@@ -21,6 +23,7 @@ import time
 
 from feeds import AgentFeed, DirectFeed
 
+ROLLBACK_MODES = ["DELETE", "DELETE", "TRUNCATE", "PERSIST", "PERSIST"]
 PAGE_SIZES = [512, 1024, 2048, 4096, 4096, 8192, 16384, 32768, 65536]
 
 
@@ -31,8 +34,8 @@ def quoted(name):
 class Store:
     """One store, its writers, and what its tables hold."""
 
-    def __init__(self, path, dice):
-        self.path, self.dice = path, dice
+    def __init__(self, path, dice, modes=("WAL",)):
+        self.path, self.dice, self.mode = path, dice, dice.choice(modes)
         self.number = 0
         self.page_size = dice.choice(PAGE_SIZES)
         self.auto_vacuum = dice.choice([0, 0, 1, 2])
@@ -41,7 +44,7 @@ class Store:
         first.execute(f"PRAGMA page_size = {self.page_size}")
         first.execute(f"PRAGMA encoding = '{self.encoding}'")
         first.execute(f"PRAGMA auto_vacuum = {self.auto_vacuum}")
-        first.execute("PRAGMA journal_mode = WAL")
+        first.execute(f"PRAGMA journal_mode = {self.mode}")
         first.execute("CREATE TABLE anchor (id INTEGER PRIMARY KEY, text)")
         first.close()
         self.open()
@@ -58,6 +61,8 @@ class Store:
 
     def connect(self):
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=10)
+        if self.mode != "WAL":
+            connection.execute(f"PRAGMA journal_mode = {self.mode}")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = {self.dice.choice([-2000, 10])}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {self.dice.choice([1000] * 9 + [20])}")
@@ -370,12 +375,12 @@ class Store:
         """Switches the journal mode back and forth."""
         self.close()
         one = sqlite3.connect(self.path, isolation_level=None)
-        one.execute("PRAGMA journal_mode = DELETE")
+        one.execute(f"PRAGMA journal_mode = {'DELETE' if self.mode == 'WAL' else 'WAL'}")
         one.execute("INSERT INTO anchor (text) VALUES ('journal')")
-        one.execute("PRAGMA journal_mode = WAL")
+        one.execute(f"PRAGMA journal_mode = {self.mode}")
         one.close()
         self.open()
-        return "rollback mode"
+        return "other mode"
 
     STEPS = [
         (900, ordinary), (15, altering), (4, vacuum), (10, incremental_vacuum), (40, checkpoint), (3, analyze),
@@ -452,18 +457,18 @@ def run_store(number, options, feed, tally):
     seed = f"{options.seed}-{number}"
     name = f"Soak{number}.sqlite"
     path = os.path.join(feed.directory, name)
-    store = Store(path, random.Random(seed))
+    store = Store(path, random.Random(seed), ROLLBACK_MODES if options.rollback else ["WAL"])
     subscriber = feed.subscribe(name)
     try:
         for count in range(options.per_store):
             if sum(tally.all.values()) >= options.transactions:
                 break
             check(subscriber, store, tally, f"seed {seed}, step {count}, page size {store.page_size}, "
-                                            f"auto_vacuum {store.auto_vacuum}, {store.encoding}")
+                                            f"auto_vacuum {store.auto_vacuum}, {store.encoding}, {store.mode}")
     finally:
         subscriber.close()
         store.close()
-        for end in ["", "-wal", "-shm"]:
+        for end in ["", "-wal", "-shm", "-journal"]:
             if os.path.exists(path + end):
                 os.remove(path + end)
 
@@ -472,6 +477,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("groupstore")
     parser.add_argument("--direct", action="store_true", help="watch the stores without an agent")
+    parser.add_argument("--rollback", action="store_true", help="use rollback journals of each kind")
     parser.add_argument("--transactions", type=int, default=100_000)
     parser.add_argument("--per-store", type=int, default=500)
     parser.add_argument("--seed", default=str(random.randrange(10**9)))
