@@ -65,7 +65,7 @@ final class ObserverRig {
         return found
     }
 
-    private func runScans() {
+    func runScans() {
         let deadline = Deadline(after: .seconds(5))
         while true {
             if observer.wantsScan, let scan = observer.beginScan(with: drainEvents()) {

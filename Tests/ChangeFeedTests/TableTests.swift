@@ -225,14 +225,52 @@ import Testing
         try shell.close()
     }
 
-    @Test func reportsNoTablesInRollbackMode() throws {
+    /// The journal of a commit that is noticed is gone. How much of a processor the comparison may take is limited, so a
+    /// change that comes right after another one needs not be complete; the next complete one covers it.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
+    func namesTablesInRollbackMode(_ mode: String) throws {
+        let rig = try rig(
+            "CREATE TABLE a (text); CREATE TABLE b (text UNIQUE); CREATE TABLE c (text); PRAGMA journal_mode = \(mode)")
+        let shell = try rig.shell()
+        try shell.execute("PRAGMA journal_mode = \(mode)")
+        try rig.findTables()
+        let steps: [(String, Set<String>)] = [
+            ("INSERT INTO a VALUES (randomblob(9))", ["a"]), ("INSERT INTO b VALUES (randomblob(9))", ["b"]),
+            ("INSERT INTO a VALUES (zeroblob(90000))", ["a"]), ("DELETE FROM a", ["a"]),
+            ("BEGIN; INSERT INTO a VALUES (1); INSERT INTO b VALUES (randomblob(9)); COMMIT", ["a", "b"]),
+            ("CREATE INDEX i ON c (text); INSERT INTO c VALUES (randomblob(9)); DROP INDEX i", ["c", "sqlite_schema"]),
+        ]
+        for (statement, names) in steps {
+            var found = TableChanges.unknown
+            for _ in 0..<100 where !found.isComplete {
+                found = try rig.tables { try shell.execute(statement) }
+                rig.runScans()
+            }
+            #expect(found == TableChanges(names, isComplete: true), "\(statement)")
+        }
+        #expect(try rig.tables { try shell.execute("BEGIN; INSERT INTO a VALUES (7); ROLLBACK") } == .nothing)
+        try shell.close()
+    }
+
+    /// A file that is copied over a store has no journal, and may still be incomplete.
+    @Test func claimsNothingOfACopiedStore() throws {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text); PRAGMA journal_mode = DELETE")
+        try rig.findTables()
+        let other = try TemporaryDirectory()
+        let copy = other.path.appending("Copy.sqlite")
+        try run("cp", [Word(rig.store), Word(copy)])
+        try ObserverRig.once(copy, "INSERT INTO b VALUES (1)")
+        #expect(try rig.tables { try run("cp", [Word(copy), Word(rig.store)]) } == .unknown)
+    }
+
+    @Test func followsAChangeOfTheJournalMode() throws {
         let rig = try rig("CREATE TABLE a (text)")
         let shell = try rig.shell()
         try rig.findTables()
         try expect(rig, shell, "INSERT INTO a VALUES (1)", ["a"])
         try shell.execute("PRAGMA journal_mode = DELETE")
         _ = try rig.findings()
-        #expect(try rig.tables { try shell.execute("INSERT INTO a VALUES (2)") } == .unknown)
+        #expect(try rig.tables { try shell.execute("INSERT INTO a VALUES (2)") }.names.isSubset(of: ["a"]))
         try shell.execute("PRAGMA journal_mode = WAL")
         _ = try rig.findings()
         try shell.execute("INSERT INTO a VALUES (3)")
