@@ -38,8 +38,8 @@ extension Trait where Self == OwnThreads {
 private final class OwnThreadExecutor: TaskExecutor {
     /// As many tests as keep two cores busy.
     static let forWaiting = Result { () throws -> OwnThreadExecutor in
-        let executor = OwnThreadExecutor(threads: 6)
-        for _ in 0..<6 { _ = try SystemThread(name: "tests") { executor.run() } }
+        let executor = OwnThreadExecutor(threads: 8)
+        for _ in 0..<8 { _ = try SystemThread(name: "tests") { executor.run() } }
         return executor
     }
 
