@@ -114,6 +114,13 @@ let package = Package(
                 systemPackage,
             ], swiftSettings: strict),
         .target(
+            name: "StoreReplication",
+            dependencies: [
+                "CLinux", "CSQLite", "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat",
+                "SQLiteStore", systemPackage,
+            ],
+            swiftSettings: strict),
+        .target(
             name: "MigrationAudit",
             dependencies: ["LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteStore", systemPackage],
             swiftSettings: strict),
