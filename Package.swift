@@ -43,6 +43,7 @@ let package = Package(
         .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
         .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CXXHash", providers: [.apt(["libxxhash-dev"])]),
+        .systemLibrary(name: "COpenSSL", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CSQLite", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CYAML", providers: [.apt(["libyaml-dev"])]),
         .target(name: "CLinux"),
@@ -116,8 +117,8 @@ let package = Package(
         .target(
             name: "StoreReplication",
             dependencies: [
-                "CLinux", "CSQLite", "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat",
-                "SQLiteStore", systemPackage,
+                "COpenSSL", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
+                systemPackage,
             ],
             swiftSettings: strict),
         .target(
@@ -202,6 +203,10 @@ let package = Package(
             ],
             path: "Tests/Adversary/library/Actor", swiftSettings: strict),
         .executableTarget(
+            name: "ReplicationActor",
+            dependencies: ["LinuxSystem", "PersistentHistory", "SQLiteFormat", "StoreReplication", systemPackage],
+            path: "Tests/Adversary/replica/Actor", swiftSettings: strict),
+        .executableTarget(
             name: "Fuzz",
             dependencies: [
                 "AgentProtocol", "GroupContainers", "GroupStoreAgent", "LinuxSystem", "TestSupport", systemPackage,
@@ -275,6 +280,13 @@ let package = Package(
             ],
             swiftSettings: strict),
         .testTarget(
+            name: "StoreReplicationTests",
+            dependencies: [
+                "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreReplication", "TestSupport",
+                systemPackage,
+            ],
+            swiftSettings: strict),
+        .testTarget(
             name: "ChangeFeedTests",
             dependencies: [
                 "ChangeFeed", "DirectoryWatching", "InotifyToolsWatching", "LinuxSystem", "SQLiteFormat", "TestSupport",
@@ -308,7 +320,8 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers", "GroupStore",
                 "GroupStoreCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor", "LinuxSystem", "NotesApp",
-                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "StoreFollower",
+                "NotesDocument", "NotesUpgrade", "NotesWidget", "ReplicationActor", "SQLiteFormat", "SQLiteStore",
+                "StoreFollower",
                 "StrictYAML",
                 "TestSupport", systemPackage,
             ],

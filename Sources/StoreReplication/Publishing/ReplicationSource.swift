@@ -8,23 +8,43 @@ import SQLiteStore
 /// While it reads, this process must have no connection of its own to the store (`StoreReader`).
 package final class ReplicationSource {
     package let location: StoreLocation
+    /// What the last batch said beside its changes; nil before the first.
+    private var knownExtras: [UInt8]?
+    private var known: ReplicableStore
 
     /// Checks that replicas of the store can be kept: it keeps groupstore's own history, and every table can be
     /// recorded and written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
     package init(_ location: StoreLocation) throws {
         self.location = location
+        known = try StoreReader.read(location) { try ReplicableStore($0) }
     }
 
     /// Returns the token of the store's last change.
-    package func current() throws -> HistoryToken { throw ReplicationError.notAReplica(location.path) }
+    package func current() throws -> HistoryToken {
+        try StoreReader.read(location) { try StoreHistory($0).current() }
+    }
 
     /// Returns the oldest token after which a batch can be read: the changes after it are all there, none of them is a
-    /// gap, and all are of tables that are still recorded.
-    package func oldest() throws -> HistoryToken { throw ReplicationError.notAReplica(location.path) }
+    /// gap, and all are of tables whose triggers were not made again since.
+    package func oldest() throws -> HistoryToken {
+        try StoreReader.read(location) { reader in
+            let history = try StoreHistory(reader)
+            let start = try history.start()
+            guard let last = try RecordedPosition.lastBreak(reader) else { return start }
+            return history.position(last.number, last.nonce, start.history)
+        }
+    }
 
     /// Throws `StoreHistory.Discontinuity` if no batch can be read after the token: `epoch` if another history or a
-    /// restored store assigned it.
-    package func check(_ token: HistoryToken) throws { throw ReplicationError.notAReplica(location.path) }
+    /// restored store assigned it, `trimmed` or `gap` if `oldest` is later.
+    package func check(_ token: HistoryToken) throws {
+        try StoreReader.read(location) { reader in
+            try StoreHistory(reader).check(token)
+            if let last = try RecordedPosition.lastBreak(reader), last.number > token.number {
+                throw StoreHistory.Discontinuity.gap
+            }
+        }
+    }
 
     /// Reads one batch in one read transaction, and then passes its parts on, in order. Returns the batch's `upto`, or
     /// nil if nothing has changed since the token; the first batch of this object is sent even then, because what
@@ -37,7 +57,20 @@ package final class ReplicationSource {
     /// more, `HistoryError.outdated`, `StoreError`, `SystemError`.
     package func batch(
         after token: HistoryToken, maxPartSize: Int = BatchPart.maxBodySize, send: (BatchPart) throws -> Void
-    ) throws -> HistoryToken? { throw ReplicationError.notAReplica(location.path) }
+    ) throws -> HistoryToken? {
+        // If the store's files changed meanwhile, the body runs again.
+        let batch = try StoreReader.read(location) { reader in
+            known = try ReplicableStore(reader, known: known)
+            return try BatchReading(reader, known, StoreHistory(reader), after: token, knownExtras: knownExtras)
+        }
+        guard let batch else { return nil }
+        try withoutActuallyEscaping(send) { send in
+            var writer = PartWriter(batch, from: token, maxPartSize: maxPartSize, send: send)
+            try writer.run()
+        }
+        knownExtras = batch.extras
+        return batch.upto
+    }
 
     /// Records that a follower has all changes up to the token, under the subscriber `relay:NAME:FOLLOWER`.
     package func acknowledge(_ token: HistoryToken, by subscriber: String) throws {
