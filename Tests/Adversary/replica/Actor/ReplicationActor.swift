@@ -1,4 +1,4 @@
-import Glibc
+import Foundation
 import LinuxSystem
 import PersistentHistory
 import SQLiteFormat
@@ -80,7 +80,7 @@ import SystemPackage
                         answer(
                             "part \(part.number) \(part.isLast ? 1 : 0) \(part.from) \(part.upto) \(part.schema) "
                                 + "\(part.body.count)")
-                        part.body.withUnsafeBytes { _ = fwrite($0.baseAddress, 1, $0.count, stdout) }
+                        FileHandle.standardOutput.write(Data(part.body))
                     }
                     answer(upto.map { "batch \($0)" } ?? "nothing")
                 case ("current", 1): answer("token \(try source.current())")
@@ -103,14 +103,14 @@ import SystemPackage
 
     private static func follow(_ replica: Replica) throws {
         answer("position \(replica.position) \(replica.schema)")
-        while let line = readLine() {
+        var input = Input()
+        while let line = input.line() {
             let words = line.split(separator: " ").map(String.init)
             do {
                 guard words.count == 7, words[0] == "part", let number = Int(words[1]), let from = HistoryToken(words[3]),
                     let upto = HistoryToken(words[4]), let size = Int(words[6])
                 else { throw Usage() }
-                var body = [UInt8](repeating: 0, count: size)
-                guard fread(&body, 1, size, stdin) == size else { return }
+                guard let body = input.bytes(size) else { return }
                 let outcome = try replica.apply(
                     BatchPart(
                         number: number, isLast: words[2] == "1", from: from, upto: upto, schema: words[5], body: body))
@@ -125,7 +125,38 @@ import SystemPackage
     }
 
     private static func answer(_ line: String) {
-        print(line)
-        fflush(stdout)
+        FileHandle.standardOutput.write(Data((line + "\n").utf8))
+    }
+}
+
+/// The standard input, line by line or in so many bytes.
+private struct Input {
+    private var waiting: [UInt8] = []
+    private var start = 0
+
+    mutating func line() -> String? {
+        while true {
+            if let end = waiting[start...].firstIndex(of: 0x0A) {
+                defer { start = end + 1 }
+                return String(decoding: waiting[start..<end], as: UTF8.self)
+            }
+            guard more() else { return nil }
+        }
+    }
+
+    mutating func bytes(_ count: Int) -> [UInt8]? {
+        while waiting.count - start < count { guard more() else { return nil } }
+        defer { start += count }
+        return Array(waiting[start..<start + count])
+    }
+
+    private mutating func more() -> Bool {
+        waiting.removeFirst(start)
+        start = 0
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        let count = read(0, &buffer, buffer.count)
+        guard count > 0 else { return false }
+        waiting += buffer[..<count]
+        return true
     }
 }
