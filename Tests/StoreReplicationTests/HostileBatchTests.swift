@@ -8,14 +8,13 @@ import Testing
 struct HostileBatchTests {
     /// Returns the part with another text, and with the hash that belongs to it.
     private func forged(_ part: BatchPart, _ old: String, _ new: String) throws -> BatchPart {
-        var lines = String(decoding: part.body, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: true)
-            .map(String.init)
-        let ending = try #require(lines.popLast())
+        var lines = String(decoding: part.body, as: UTF8.self).split(separator: "\n").map(String.init)
+        let ending = lines.removeLast()
         var text = lines.map { $0 + "\n" }.joined()
-        try #require(text.contains(old))
+        #expect(text.contains(old))
         text = text.replacing(old, with: new)
-        let digest = try #require(ending.range(of: "\"sha256\":\""))
-        text += ending[..<digest.upperBound] + SHA256Stream.digest(Array(text.utf8)) + "\"}\n"
+        let digest = "\"sha256\":\""
+        text += ending.prefix(ending.count - 64 - 2 - digest.count) + digest + SHA256Stream.digest(Array(text.utf8)) + "\"}\n"
         return BatchPart(
             number: 1, isLast: true, from: part.from, upto: part.upto, schema: part.schema, body: Array(text.utf8))
     }

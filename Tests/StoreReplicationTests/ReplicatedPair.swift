@@ -23,7 +23,8 @@ final class ReplicatedPair {
         try writer.execute("PRAGMA encoding = '\(encoding)'")
         try writer.execute("PRAGMA journal_mode = WAL")
         try writer.execute(script: sql)
-        try #require(HistoryInstallation(home).enable().kind == .enabled)
+        let kind = try HistoryInstallation(home).enable().kind
+        try #require(kind == .enabled)
     }
 
     static func location(_ path: FilePath) throws -> StoreLocation {

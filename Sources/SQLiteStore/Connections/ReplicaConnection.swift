@@ -72,7 +72,7 @@ extension SQLiteConnection {
 }
 
 /// A copy of a whole database over another one, in one transaction of the latter (https://sqlite.org/backup.html).
-package final class StoreReplacement {
+package final class ContentReplacement {
     private let source: StoreWriter
     private let target: ReplicaConnection
     private var backup: OpaquePointer?

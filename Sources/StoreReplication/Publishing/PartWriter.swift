@@ -2,7 +2,7 @@ import PersistentHistory
 
 /// Cuts the lines of a batch into parts, all but the last of the same size, and hashes them.
 struct PartWriter {
-    private let batch: BatchReading
+    private let batch: BatchContent
     private let from: HistoryToken
     private let maxPartSize: Int
     private let send: (BatchPart) throws -> Void
@@ -10,7 +10,7 @@ struct PartWriter {
     private var number = 1
     private var part: [UInt8] = []
 
-    init(_ batch: BatchReading, from: HistoryToken, maxPartSize: Int, send: @escaping (BatchPart) throws -> Void) {
+    init(_ batch: BatchContent, from: HistoryToken, maxPartSize: Int, send: @escaping (BatchPart) throws -> Void) {
         (self.batch, self.from, self.send) = (batch, from, send)
         self.maxPartSize = max(maxPartSize, 1)
     }

@@ -61,7 +61,7 @@ package final class ReplicationSource {
         // If the store's files changed meanwhile, the body runs again.
         let batch = try StoreReader.read(location) { reader in
             known = try ReplicableStore(reader, known: known)
-            return try BatchReading(reader, known, StoreHistory(reader), after: token, knownExtras: knownExtras)
+            return try BatchContent(reader, known, StoreHistory(reader), after: token, knownExtras: knownExtras)
         }
         guard let batch else { return nil }
         try withoutActuallyEscaping(send) { send in

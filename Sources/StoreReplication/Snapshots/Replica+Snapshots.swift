@@ -91,7 +91,7 @@ extension Replica {
         do {
             let target = try ReplicaConnection(location, busyTimeout: busyTimeout)
             // From here on nobody else can write. In WAL mode, this object's own connection can still read.
-            let replacement = try StoreReplacement(of: target, by: source)
+            let replacement = try ContentReplacement(of: target, by: source)
             let (subscribers, version) = try database.transaction(.deferred) {
                 if !discardingOwnWrites { _ = try ReplicaState(database) }
                 return (try Self.subscribers(database), try database.integer("PRAGMA main.schema_version") ?? 0)

@@ -7,7 +7,7 @@ import SQLiteStore
 ///
 /// Its memory doesn't grow with the number of changes: SQLite sorts the changed keys, in a file if there are many, and
 /// the lines wait in two spools. Deleted keys and all that needs no second look go to the first, rows to the second.
-struct BatchReading {
+struct BatchContent {
     let upto: HistoryToken
     let schema: String
     /// What history doesn't record, as the batch says it.
