@@ -17,7 +17,7 @@ enum RowStatements {
     static func insertion(_ table: ReplicatedTable, malformed: Set<Int> = []) -> String {
         var columns = table.columns.map(StoreTable.quote)
         if hasHiddenKey(table), let rowid = table.rowid { columns.insert(rowid, at: 0) }
-        let values = columns.indices.map { malformed.contains($0) ? "CAST(?\($0 + 1) AS TEXT)" : "?\($0 + 1)" }
+        let values = columns.indices.map { malformed.contains($0) ? TextTable.text(ofParameter: $0 + 1) : "?\($0 + 1)" }
         return "INSERT OR REPLACE INTO \(name(table)) (\(columns.joined(separator: ", "))) "
             + "VALUES (\(values.joined(separator: ", ")))"
     }
@@ -42,7 +42,7 @@ enum RowStatements {
     private static func condition(_ table: ReplicatedTable, reals: Set<Int>, malformed: Set<Int> = []) -> String {
         if let rowid = table.rowid { return "r.\(rowid) = ?1" }
         let count = table.key.count
-        let values = (1...max(count, 1)).map { malformed.contains($0 - 1) ? "CAST(?\($0) AS TEXT)" : "?\($0)" }
+        let values = (1...max(count, 1)).map { malformed.contains($0 - 1) ? TextTable.text(ofParameter: $0) : "?\($0)" }
         var conditions: [String] = []
         for (index, name) in table.key.enumerated() {
             // The index narrows the search, by the column's own affinity and collation.

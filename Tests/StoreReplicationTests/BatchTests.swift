@@ -71,7 +71,7 @@ struct BatchTests {
             """
             BEGIN; UPDATE u SET a = 'tmp' WHERE id = 1; UPDATE u SET a = 'x' WHERE id = 2; UPDATE u SET a = 'y' WHERE id = 1;
             UPDATE u SET b = NULL WHERE id = 1; UPDATE u SET b = 'P' WHERE id = 3; COMMIT;
-            UPDATE k SET k = 'A'; REPLACE INTO u VALUES (9, 'z', 'new');
+            UPDATE k SET k = 'A' WHERE k = 'a'; REPLACE INTO u VALUES (9, 'z', 'new');
             """)
         _ = try? pair.write("UPDATE k SET k = 'b' WHERE k = 'B'")
         #expect(try pair.update(replica) == .applied(replica.position))

@@ -124,7 +124,9 @@ struct ReplicaTests {
 
     @Test(arguments: [
         ("CREATE TABLE t (a COLLATE mine UNIQUE)", "only the store's own program"),
-        ("CREATE VIRTUAL TABLE f USING fts5(a)", "module fts5"),
+        ("CREATE VIRTUAL TABLE f USING fts5(a, content='')", "without content"),
+        ("CREATE VIRTUAL TABLE f USING dbstat", "module dbstat"),
+        ("CREATE VIRTUAL TABLE f USING fts4(a, languageid=l)", "languageid"),
         ("CREATE TABLE t (rowid, oid, _rowid_)", "its columns take all names"),
     ])
     func refusesByNameWhatItCannotReplicate(_ sql: String, _ reason: String) throws {

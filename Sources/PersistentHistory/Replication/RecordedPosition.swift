@@ -59,16 +59,32 @@ package struct RecordedPosition: Sendable, Equatable {
         guard nonce == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 
-    /// Returns the number of the last change that no batch can carry: a gap, or a change of a table whose triggers were
-    /// made again since; nil if there is none.
-    package static func lastBreak(_ database: SQLiteConnection) throws -> (number: Int64, nonce: Int64)? {
+    /// Returns the last change after this number that no batch can carry; nil if there is none. It is a gap, a change of
+    /// a table whose triggers were made again since, or one whose key SQLite has repaired: different keys of a WITHOUT
+    /// ROWID table may have the same text in a UTF-16 store.
+    package static func lastBreak(
+        after number: Int64, _ database: SQLiteConnection
+    ) throws -> (number: Int64, nonce: Int64)? {
         let row = try database.prepare(
             """
-            SELECT number, nonce FROM main.GS_CHANGE WHERE operation = \(HistoryChange.Operation.gap.rawValue)
-            OR \(HistorySchema.isChange) AND table_id NOT IN (SELECT id FROM main.GS_TABLE WHERE installed = 1)
+            SELECT number, nonce FROM main.GS_CHANGE WHERE number > ?1 AND (
+                operation = \(HistoryChange.Operation.gap.rawValue) OR \(HistorySchema.isChange)
+                AND table_id NOT IN (SELECT id FROM main.GS_TABLE WHERE installed = 1))
             ORDER BY number DESC LIMIT 1
-            """)
-        return try row.step() ? (row.integer(0), row.integer(1)) : nil
+            """, [.integer(number)])
+        let last = try row.step() ? (number: row.integer(0), nonce: row.integer(1)) : nil
+        let encoding = try TextEncoding(database)
+        guard encoding != .utf8 else { return last }
+        let keyed = try database.prepare(
+            """
+            SELECT number, nonce, key FROM main.GS_CHANGE
+            WHERE number > ?1 AND \(HistorySchema.isChange) AND typeof(key) = 'text' ORDER BY number DESC
+            """, [.integer(last?.number ?? number)])
+        while try keyed.step() {
+            let key = QuotedValues.parse(keyed.textBytes(2) ?? [], encoding: encoding)
+            if key.contains(where: \.mayBeRepaired) { return (keyed.integer(0), keyed.integer(1)) }
+        }
+        return last
     }
 
     /// Returns the names of the tables with changes after this number, as far as the history names them.

@@ -12,6 +12,10 @@ package struct ReplicatedTable: Sendable, Equatable {
     /// The columns that are stored, in their order. Generated columns follow from them.
     package let columns: [String]
 
+    package init(number: Int64, name: String, rowid: String?, key: [String], columns: [String]) {
+        (self.number, self.name, self.rowid, self.key, self.columns) = (number, name, rowid, key, columns)
+    }
+
     /// The tables, and those that history can't record, with the reasons.
     package struct Survey {
         package fileprivate(set) var tables: [ReplicatedTable] = []

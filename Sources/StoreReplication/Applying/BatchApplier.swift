@@ -9,7 +9,7 @@ struct BatchRefusal: Error {
 /// Applies the lines of one batch, inside one transaction of the replica.
 ///
 /// The lines come in this order: the opening; the history; `history_tables`; per table its line and its rows, deleted
-/// keys of all tables first; `sequence`; the ending.
+/// keys of all tables first; whole contents of virtual tables; `sequence`; the ending.
 final class BatchApplier {
     private enum Stage: Int {
         case opening, history, rows, sequence, ended
@@ -23,6 +23,8 @@ final class BatchApplier {
     private let history: HistoryWriter
     private let tables: ReplicaTables
     private var writer: RowWriter?
+    /// The names of the tables whose rows were written.
+    private var written: Set<[UInt8]> = []
     private var stage = Stage.opening
     private var opening: BatchOpening?
     private var rows: Int64 = 0
@@ -47,6 +49,7 @@ final class BatchApplier {
         guard let opening, let ending = batch.ending, stage == .ended else {
             throw MalformedLine(what: "the batch has no ending", position: 0)
         }
+        try tables.rebuildIndexes(ofTables: written)
         try history.purge(upTo: opening.trimmed, nonce: opening.trimmedNonce)
         try setNumber("user_version", opening.userVersion)
         try setNumber("application_id", opening.applicationID)
@@ -75,6 +78,11 @@ final class BatchApplier {
             try HistoryTablesLine(&line).write(database)
             stage = .rows
         case .rows where line.begins(with: "{\"type\":\"table\""): try begin(BatchTableLine(&line), line)
+        case .rows where line.begins(with: "{\"type\":\"contents\""):
+            guard let writer = try tables.emptied(BatchTableLine(&line)) else {
+                throw line.malformed("the replica has no such virtual table")
+            }
+            self.writer = writer
         case .rows where line.begins(with: "{\"type\":\"sequence\""):
             try SequenceLine(&line).write(database)
             stage = .sequence
@@ -102,6 +110,7 @@ final class BatchApplier {
         guard let writer = try tables.writer(of: table) else {
             throw line.malformed("the replica has no such table \(table.table)")
         }
+        written.insert(Array(table.table.utf8))
         self.writer = writer
     }
 

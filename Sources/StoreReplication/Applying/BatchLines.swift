@@ -69,7 +69,7 @@ struct BatchEnding: Equatable {
     }
 }
 
-/// A `table` line.
+/// A `table` or `contents` line.
 struct BatchTableLine: Equatable {
     let table: String
     let rowid: String?
@@ -90,7 +90,7 @@ struct BatchTableLine: Equatable {
             try line.expect("]")
             return names
         }
-        try line.expect("{\"type\":\"table\",\"table\":")
+        if !line.take("{\"type\":\"contents\",\"table\":") { try line.expect("{\"type\":\"table\",\"table\":") }
         table = try line.string()
         rowid = line.take(",\"rowid\":") ? try line.string() : nil
         try line.expect(",\"key\":")

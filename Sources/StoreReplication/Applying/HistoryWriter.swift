@@ -7,6 +7,7 @@ final class HistoryWriter {
     private let state: ReplicaState
     private let from: HistoryToken
     private let encoding: TextEncoding
+    private let texts: TextTable
     private let insertion: SQLiteStatement
     private let nonce: SQLiteStatement
     /// The number of rows that were read.
@@ -22,11 +23,8 @@ final class HistoryWriter {
 
     init(_ database: ReplicaConnection, _ state: ReplicaState, from: HistoryToken, encoding: TextEncoding) throws {
         (self.database, self.state, self.from, self.encoding) = (database, state, from, encoding)
-        insertion = try database.prepare(
-            """
-            INSERT INTO main.GS_CHANGE (number, table_id, operation, key, columns, nonce, time, author)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-            """)
+        texts = TextTable(database)
+        insertion = try database.prepare(Self.insertion())
         nonce = try database.prepare("SELECT nonce FROM main.GS_CHANGE WHERE number = ?1")
         lastNumber = from.number
         isContinuation = from.number == state.position.number && from.nonce == state.position.nonce
@@ -40,43 +38,66 @@ final class HistoryWriter {
         try line.end()
     }
 
+    private static func insertion(malformed: Set<Int> = []) -> String {
+        let values = (1...8).map { malformed.contains($0 - 1) ? TextTable.text(ofParameter: $0) : "?\($0)" }
+        return "INSERT INTO main.GS_CHANGE (number, table_id, operation, key, columns, nonce, time, author) "
+            + "VALUES (\(values.joined(separator: ", ")))"
+    }
+
     private func applyRow(_ line: inout LineScanner) throws {
+        let start = line.position
+        do {
+            var sink = BindingSink(insertion, convertsText: encoding != .utf8)
+            let change = try readRow(&line, into: &sink)
+            try add(change, by: insertion)
+        } catch is UnbindableText {
+            line.rewind(to: start)
+            var sink = CollectingSink(encoding: encoding)
+            let change = try readRow(&line, into: &sink)
+            let values = try texts.keep(sink)
+            let statement = try database.prepare(Self.insertion(malformed: sink.malformed))
+            try statement.bind(stored: values)
+            try add(change, by: statement)
+        }
+    }
+
+    private struct Change {
+        let number: Int64
+        let nonce: Int64
+        let isChange: Bool
+    }
+
+    private func readRow(_ line: inout LineScanner, into sink: inout some ValueSink) throws -> Change {
         try line.expect("[")
         let number = try line.integer()
         try line.expect(",")
         let table = try line.integer()
         try line.expect(",")
         let operation = try line.integer()
-        try line.expect(",")
         guard number > lastNumber, 0...5 ~= operation else { throw line.malformed("a change is out of order") }
-        var sink = BindingSink(insertion, convertsText: encoding != .utf8)
         try sink.integer(number)
         try sink.integer(table)
         try sink.integer(operation)
-        do {
-            try line.value(into: &sink)
+        for _ in ["key", "columns"] {
             try line.expect(",")
             try line.value(into: &sink)
-            try line.expect(",")
-            let nonce = try line.anyInteger()
-            try sink.integer(nonce)
-            try line.expect(",")
-            try line.value(into: &sink)
-            try line.expect(",")
-            try line.value(into: &sink)
-            try line.expect("]")
-            guard sink.position == 8 else { throw line.malformed("8 values were expected") }
-            try add(number, nonce, isChange: operation < Self.assignment)
-        } catch is UnbindableText {
-            // SQLite's `quote` never writes such a text, nor is it an author's name that anybody could read again.
-            throw line.malformed("a text isn't valid")
         }
+        try line.expect(",")
+        let nonce = try line.anyInteger()
+        try sink.integer(nonce)
+        for _ in ["time", "author"] {
+            try line.expect(",")
+            try line.value(into: &sink)
+        }
+        try line.expect("]")
+        return Change(number: number, nonce: nonce, isChange: operation < Self.assignment)
     }
 
-    private func add(_ number: Int64, _ nonce: Int64, isChange: Bool) throws {
+    private func add(_ change: Change, by insertion: SQLiteStatement) throws {
+        let (number, nonce) = (change.number, change.nonce)
         count += 1
         lastNumber = number
-        if isChange { lastChange = (number, nonce) }
+        if change.isChange { lastChange = (number, nonce) }
         if number == state.position.number {
             guard nonce == state.position.nonce else { throw BatchRefusal(outcome: .otherHistory) }
             isContinuation = true

@@ -17,7 +17,8 @@ package final class Replica {
         case partial
         /// The replica has these changes already, or the part belongs to a batch that isn't awaited.
         case skipped
-        /// The batch begins after the position: a snapshot is needed.
+        /// The batch begins after the position, or has a row that SQLite doesn't accept again, such as one with a NULL
+        /// that a foreign key's action let into a key: a snapshot is needed.
         case gap
         /// The batch is of another history, or of another life of this one: a snapshot is needed.
         case otherHistory
@@ -78,6 +79,8 @@ package final class Replica {
             return try commit(batch)
         } catch let refusal as BatchRefusal {
             return refusal.outcome
+        } catch let error as StoreError where error.isConstraint {
+            return .gap
         } catch let error as MalformedLine {
             incoming = nil
             throw ReplicationError.malformedBatch("\(error.what) (byte \(error.position))", location.path)

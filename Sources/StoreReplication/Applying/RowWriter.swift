@@ -7,6 +7,7 @@ final class RowWriter {
     let table: ReplicatedTable
     private let database: ReplicaConnection
     private let encoding: TextEncoding
+    private let texts: TextTable
     private let insertion: SQLiteStatement
     private let hasHiddenKey: Bool
     /// The parameter of the column that is the rowid.
@@ -17,6 +18,7 @@ final class RowWriter {
 
     init(_ table: ReplicatedTable, _ database: ReplicaConnection, encoding: TextEncoding) throws {
         (self.table, self.database, self.encoding) = (table, database, encoding)
+        texts = TextTable(database)
         insertion = try database.prepare(RowStatements.insertion(table))
         hasHiddenKey = RowStatements.hasHiddenKey(table)
         let name = table.rowid == nil ? nil : table.key.first.map { Array($0.utf8) }
@@ -90,8 +92,9 @@ final class RowWriter {
             try skipKey(&line)
         }
         try readValues(&line, into: &sink)
+        let values = try texts.keep(sink)
         let statement = try other(RowStatements.insertion(table, malformed: sink.malformed))
-        try statement.bind(stored: sink.values)
+        try statement.bind(stored: values)
         try run(statement)
     }
 
@@ -111,8 +114,9 @@ final class RowWriter {
         try line.expect("}")
         try line.end()
         let reals = Set(sink.values.indices.filter { sink.values[$0].isReal })
+        let values = try texts.keep(sink)
         let statement = try other(RowStatements.deletion(table, reals: reals, malformed: sink.malformed))
-        try statement.bind(key: sink.values, quoted: quoted, reals: reals)
+        try statement.bind(key: values, quoted: quoted, reals: reals)
         try run(statement)
     }
 

@@ -11,7 +11,14 @@ struct BatchContent {
     let upto: HistoryToken
     let schema: String
     /// What history doesn't record, as the batch says it.
-    let extras: [UInt8]
+    let extras: Known
+
+    struct Known: Equatable {
+        let lines: [UInt8]
+        /// The digests of virtual tables' contents, by the bytes of their names.
+        var contents: [[UInt8]: String] = [:]
+    }
+
     private(set) var rows = 0
     private(set) var changes = 0
     let head = SpooledOutput()
@@ -28,23 +35,34 @@ struct BatchContent {
     /// Reads a batch. Returns nil if the token is the last one, and what history doesn't record is as it was.
     init?(
         _ reader: StoreReader, _ store: ReplicableStore, _ history: StoreHistory, after token: HistoryToken,
-        knownExtras: [UInt8]?
+        known: Known?
     ) throws {
         schema = store.schema
-        encoding = try TextEncoding(reader)
+        let encoding = try TextEncoding(reader)
+        self.encoding = encoding
         try history.check(token)
-        if let last = try RecordedPosition.lastBreak(reader), last.number > token.number {
+        if try RecordedPosition.lastBreak(after: token.number, reader) != nil {
             throw StoreHistory.Discontinuity.gap
         }
         let now = try history.current()
         upto = now
         let settings = try BatchExtras(reader, store.position)
-        extras = settings.lines
-        if now.number == token.number, knownExtras == extras { return nil }
+        let contents = store.virtualTables.compactMap { table -> ContentsReading? in
+            guard case .own(let content)? = table.content else { return nil }
+            return ContentsReading(content, reader, encoding: encoding)
+        }
+        var extras = Known(lines: settings.lines)
+        for content in contents { extras.contents[Array(content.table.name.utf8)] = try content.digest() }
+        self.extras = extras
+        if now.number == token.number, known == extras { return nil }
         try head.append(settings.opening(from: token, upto: now, schema: store.schema, encoding: encoding))
         try readHistory(reader, after: token.number)
         try head.append(settings.tables)
         if now.number > token.number { try readRows(reader, of: store.tables, after: token.number) }
+        for content in contents {
+            let name = Array(content.table.name.utf8)
+            if known?.contents[name] != extras.contents[name] { rows += try content.append(to: body) }
+        }
         tail = settings.sequence
     }
 

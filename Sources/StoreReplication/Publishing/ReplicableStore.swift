@@ -48,7 +48,14 @@ struct ReplicableStore {
         for table in virtualTables {
             if let reason = table.refusal { throw refusal("virtual table \(table.name)", reason) }
         }
-        let writes = tables.map { (table: $0.name, statements: [RowStatements.insertion($0), RowStatements.probe($0)]) }
+        var writes = tables.map { (table: $0.name, statements: [RowStatements.insertion($0), RowStatements.probe($0)]) }
+        for table in virtualTables {
+            if case .own(let content)? = table.content {
+                writes.append((table.name, [RowStatements.insertion(content), RowStatements.probe(content)]))
+            } else {
+                writes.append((table.name, ["SELECT * FROM main.\(StoreTable.quote(table.name))"]))
+            }
+        }
         if let (table, message) = try Self.firstUnwritable(writes, reader) {
             throw refusal("table \(table)", "only the store's own program can write it: \(message)")
         }

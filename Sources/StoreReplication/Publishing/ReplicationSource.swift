@@ -9,8 +9,10 @@ import SQLiteStore
 package final class ReplicationSource {
     package let location: StoreLocation
     /// What the last batch said beside its changes; nil before the first.
-    private var knownExtras: [UInt8]?
+    private var knownExtras: BatchContent.Known?
     private var known: ReplicableStore
+    /// The number of snapshots that were made before the last batch.
+    private var knownSnapshots = 0
 
     /// Checks that replicas of the store can be kept: it keeps groupstore's own history, and every table can be
     /// recorded and written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
@@ -30,7 +32,7 @@ package final class ReplicationSource {
         try StoreReader.read(location) { reader in
             let history = try StoreHistory(reader)
             let start = try history.start()
-            guard let last = try RecordedPosition.lastBreak(reader) else { return start }
+            guard let last = try RecordedPosition.lastBreak(after: start.number, reader) else { return start }
             return history.position(last.number, last.nonce, start.history)
         }
     }
@@ -40,15 +42,16 @@ package final class ReplicationSource {
     package func check(_ token: HistoryToken) throws {
         try StoreReader.read(location) { reader in
             try StoreHistory(reader).check(token)
-            if let last = try RecordedPosition.lastBreak(reader), last.number > token.number {
+            if try RecordedPosition.lastBreak(after: token.number, reader) != nil {
                 throw StoreHistory.Discontinuity.gap
             }
         }
     }
 
     /// Reads one batch in one read transaction, and then passes its parts on, in order. Returns the batch's `upto`, or
-    /// nil if nothing has changed since the token; the first batch of this object is sent even then, because what
-    /// history doesn't record (`user_version`, `sqlite_sequence`) may have changed before.
+    /// nil if nothing has changed since the token; the first batch of this object, and the first after a
+    /// snapshot, is sent even then, because what history doesn't record (`user_version`, `sqlite_sequence`) may have
+    /// changed before.
     ///
     /// `send` runs after the store was let go: a slow broker holds up no writer and no checkpoint. What it throws ends
     /// the call. The batch waits in memory, or if it is long in a file without a name.
@@ -58,17 +61,19 @@ package final class ReplicationSource {
     package func batch(
         after token: HistoryToken, maxPartSize: Int = BatchPart.maxBodySize, send: (BatchPart) throws -> Void
     ) throws -> HistoryToken? {
+        let snapshots = Snapshot.made.load(ordering: .sequentiallyConsistent)
+        if snapshots != knownSnapshots { knownExtras = nil }
         // If the store's files changed meanwhile, the body runs again.
         let batch = try StoreReader.read(location) { reader in
             known = try ReplicableStore(reader, known: known)
-            return try BatchContent(reader, known, StoreHistory(reader), after: token, knownExtras: knownExtras)
+            return try BatchContent(reader, known, StoreHistory(reader), after: token, known: knownExtras)
         }
         guard let batch else { return nil }
         try withoutActuallyEscaping(send) { send in
             var writer = PartWriter(batch, from: token, maxPartSize: maxPartSize, send: send)
             try writer.run()
         }
-        knownExtras = batch.extras
+        (knownExtras, knownSnapshots) = (batch.extras, snapshots)
         return batch.upto
     }
 

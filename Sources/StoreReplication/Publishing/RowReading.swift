@@ -25,8 +25,8 @@ final class RowReading {
     }
 
     /// The line before a table's rows.
-    static func opening(_ table: ReplicatedTable) -> [UInt8] {
-        var line = Array("{\"type\":\"table\",\"table\":".utf8)
+    static func opening(_ table: ReplicatedTable, type: String = "table") -> [UInt8] {
+        var line = Array("{\"type\":\"\(type)\",\"table\":".utf8)
         ValueJSON.append(string: table.name, to: &line)
         if let rowid = table.rowid {
             line += ",\"rowid\":".utf8

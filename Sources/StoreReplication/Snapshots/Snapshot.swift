@@ -3,6 +3,7 @@ import LinuxSystem
 import PersistentHistory
 import SQLiteFormat
 import SQLiteStore
+import Synchronization
 import SystemPackage
 
 /// A consistent copy of a home's store, in a file: the beginning of a replica.
@@ -25,10 +26,15 @@ package struct Snapshot: Sendable, Equatable {
         (self.upto, self.schema) = (upto, schema)
     }
 
+    /// The number of snapshots that this process has made. A snapshot may have what no batch says: `user_version` may be
+    /// another one by then, and the former one again before the next batch.
+    static let made = Atomic(0)
+
     /// Copies a store to a new file at `path`, without its named subscribers. Throws as `ReplicationSource.init` does,
     /// and `ReplicationError.exists`; no file is left then.
     package static func make(of location: StoreLocation, at path: FilePath) throws -> Snapshot {
         let file = try SnapshotFile(creating: path)
+        defer { made.add(1, ordering: .sequentiallyConsistent) }
         do {
             let (upto, schema) = try StoreReader.read(location) { reader in
                 let store = try ReplicableStore(reader)
@@ -86,10 +92,21 @@ package struct Snapshot: Sendable, Equatable {
         }
     }
 
+    /// Throws if SQLite finds damage. A NULL that SQLite itself has let into a key is the home's too.
+    private func checkStructure(_ database: StoreWriter) throws {
+        let finding = try database.prepare("PRAGMA quick_check(1000)")
+        while try finding.step() {
+            let text = finding.text(0) ?? ""
+            guard text == "ok" || text.hasPrefix("NULL value in ") else {
+                throw ReplicationError.malformedSnapshot(text, path)
+            }
+        }
+    }
+
     private func checkContent() throws {
         let database = try StoreWriter(path)
         try database.execute("PRAGMA ignore_check_constraints = ON")
-        try database.checkIntegrity()
+        try checkStructure(database)
         let isReplica = try ReplicaState.exists(in: database)
         let found = try RecordedPosition(database)
         let isAsAnnounced =

@@ -24,9 +24,15 @@ def read(path):
     found["the schema"] = sorted(
         repr(row[:4]) for row in schema if row[1].upper() not in {name.encode() for name in ALONE}
         and row[2].upper() not in {name.encode() for name in ALONE})
+    kinds = dict(connection.execute("SELECT name, type FROM pragma_table_list WHERE schema='main'"))
+    for name, kind in kinds.items():
+        if kind == b"virtual":
+            rows("virtual " + name.decode(), f"SELECT rowid, * FROM {quoted(name.decode())} ORDER BY rowid")
+            if "search" in name.decode():
+                rows("matches " + name.decode(), f"SELECT rowid FROM {quoted(name.decode())} WHERE {quoted(name.decode())} MATCH 'a OR b OR c' ORDER BY rowid")
     names = [row[1].decode() for row in schema if row[0] == b"table" and row[4] and not row[1].lower().startswith(b"sqlite_stat")]
     for name in names:
-        if name.upper() in ALONE:
+        if name.upper() in ALONE or kinds.get(name.encode()) == b"shadow":
             continue
         information = connection.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", [name]).fetchall()
         columns = [row[0].decode() for row in information if row[1] != 1]
