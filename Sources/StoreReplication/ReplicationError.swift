@@ -64,7 +64,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .notAReplica: "name a store that groupstore-relay follow has created"
         case .isReplica: "groupstore-relay promote STORE, if it is to be the home from now on"
         case .otherStream: "name that stream, or another place for the new replica"
-        case .diverged: "keep what was written, then move the file away and follow again; or groupstore-relay promote it"
+        case .diverged: "save what was written, move the file away and follow again; or groupstore-relay promote STORE"
         case .malformedBatch: "see that nobody but the relay publishes to the stream; use --key"
         case .malformedSnapshot: "try again; use --key if somebody else may answer"
         case .exists: "name another place, or move the file away"

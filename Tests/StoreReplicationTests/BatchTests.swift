@@ -47,7 +47,8 @@ struct BatchTests {
 
     @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"]) func keepsMalformedText(_ encoding: String) throws {
         let pair = try ReplicatedPair(
-            "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b); CREATE TABLE s (a TEXT, b ANY) STRICT", encoding: encoding)
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b); CREATE TABLE s (a TEXT, b ANY) STRICT",
+            encoding: encoding)
         let replica = try pair.replica()
         try pair.write(
             """

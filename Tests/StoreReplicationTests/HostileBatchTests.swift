@@ -14,7 +14,8 @@ struct HostileBatchTests {
         #expect(text.contains(old))
         text = text.replacing(old, with: new)
         let digest = "\"sha256\":\""
-        text += ending.prefix(ending.count - 64 - 2 - digest.count) + digest + SHA256Stream.digest(Array(text.utf8)) + "\"}\n"
+        let hash = SHA256Stream.digest(Array(text.utf8))
+        text += ending.prefix(ending.count - 64 - 2 - digest.count) + digest + hash + "\"}\n"
         return BatchPart(
             number: 1, isLast: true, from: part.from, upto: part.upto, schema: part.schema, body: Array(text.utf8))
     }

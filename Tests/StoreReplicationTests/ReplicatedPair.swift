@@ -66,7 +66,7 @@ final class ReplicatedPair {
     /// Compares all that SQL shows of the two stores, the follower's own tables aside.
     func isEqual() throws -> Bool { try Self.content(home) == Self.content(copy) }
 
-    /// Everything is read through a connection like an app's: a `StoreReader` would drop the locks of the replica's own.
+    /// Reads all through a connection like an app's: a `StoreReader` would drop the locks of the replica's own.
     static func content(_ store: StoreLocation) throws -> [String: [[StoredValue]]] {
         let database = try StoreWriter(store.path)
         let encoding = try TextEncoding(database)

@@ -39,7 +39,10 @@ struct VirtualTableTests {
     @Test(arguments: ["fts3(a, b)", "fts4(a, b, tokenize=porter)", "fts5(a, b UNINDEXED)"])
     func carriesAFullTextTableWithItsContent(_ module: String) throws {
         let pair = try ReplicatedPair(
-            "CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIRTUAL TABLE f USING \(module); INSERT INTO f (a, b) VALUES ('one', 1)")
+            """
+            CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIRTUAL TABLE f USING \(module);
+            INSERT INTO f (a, b) VALUES ('one', 1)
+            """)
         let replica = try pair.replica()
         let source = try ReplicationSource(pair.home)
         func update() throws -> Bool {
@@ -47,9 +50,16 @@ struct VirtualTableTests {
         }
         #expect(try update())
         #expect(try !update())
-        try pair.write("INSERT INTO f (rowid, a, b) VALUES (77, 'two one', NULL), (5, 'three', x'00'); DELETE FROM f WHERE a MATCH 'one' AND rowid < 70")
+        try pair.write(
+            """
+            INSERT INTO f (rowid, a, b) VALUES (77, 'two one', NULL), (5, 'three', x'00');
+            DELETE FROM f WHERE a MATCH 'one' AND rowid < 70
+            """)
         #expect(try update())
-        for sql in ["SELECT rowid || a || typeof(b) || quote(b) FROM f ORDER BY rowid", "SELECT rowid FROM f WHERE f MATCH 'two'"] {
+        for sql in [
+            "SELECT rowid || a || typeof(b) || quote(b) FROM f ORDER BY rowid",
+            "SELECT rowid FROM f WHERE f MATCH 'two'",
+        ] {
             let both = try found(sql, pair)
             #expect(both[0] == both[1] && !both[0].isEmpty)
         }
@@ -66,7 +76,8 @@ struct VirtualTableTests {
             INSERT INTO r SELECT i, i / 3.0, i / 2.0, -i, i, 'l' || i FROM n; INSERT INTO t VALUES (1); DELETE FROM r WHERE id % 7 = 0
             """)
         #expect(try pair.update(replica, size: 5000) == .applied(replica.position))
-        let both = try found("SELECT id || ' ' || x0 || ' ' || x1 || ' ' || y0 || label FROM r WHERE x1 > 20 ORDER BY id", pair)
+        let both = try found(
+            "SELECT id || ' ' || x0 || ' ' || x1 || ' ' || y0 || label FROM r WHERE x1 > 20 ORDER BY id", pair)
         #expect(both[0] == both[1] && both[0].count > 100)
     }
 }

@@ -59,9 +59,9 @@ package struct RecordedPosition: Sendable, Equatable {
         guard nonce == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 
-    /// Returns the last change after this number that no batch can carry; nil if there is none. It is a gap, a change of
-    /// a table whose triggers were made again since, or one whose key SQLite has repaired: different keys of a WITHOUT
-    /// ROWID table may have the same text in a UTF-16 store.
+    /// Returns the last change after this number that no batch can carry; nil if there is none. It is a gap, a change
+    /// of a table whose triggers were made again since, or one whose key SQLite has repaired: different keys of a
+    /// WITHOUT ROWID table may have the same text in a UTF-16 store.
     package static func lastBreak(
         after number: Int64, _ database: SQLiteConnection
     ) throws -> (number: Int64, nonce: Int64)? {

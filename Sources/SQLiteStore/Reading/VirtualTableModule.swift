@@ -33,7 +33,8 @@ package enum VirtualTableModule {
         return arguments.map { argument in
             let isBlank = { (byte: UInt8) in byte <= 0x20 }
             let start = argument.drop(while: isBlank)
-            return String(decoding: start.prefix(start.count - start.reversed().prefix(while: isBlank).count), as: UTF8.self)
+            let blanks = start.reversed().prefix(while: isBlank).count
+            return String(decoding: start.dropLast(blanks), as: UTF8.self)
         }
     }
 

@@ -54,7 +54,8 @@ final class BatchApplier {
         try setNumber("user_version", opening.userVersion)
         try setNumber("application_id", opening.applicationID)
         guard rows == ending.rows, history.count == ending.changes else {
-            throw MalformedLine(what: "\(rows) rows and \(history.count) changes are not what the ending says", position: 0)
+            throw MalformedLine(
+                what: "\(rows) rows and \(history.count) changes are not what the ending says", position: 0)
         }
         // The second way: what the database says now, and not what was passed to it.
         let now = try RecordedPosition(database)

@@ -2,8 +2,8 @@ import Glibc
 import LinuxSystem
 import PersistentHistory
 
-/// The parts of a batch until the last one is there. Nothing is written to the replica before its hash has been checked,
-/// and the replica isn't locked while a slow broker delivers.
+/// The parts of a batch until the last one is there. Nothing is written to the replica before its hash has been
+/// checked, and the replica isn't locked while a slow broker delivers.
 final class IncomingBatch {
     let from: HistoryToken
     let upto: HistoryToken

@@ -24,10 +24,10 @@ protocol ValueSink {
 /// Hand-written because a `JSONDecoder` takes about 20 µs a row, more than all else together. It never reads beyond the
 /// line, keeps nothing, and recurses nowhere.
 struct LineScanner {
-    private var bytes = UnsafeBufferPointer<UInt8>(start: nil, count: 0)
-    private(set) var position = 0
+    var bytes = UnsafeBufferPointer<UInt8>(start: nil, count: 0)
+    var position = 0
     /// What an escaped text or base64 becomes.
-    private var scratch: [UInt8] = []
+    var scratch: [UInt8] = []
 
     /// Begins a line. It must stay where it is until the next one begins.
     mutating func begin(_ line: UnsafeBufferPointer<UInt8>) { (bytes, position) = (line, 0) }
@@ -88,9 +88,9 @@ struct LineScanner {
     }
 
     /// The longest number that is read. The longest that is written has 25 characters.
-    private static let maxNumber = 40
+    static let maxNumber = 40
 
-    private mutating func number(into sink: inout some ValueSink) throws {
+    mutating func number(into sink: inout some ValueSink) throws {
         let start = position
         var end = position
         var isWhole = true
@@ -202,88 +202,4 @@ struct LineScanner {
             throw malformed("a string isn't valid UTF-8")
         }
     }
-
-    // MARK: Values
-
-    /// Passes the next value on.
-    mutating func value(into sink: inout some ValueSink) throws {
-        guard position < bytes.count else { throw malformed("a value was expected") }
-        switch bytes[position] {
-        case UInt8(ascii: "\""): try string { try sink.text($0) }
-        case UInt8(ascii: "n"):
-            try expect("null")
-            try sink.null()
-        case UInt8(ascii: "{"):
-            try taggedValue(into: &sink)
-        default: try number(into: &sink)
-        }
-    }
-
-    private mutating func taggedValue(into sink: inout some ValueSink) throws {
-        if take("{\"base64\":\"") {
-            try base64()
-            try scratch.withUnsafeBytes { try sink.blob($0) }
-        } else if take("{\"integer\":\"") {
-            try sink.integer(integer())
-            try expect("\"")
-        } else if take("{\"real\":\"") {
-            try sink.real(real())
-        } else if take("{\"text_b64\":\"") {
-            try base64()
-            try scratch.withUnsafeBytes { try sink.malformedText($0) }
-        } else {
-            throw malformed("a value was expected")
-        }
-        try expect("}")
-    }
-
-    /// Reads the rest of a string with a number that may be infinite.
-    private mutating func real() throws -> Double {
-        let start = position
-        while position < bytes.count, bytes[position] != UInt8(ascii: "\""), position - start <= Self.maxNumber {
-            position += 1
-        }
-        let text = String(decoding: bytes[start..<position], as: UTF8.self)
-        let isWritten = text.utf8.allSatisfy { "0123456789+-.e".utf8.contains($0) } || text == "inf" || text == "-inf"
-        guard isWritten, let number = Double(text), !number.isNaN else { throw malformed("a number was expected") }
-        try expect("\"")
-        return number
-    }
-
-    /// Reads the rest of a string with base64 (RFC 4648), into `scratch`.
-    private mutating func base64() throws {
-        scratch.removeAll(keepingCapacity: true)
-        let start = position
-        while position < bytes.count, bytes[position] != UInt8(ascii: "\"") { position += 1 }
-        let count = position - start
-        guard position < bytes.count, count % 4 == 0 else { throw malformed("base64 was expected") }
-        let end = position
-        position += 1
-        scratch.reserveCapacity(count / 4 * 3)
-        var padding = 0
-        for index in stride(from: start, to: end, by: 4) {
-            var group: UInt32 = 0
-            for offset in 0..<4 {
-                var digit = Self.base64Digits[Int(bytes[index + offset])]
-                if digit == 64, index + 4 == end, offset >= 2 {
-                    padding += 1
-                    digit = 0
-                } else if digit > 63 || padding > 0 {
-                    throw malformed("base64 was expected")
-                }
-                group = group << 6 | UInt32(digit)
-            }
-            scratch.append(UInt8(truncatingIfNeeded: group >> 16))
-            if padding < 2 { scratch.append(UInt8(truncatingIfNeeded: group >> 8)) }
-            if padding < 1 { scratch.append(UInt8(truncatingIfNeeded: group)) }
-        }
-    }
-
-    /// The value of each character: 64 for the padding, 255 for what is none.
-    private static let base64Digits: [UInt8] = {
-        var digits = [UInt8](repeating: 255, count: 256)
-        let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=".utf8
-        for (digit, character) in alphabet.enumerated() { digits[Int(character)] = UInt8(digit) }
-        return digits
-    }()
 }

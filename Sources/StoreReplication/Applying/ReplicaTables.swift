@@ -18,8 +18,8 @@ final class ReplicaTables {
         tables = Dictionary(found.map { (Array($0.name.utf8), $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Empties a virtual table, and returns its writer; nil if the replica has no such table with rows of its own, or it
-    /// isn't what the line says.
+    /// Empties a virtual table, and returns its writer; nil if the replica has no such table with rows of its own, or
+    /// it isn't what the line says.
     func emptied(_ line: BatchTableLine) throws -> RowWriter? {
         for table in virtualTables {
             guard case .own(let content)? = table.content, line.describes(content) else { continue }

@@ -12,7 +12,8 @@ struct HistoryTablesLine {
 
     /// Makes the replica's table equal. Throws `BatchRefusal` if the home's triggers are others than the replica's.
     func write(_ database: ReplicaConnection) throws {
-        let row = try database.prepare("SELECT id, name, key_columns, columns, installed FROM main.GS_TABLE ORDER BY id")
+        let row = try database.prepare(
+            "SELECT id, name, key_columns, columns, installed FROM main.GS_TABLE ORDER BY id")
         let encoding = try TextEncoding(database)
         var own: [[StoredValue]] = []
         while try row.step() { own.append((0..<5).map { row.storedValue($0, encoding: encoding) }) }

@@ -1,7 +1,7 @@
 import SQLiteStore
 
-/// Binds texts that are not valid in the store's encoding. They go through a temporary table: SQLite takes BLOBs that it
-/// reads from a table for the store's encoding when it casts them to TEXT, and those of a parameter for UTF-8.
+/// Binds texts that are not valid in the store's encoding. They go through a temporary table: SQLite takes BLOBs that
+/// it reads from a table for the store's encoding when it casts them to TEXT, and those of a parameter for UTF-8.
 final class TextTable {
     private let database: ReplicaConnection
     private var insertion: SQLiteStatement?

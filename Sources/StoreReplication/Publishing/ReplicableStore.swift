@@ -48,7 +48,9 @@ struct ReplicableStore {
         for table in virtualTables {
             if let reason = table.refusal { throw refusal("virtual table \(table.name)", reason) }
         }
-        var writes = tables.map { (table: $0.name, statements: [RowStatements.insertion($0), RowStatements.probe($0)]) }
+        var writes = tables.map {
+            (table: $0.name, statements: [RowStatements.insertion($0), RowStatements.probe($0)])
+        }
         for table in virtualTables {
             if case .own(let content)? = table.content {
                 writes.append((table.name, [RowStatements.insertion(content), RowStatements.probe(content)]))

@@ -99,8 +99,11 @@ extension Replica {
             try source.transaction(.immediate) {
                 // The copy increments the version that the replica has.
                 try next.install(source, schemaVersion: version + 1)
-                let insertion = "INSERT OR REPLACE INTO main.GS_SUBSCRIBER (name, number, nonce, time) VALUES (?, ?, ?, ?)"
-                for row in subscribers { try source.execute(insertion, row) }
+                for row in subscribers {
+                    try source.execute(
+                        "INSERT OR REPLACE INTO main.GS_SUBSCRIBER (name, number, nonce, time) VALUES (?, ?, ?, ?)",
+                        row)
+                }
             }
             try replacement.finish()
         }

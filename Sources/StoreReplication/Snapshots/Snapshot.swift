@@ -26,8 +26,8 @@ package struct Snapshot: Sendable, Equatable {
         (self.upto, self.schema) = (upto, schema)
     }
 
-    /// The number of snapshots that this process has made. A snapshot may have what no batch says: `user_version` may be
-    /// another one by then, and the former one again before the next batch.
+    /// The number of snapshots that this process has made. A snapshot may have what no batch says: `user_version` may
+    /// be another one by then, and the former one again before the next batch.
     static let made = Atomic(0)
 
     /// Copies a store to a new file at `path`, without its named subscribers. Throws as `ReplicationSource.init` does,
@@ -92,12 +92,14 @@ package struct Snapshot: Sendable, Equatable {
         }
     }
 
-    /// Throws if SQLite finds damage. A NULL that SQLite itself has let into a key is the home's too.
+    /// Throws if SQLite finds damage. A value that SQLite itself has let in against its rules, such as a NULL in a key,
+    /// is the home's too.
     private func checkStructure(_ database: StoreWriter) throws {
         let finding = try database.prepare("PRAGMA quick_check(1000)")
         while try finding.step() {
             let text = finding.text(0) ?? ""
-            guard text == "ok" || text.hasPrefix("NULL value in ") else {
+            let isOfValue = ["NULL", "non-", "NUMERIC", "TEXT"].contains { text.hasPrefix($0) }
+            guard text == "ok" || isOfValue && text.contains(" value in ") else {
                 throw ReplicationError.malformedSnapshot(text, path)
             }
         }

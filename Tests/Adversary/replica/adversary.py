@@ -245,7 +245,7 @@ class Round:
         if answer[-1] != token:
             raise Problem(command, f"{answer}")
         os.unlink(words[0])
-        self.excuse = False
+        self.excuse, self.schema = False, words[-1]
         if not self.published or int(token.split(".")[2]) > int(self.published.split(".")[2]):
             self.published = token
         self.verify()
@@ -336,7 +336,7 @@ class Round:
     def judge(self, messages, answers, isFaulty, former):
         for message, answer in zip(messages, answers):
             isExcused = isFaulty or answer[0] in ("applied", "partial", "skipped")
-            if answer[0] in RESETS and (self.excuse or self.has_null_keys()):
+            if answer[0] in RESETS and (self.excuse or message.schema != self.schema or self.has_null_keys()):
                 return self.place("replace")
             if answer[0] == "error" and answer[1] == "malformed_batch" and isFaulty:
                 continue

@@ -107,8 +107,8 @@ import SystemPackage
         while let line = input.line() {
             let words = line.split(separator: " ").map(String.init)
             do {
-                guard words.count == 7, words[0] == "part", let number = Int(words[1]), let from = HistoryToken(words[3]),
-                    let upto = HistoryToken(words[4]), let size = Int(words[6])
+                guard words.count == 7, words[0] == "part", let number = Int(words[1]),
+                    let from = HistoryToken(words[3]), let upto = HistoryToken(words[4]), let size = Int(words[6])
                 else { throw Usage() }
                 guard let body = input.bytes(size) else { return }
                 let outcome = try replica.apply(
