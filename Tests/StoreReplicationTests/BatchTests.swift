@@ -111,6 +111,20 @@ struct BatchTests {
         #expect(try replica.apply(both[0]) == .applied(replica.position))
         #expect(try pair.isEqual())
         #expect(try replica.apply(both[0]) == .skipped)
+        // It says the same in another way.
+        let again = try pair.parts(after: start, size: 100)
+        for part in again { #expect(try replica.apply(part) == (part.isLast ? .skipped : .partial)) }
+        #expect(try pair.isEqual())
+    }
+
+    @Test func takesWhatASnapshotOfTheSameChangeLacks() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a)")
+        let start = try ReplicationSource(pair.home).current()
+        try pair.write("INSERT INTO t VALUES (1, 'a')")
+        let replica = try pair.replica()
+        try pair.write("PRAGMA user_version = 6")
+        #expect(try replica.apply(pair.parts(after: start)[0]) == .applied(replica.position))
+        #expect(try pair.isEqual())
     }
 
     @Test func saysThatASnapshotIsNeeded() throws {

@@ -66,6 +66,20 @@ struct VirtualTableTests {
         #expect(try !update())
     }
 
+    @Test func noticesThatABatchWithContentsWasLost() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIRTUAL TABLE f USING fts5(a)")
+        let replica = try pair.replica()
+        let source = try ReplicationSource(pair.home)
+        var parts: [BatchPart] = []
+        for sql in ["INSERT INTO f VALUES ('one')", "INSERT INTO t VALUES (1)"] {
+            try pair.write(sql)
+            _ = try source.batch(after: replica.position) { parts.append($0) }
+        }
+        #expect(try replica.apply(parts[1]) == .gap)
+        #expect(try replica.apply(parts[0]) == .applied(replica.position))
+        #expect(try replica.apply(parts[1]) == .applied(replica.position))
+    }
+
     @Test func carriesAnRTree() throws {
         let pair = try ReplicatedPair(
             "CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIRTUAL TABLE r USING rtree(id, x0, x1, y0, y1, +label)")

@@ -25,6 +25,8 @@ final class BatchApplier {
     private var writer: RowWriter?
     /// The names of the tables whose rows were written.
     private var written: Set<[UInt8]> = []
+    /// The virtual table whose rows are being written, and the digest that its content must have.
+    private var awaited: (content: ContentsReading, sha256: String)?
     private var stage = Stage.opening
     private var opening: BatchOpening?
     private var rows: Int64 = 0
@@ -62,7 +64,8 @@ final class BatchApplier {
         guard now.number == batch.upto.number, now.nonce == batch.upto.nonce, now.identifier == batch.upto.history
         else { throw MalformedLine(what: "the last change isn't that of upto", position: 0) }
         return ReplicaState(
-            stream: state.stream, position: batch.upto, schema: state.schema, lastRow: max(now.lastRow, state.lastRow))
+            stream: state.stream, position: batch.upto, schema: state.schema, lastRow: max(now.lastRow, state.lastRow),
+            batch: ending.sha256)
     }
 
     private func apply(_ line: inout LineScanner) throws {
@@ -80,14 +83,13 @@ final class BatchApplier {
             stage = .rows
         case .rows where line.begins(with: "{\"type\":\"table\""): try begin(BatchTableLine(&line), line)
         case .rows where line.begins(with: "{\"type\":\"contents\""):
-            guard let writer = try tables.emptied(BatchTableLine(&line)) else {
-                throw line.malformed("the replica has no such virtual table")
-            }
-            self.writer = writer
+            try begin(BatchContentsLine(&line), line)
         case .rows where line.begins(with: "{\"type\":\"sequence\""):
+            try checkContents()
             try SequenceLine(&line).write(database)
             stage = .sequence
         case .rows, .sequence:
+            try checkContents()
             _ = try BatchEnding(&line)
             stage = .ended
         case .ended: throw line.malformed("the batch goes on after its ending")
@@ -113,6 +115,35 @@ final class BatchApplier {
         }
         written.insert(Array(table.table.utf8))
         self.writer = writer
+    }
+
+    /// Begins the rows of a virtual table; or if there are none, compares what the replica has.
+    private func begin(_ line: BatchContentsLine, _ scanner: LineScanner) throws {
+        try checkContents()
+        guard let content = tables.contents(of: line.table) else {
+            throw scanner.malformed("the replica has no such virtual table \(line.table.table)")
+        }
+        writer = nil
+        let name = Array(line.table.table.utf8)
+        guard line.rows == nil else {
+            writer = try tables.emptied(content)
+            awaited = (content, line.sha256)
+            return
+        }
+        let known = try tables.digests[name] ?? content.digest().sha256
+        // An earlier batch with these rows was lost.
+        guard known == line.sha256 else { throw BatchRefusal(outcome: .gap) }
+        tables.digests[name] = known
+    }
+
+    /// Compares the content of the virtual table that was written with what its line says.
+    private func checkContents() throws {
+        guard let (content, sha256) = awaited else { return }
+        awaited = nil
+        guard try content.digest().sha256 == sha256 else {
+            throw MalformedLine(what: "the content of \(content.table.name) isn't what its line says", position: 0)
+        }
+        tables.digests[Array(content.table.name.utf8)] = sha256
     }
 
     private func setNumber(_ pragma: String, _ value: Int64) throws {

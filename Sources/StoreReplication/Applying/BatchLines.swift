@@ -69,7 +69,28 @@ struct BatchEnding: Equatable {
     }
 }
 
-/// A `table` or `contents` line.
+/// A `contents` line.
+struct BatchContentsLine: Equatable {
+    let table: BatchTableLine
+    /// That of the lines of the rows which the table has now.
+    let sha256: String
+    /// The number of rows that follow; nil if the table is unchanged.
+    let rows: Int64?
+
+    /// Reads the line. Throws `MalformedLine`.
+    init(_ line: inout LineScanner) throws {
+        try line.expect("{\"type\":\"contents\",\"table\":")
+        table = try BatchTableLine(membersOf: &line)
+        try line.expect(",\"sha256\":")
+        sha256 = try line.string()
+        try line.expect(",\"rows\":")
+        rows = line.take("null") ? nil : try line.integer()
+        try line.expect("}")
+        try line.end()
+    }
+}
+
+/// A `table` line.
 struct BatchTableLine: Equatable {
     let table: String
     let rowid: String?
@@ -78,6 +99,14 @@ struct BatchTableLine: Equatable {
 
     /// Reads the line. Throws `MalformedLine`.
     init(_ line: inout LineScanner) throws {
+        try line.expect("{\"type\":\"table\",\"table\":")
+        try self.init(membersOf: &line)
+        try line.expect("}")
+        try line.end()
+    }
+
+    /// Reads a line from the table's name up to the columns.
+    init(membersOf line: inout LineScanner) throws {
         func names(_ line: inout LineScanner) throws -> [String] {
             try line.expect("[")
             if line.take("]") { return [] }
@@ -90,15 +119,12 @@ struct BatchTableLine: Equatable {
             try line.expect("]")
             return names
         }
-        if !line.take("{\"type\":\"contents\",\"table\":") { try line.expect("{\"type\":\"table\",\"table\":") }
         table = try line.string()
         rowid = line.take(",\"rowid\":") ? try line.string() : nil
         try line.expect(",\"key\":")
         key = try names(&line)
         try line.expect(",\"columns\":")
         columns = try names(&line)
-        try line.expect("}")
-        try line.end()
     }
 
     /// Returns whether it says of the table what it is. Names are compared as bytes.

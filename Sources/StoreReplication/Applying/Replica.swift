@@ -59,6 +59,9 @@ package final class Replica {
     /// Takes the next part. A batch is committed with its last part, if it is whole and true; before, nothing of it is
     /// written. After an error or another outcome than `partial`, nothing of the batch remains.
     ///
+    /// Begin with the first batch of the stream that leads beyond the position, else with the last one: it may say
+    /// something that no change says, and that a snapshot with the same position doesn't have.
+    ///
     /// Throws `ReplicationError.diverged`, `.malformedBatch`, `SystemError`, and `StoreError`, of which `.busy` may be
     /// tried again with the batch's first part.
     package func apply(_ part: BatchPart) throws -> Outcome {
@@ -76,6 +79,8 @@ package final class Replica {
             try batch.add(part)
             guard part.isLast else { return .partial }
             incoming = nil
+            // Another batch up to the same change may say something that no change says.
+            if batch.upto == position, batch.ending?.sha256 == state.batch { return .skipped }
             return try commit(batch)
         } catch let refusal as BatchRefusal {
             return refusal.outcome
@@ -98,11 +103,8 @@ package final class Replica {
         guard part.from.history == position.history, part.upto.history == position.history else {
             return .otherHistory
         }
-        // A batch without changes may still say something that no change says.
-        let isRepeated = part.upto.number == position.number && part.from.number < part.upto.number
-        if part.upto.number < position.number || isRepeated {
-            return part.upto.number == position.number && part.upto.nonce != position.nonce ? .otherHistory : .skipped
-        }
+        if part.upto.number < position.number { return .skipped }
+        if part.upto.number == position.number, part.upto.nonce != position.nonce { return .otherHistory }
         if part.from.number > position.number { return .gap }
         if part.from.number == position.number, part.from.nonce != position.nonce { return .otherHistory }
         return part.schema == schema ? nil : .schemaChanged

@@ -12,14 +12,17 @@ struct ReplicaState: Equatable {
     var schema: String
     /// The highest number in `GS_CHANGE`. Only another writer's rows have higher ones.
     var lastRow: Int64
+    /// The SHA-256 of the batch that led here; nil after a snapshot.
+    var batch: String?
 
     static let creation = """
         CREATE TABLE GS_REPLICA (id INTEGER PRIMARY KEY CHECK (id = 1), stream TEXT NOT NULL, token TEXT NOT NULL, \
-        schema TEXT NOT NULL, last_row INTEGER NOT NULL, diverged TEXT)
+        schema TEXT NOT NULL, last_row INTEGER NOT NULL, batch TEXT, diverged TEXT)
         """
 
-    init(stream: String, position: HistoryToken, schema: String, lastRow: Int64) {
+    init(stream: String, position: HistoryToken, schema: String, lastRow: Int64, batch: String? = nil) {
         (self.stream, self.position, self.schema, self.lastRow) = (stream, position, schema, lastRow)
+        self.batch = batch
     }
 
     /// Returns whether a store is a replica.
@@ -34,11 +37,11 @@ struct ReplicaState: Equatable {
     /// - Parameter ignoringWrites: True to read only.
     init(_ database: SQLiteConnection, ignoringWrites: Bool = false) throws {
         guard try Self.exists(in: database) else { throw ReplicationError.notAReplica(database.path) }
-        let row = try database.prepare("SELECT stream, token, schema, last_row, diverged FROM main.GS_REPLICA")
+        let row = try database.prepare("SELECT stream, token, schema, last_row, diverged, batch FROM main.GS_REPLICA")
         guard try row.step(), let stream = row.text(0), let token = row.text(1).flatMap({ HistoryToken($0) }),
             let schema = row.text(2)
         else { throw ReplicationError.notAReplica(database.path) }
-        self.init(stream: stream, position: token, schema: schema, lastRow: row.integer(3))
+        self.init(stream: stream, position: token, schema: schema, lastRow: row.integer(3), batch: row.text(5))
         if ignoringWrites { return }
         if let names = row.text(4) { throw ReplicationError.diverged(tables: [names], database.path) }
         let written = try tablesOfOthers(database)
@@ -59,8 +62,12 @@ struct ReplicaState: Equatable {
     /// Writes the state into a replica that has the table.
     func write(_ database: SQLiteConnection) throws {
         try database.execute(
-            "INSERT OR REPLACE INTO main.GS_REPLICA (id, stream, token, schema, last_row) VALUES (1, ?, ?, ?, ?)",
-            [.text(stream), .text(position.description), .text(schema), .integer(lastRow)])
+            "INSERT OR REPLACE INTO main.GS_REPLICA (id, stream, token, schema, last_row, batch) "
+                + "VALUES (1, ?, ?, ?, ?, ?)",
+            [
+                .text(stream), .text(position.description), .text(schema), .integer(lastRow),
+                batch.map(SQLiteValue.text) ?? .null,
+            ])
     }
 
     /// Makes the database in a file of our own a replica. Returns without having committed.

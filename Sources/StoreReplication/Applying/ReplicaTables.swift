@@ -18,16 +18,25 @@ final class ReplicaTables {
         tables = Dictionary(found.map { (Array($0.name.utf8), $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Empties a virtual table, and returns its writer; nil if the replica has no such table with rows of its own, or
-    /// it isn't what the line says.
-    func emptied(_ line: BatchTableLine) throws -> RowWriter? {
+    /// Returns the reader of a virtual table with rows of its own; nil if the replica has no such table, or it isn't
+    /// what the line says.
+    func contents(of line: BatchTableLine) -> ContentsReading? {
         for table in virtualTables {
             guard case .own(let content)? = table.content, line.describes(content) else { continue }
-            try database.execute("DELETE FROM main.\(StoreTable.quote(content.name))")
-            return try RowWriter(content, database, encoding: encoding)
+            return ContentsReading(content, database, encoding: encoding)
         }
         return nil
     }
+
+    /// Empties a virtual table, and returns its writer.
+    func emptied(_ content: ContentsReading) throws -> RowWriter {
+        try database.execute("DELETE FROM main.\(StoreTable.quote(content.table.name))")
+        return try RowWriter(content.table, database, encoding: encoding)
+    }
+
+    /// The digests of the virtual tables' contents, as far as this object has written or read them, by the bytes of
+    /// their names.
+    var digests: [[UInt8]: String] = [:]
 
     /// Makes the full-text indexes of tables that were written, and those of views, again.
     func rebuildIndexes(ofTables written: Set<[UInt8]>) throws {

@@ -16,7 +16,7 @@ struct BatchContent {
     struct Known: Equatable {
         let lines: [UInt8]
         /// The digests of virtual tables' contents, by the bytes of their names.
-        var contents: [[UInt8]: String] = [:]
+        var contents: [[UInt8]: ContentsReading.Digest] = [:]
     }
 
     private(set) var rows = 0
@@ -61,7 +61,10 @@ struct BatchContent {
         if now.number > token.number { try readRows(reader, of: store.tables, after: token.number) }
         for content in contents {
             let name = Array(content.table.name.utf8)
-            if known?.contents[name] != extras.contents[name] { rows += try content.append(to: body) }
+            guard let digest = extras.contents[name] else { continue }
+            let isChanged = known?.contents[name] != digest
+            try content.append(digest, withRows: isChanged, to: body)
+            if isChanged { rows += digest.rows }
         }
         tail = settings.sequence
     }
