@@ -106,11 +106,34 @@ struct LineScanner {
             }
         }
         if isWhole { return try sink.integer(integer()) }
-        guard end - start <= Self.maxNumber,
+        guard end - start <= Self.maxNumber, isNumber(start..<end),
             let number = Double(String(decoding: bytes[start..<end], as: UTF8.self)), number.isFinite
         else { throw malformed("a number was expected") }
         position = end
         try sink.real(number)
+    }
+
+    /// Returns whether these bytes are a number of JSON with a fraction or an exponent. Swift accepts more.
+    private func isNumber(_ range: Range<Int>) -> Bool {
+        var place = range.lowerBound
+        func skipDigits() -> Bool {
+            let first = place
+            while place < range.upperBound, bytes[place] &- 0x30 < 10 { place += 1 }
+            return place > first
+        }
+        func skip(_ character: Unicode.Scalar) -> Bool {
+            guard place < range.upperBound, bytes[place] == UInt8(ascii: character) else { return false }
+            place += 1
+            return true
+        }
+        _ = skip("-")
+        guard skipDigits() else { return false }
+        if skip("."), !skipDigits() { return false }
+        if skip("e") {
+            if !skip("-") { _ = skip("+") }
+            guard skipDigits() else { return false }
+        }
+        return place == range.upperBound
     }
 
     // MARK: Texts

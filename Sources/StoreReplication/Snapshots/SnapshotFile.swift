@@ -31,13 +31,7 @@ struct SnapshotFile {
         }
     }
 
-    /// Writes the file to the disk, and returns its size and SHA-256.
-    func finish() throws -> (size: Int64, sha256: String) {
-        try directory.open(name, flags: O_RDWR).synchronize(path: path)
-        try directory.synchronize()
-        return try Self.digest(path)
-    }
-
+    /// Returns a file's size and SHA-256.
     static func digest(_ path: FilePath) throws -> (size: Int64, sha256: String) {
         let descriptor = try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW)
         let hash = SHA256Stream()

@@ -22,7 +22,7 @@ def read(path):
 
     schema = connection.execute("SELECT type, name, tbl_name, sql, rootpage FROM sqlite_schema").fetchall()
     found["the schema"] = sorted(
-        repr(row[:4]) for row in schema if row[1].upper() not in {name.encode() for name in ALONE}
+        repr(row[:4]) for row in schema if not row[1].startswith(b"sqlite_stat") and row[1].upper() not in {name.encode() for name in ALONE}
         and row[2].upper() not in {name.encode() for name in ALONE})
     kinds = dict(connection.execute("SELECT name, type FROM pragma_table_list WHERE schema='main'"))
     for name, kind in kinds.items():
