@@ -41,6 +41,7 @@ let package = Package(
     ] + documentation,
     targets: [
         .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
+        .systemLibrary(name: "CNATS", providers: [.apt(["libnats-dev"])]),
         .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CXXHash", providers: [.apt(["libxxhash-dev"])]),
         .systemLibrary(name: "COpenSSL", providers: [.apt(["libssl-dev"])]),
@@ -144,6 +145,9 @@ let package = Package(
                 "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "MappingModels", "MigrationAudit",
                 "PersistentHistory", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreRelocation", systemPackage,
             ],
+            swiftSettings: strict),
+        .target(
+            name: "NATSStreams", dependencies: ["AgentProtocol", "CNATS", "LinuxSystem", systemPackage],
             swiftSettings: strict),
         .target(
             name: "GroupStoreAgent",
@@ -305,6 +309,10 @@ let package = Package(
                 "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreRelocation", "TestSupport", grdb,
                 systemPackage,
             ],
+            swiftSettings: strict),
+        .testTarget(
+            name: "NATSStreamsTests",
+            dependencies: ["AgentProtocol", "LinuxSystem", "NATSStreams", "TestSupport", systemPackage],
             swiftSettings: strict),
         .testTarget(
             name: "GroupStoreAgentTests",
