@@ -21,6 +21,7 @@ let package = Package(
     name: "groupstore",
     products: [
         .executable(name: "groupstore", targets: ["GroupStoreCommand"]),
+        .executable(name: "groupstore-relay", targets: ["GroupStoreRelayCommand"]),
         .library(name: "GroupStore", targets: ["GroupStore"]),
         .library(name: "GroupStoreGRDB", targets: ["GroupStoreGRDB"]),
         .library(name: "ManagedObjectModels", targets: ["ManagedObjectModels"]),
@@ -159,17 +160,36 @@ let package = Package(
             path: "Agent",
             exclude: ["systemd", "config.example.yaml"],
             swiftSettings: strict),
+        .target(
+            name: "RelayStatus", dependencies: ["AgentProtocol", "GroupContainers", "LinuxSystem", systemPackage],
+            swiftSettings: strict),
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
                 "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
                 "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels",
                 "MappingModels",
-                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration",
+                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration",
                 "StoreRelocation",
                 argumentParser, logging, systemPackage,
             ],
             path: "Sources/groupstore",
+            swiftSettings: strict),
+        .target(
+            name: "StoreRelay",
+            dependencies: [
+                "AgentProtocol", "COpenSSL", "GroupContainers", "GroupStore", "LinuxSystem", "NATSStreams",
+                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreReplication", systemPackage,
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "GroupStoreRelayCommand",
+            dependencies: [
+                "AgentProtocol", "CLinux", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",
+                "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", argumentParser,
+                systemPackage,
+            ],
+            path: "Sources/groupstore-relay", exclude: ["systemd"],
             swiftSettings: strict),
         .executableTarget(
             name: "LegacyWriter",
@@ -315,6 +335,12 @@ let package = Package(
             dependencies: ["AgentProtocol", "LinuxSystem", "NATSStreams", "TestSupport", systemPackage],
             swiftSettings: strict),
         .testTarget(
+            name: "StoreRelayTests",
+            dependencies: [
+                "NATSStreams", "PersistentHistory", "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
+            ],
+            swiftSettings: strict),
+        .testTarget(
             name: "GroupStoreAgentTests",
             dependencies: [
                 "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "GroupStore",
@@ -327,11 +353,10 @@ let package = Package(
             // The programs are run, not linked: this builds them first.
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers", "GroupStore",
-                "GroupStoreCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor", "LinuxSystem", "NotesApp",
-                "NotesDocument", "NotesUpgrade", "NotesWidget", "ReplicationActor", "SQLiteFormat", "SQLiteStore",
-                "StoreFollower",
-                "StrictYAML",
-                "TestSupport", systemPackage,
+                "GroupStoreCommand", "GroupStoreRelayCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor",
+                "LinuxSystem", "NotesApp", "NotesDocument", "NotesUpgrade", "NotesWidget", "ReplicationActor",
+                "SQLiteFormat", "SQLiteStore", "StoreFollower",
+                "StrictYAML", "TestSupport", systemPackage,
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),
     ],
