@@ -206,6 +206,50 @@ struct RelayTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    private static let hasClient = (try? run("python3", ["-c", "import nats"], environment: pythonPath))?.status == 0
+
+    /// The environment in which Python finds nats-py, in `$GROUPSTORE_NATS_PY`.
+    private static let pythonPath: [String: String] = [
+        "PYTHONPATH": getenv("GROUPSTORE_NATS_PY").map { String(cString: $0) } ?? "", "PYTHONDONTWRITEBYTECODE": "1",
+    ]
+
+    /// The client knows the documents alone.
+    @Test(.enabled(if: hasClient, "there is no nats-py"), arguments: NATSServer.programs)
+    func anIndependentClientRebuildsTheStore(program: FilePath) throws {
+        let hosts = try RelayHosts(program)
+        try sqlite(
+            hosts.home,
+            """
+            CREATE TABLE Tag (name TEXT PRIMARY KEY, weight REAL) WITHOUT ROWID;
+            CREATE TABLE Plain (x);
+            """)
+        let enabled = try groupstore("history", "enable", Word(hosts.home))
+        #expect(enabled.status == 0, "\(enabled.errors)")
+        let publisher = try hosts.publish()
+        // The home keeps the snapshot for a minute: the client then has batches to apply.
+        let follower = try hosts.follow()
+        try follower.event("caught_up")
+        for number in 1...10 {
+            try hosts.write(
+                """
+                INSERT INTO Note (title, body) VALUES ('note \(number)', randomblob(1000));
+                REPLACE INTO Tag VALUES ('tag \(number % 3)', \(number).0), ('other \(number)', 1e300);
+                INSERT INTO Plain VALUES (9007199254740993), (CAST(x'ff41' AS TEXT)), (NULL), (-0.0), (1e999), (x'');
+                DELETE FROM Tag WHERE name = 'other \(number - 2)';
+                """)
+        }
+        let token = try hosts.write("INSERT INTO Note (body) VALUES (randomblob(2000000)); PRAGMA user_version = 7")
+        let done = try run(
+            "python3",
+            [
+                Programs.source("Tests/Adversary/relay/rebuild.py"), "--server", Word(hosts.server.url), "--stream",
+                "Notes", "--key", Word(hosts.key), "--home", Word(hosts.home), "--upto", Word(token),
+                Word(hosts.path("copy.sqlite")),
+            ], environment: Self.pythonPath)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+        #expect(try publisher.stop().status == 0)
+    }
+
     @Test func statusShowsWhatRunsAndHowFarItIs() throws {
         let hosts = try RelayHosts(NATSServer.programs[0])
         let publisher = try hosts.publish()
