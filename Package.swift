@@ -21,6 +21,7 @@ let package = Package(
     name: "groupstore",
     products: [
         .executable(name: "groupstore", targets: ["GroupStoreCommand"]),
+        .executable(name: "groupstore-relay", targets: ["GroupStoreRelayCommand"]),
         .library(name: "GroupStore", targets: ["GroupStore"]),
         .library(name: "GroupStoreGRDB", targets: ["GroupStoreGRDB"]),
         .library(name: "ManagedObjectModels", targets: ["ManagedObjectModels"]),
@@ -41,8 +42,10 @@ let package = Package(
     ] + documentation,
     targets: [
         .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
+        .systemLibrary(name: "CNATS", providers: [.apt(["libnats-dev"])]),
         .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CXXHash", providers: [.apt(["libxxhash-dev"])]),
+        .systemLibrary(name: "COpenSSL", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CSQLite", providers: [.apt(["libsqlite3-dev"])]),
         .systemLibrary(name: "CYAML", providers: [.apt(["libyaml-dev"])]),
         .target(name: "CLinux"),
@@ -114,6 +117,13 @@ let package = Package(
                 systemPackage,
             ], swiftSettings: strict),
         .target(
+            name: "StoreReplication",
+            dependencies: [
+                "COpenSSL", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
+                systemPackage,
+            ],
+            swiftSettings: strict),
+        .target(
             name: "MigrationAudit",
             dependencies: ["LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteStore", systemPackage],
             swiftSettings: strict),
@@ -138,6 +148,9 @@ let package = Package(
             ],
             swiftSettings: strict),
         .target(
+            name: "NATSStreams", dependencies: ["AgentProtocol", "CNATS", "LinuxSystem", systemPackage],
+            swiftSettings: strict),
+        .target(
             name: "GroupStoreAgent",
             dependencies: [
                 "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "LinuxSystem",
@@ -147,17 +160,36 @@ let package = Package(
             path: "Agent",
             exclude: ["systemd", "config.example.yaml"],
             swiftSettings: strict),
+        .target(
+            name: "RelayStatus", dependencies: ["AgentProtocol", "GroupContainers", "LinuxSystem", systemPackage],
+            swiftSettings: strict),
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
                 "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
                 "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels",
                 "MappingModels",
-                "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration",
+                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration",
                 "StoreRelocation",
                 argumentParser, logging, systemPackage,
             ],
             path: "Sources/groupstore",
+            swiftSettings: strict),
+        .target(
+            name: "StoreRelay",
+            dependencies: [
+                "AgentProtocol", "COpenSSL", "GroupContainers", "GroupStore", "LinuxSystem", "NATSStreams",
+                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreReplication", systemPackage,
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "GroupStoreRelayCommand",
+            dependencies: [
+                "AgentProtocol", "CLinux", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",
+                "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", argumentParser,
+                systemPackage,
+            ],
+            path: "Sources/groupstore-relay", exclude: ["systemd"],
             swiftSettings: strict),
         .executableTarget(
             name: "LegacyWriter",
@@ -194,6 +226,10 @@ let package = Package(
                 "GroupStore", "GroupStoreGRDB", "ManagedObjectModels", "StoreMigration", grdb, systemPackage,
             ],
             path: "Tests/Adversary/library/Actor", swiftSettings: strict),
+        .executableTarget(
+            name: "ReplicationActor",
+            dependencies: ["LinuxSystem", "PersistentHistory", "SQLiteFormat", "StoreReplication", systemPackage],
+            path: "Tests/Adversary/replica/Actor", swiftSettings: strict),
         .executableTarget(
             name: "Fuzz",
             dependencies: [
@@ -268,6 +304,13 @@ let package = Package(
             ],
             swiftSettings: strict),
         .testTarget(
+            name: "StoreReplicationTests",
+            dependencies: [
+                "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreReplication", "TestSupport",
+                systemPackage,
+            ],
+            swiftSettings: strict),
+        .testTarget(
             name: "ChangeFeedTests",
             dependencies: [
                 "ChangeFeed", "DirectoryWatching", "InotifyToolsWatching", "LinuxSystem", "SQLiteFormat", "TestSupport",
@@ -288,6 +331,16 @@ let package = Package(
             ],
             swiftSettings: strict),
         .testTarget(
+            name: "NATSStreamsTests",
+            dependencies: ["AgentProtocol", "LinuxSystem", "NATSStreams", "TestSupport", systemPackage],
+            swiftSettings: strict),
+        .testTarget(
+            name: "StoreRelayTests",
+            dependencies: [
+                "NATSStreams", "PersistentHistory", "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
+            ],
+            swiftSettings: strict),
+        .testTarget(
             name: "GroupStoreAgentTests",
             dependencies: [
                 "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "GroupStore",
@@ -300,10 +353,10 @@ let package = Package(
             // The programs are run, not linked: this builds them first.
             dependencies: [
                 "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers", "GroupStore",
-                "GroupStoreCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor", "LinuxSystem", "NotesApp",
-                "NotesDocument", "NotesUpgrade", "NotesWidget", "SQLiteFormat", "SQLiteStore", "StoreFollower",
-                "StrictYAML",
-                "TestSupport", systemPackage,
+                "GroupStoreCommand", "GroupStoreRelayCommand", "LegacyPresenter", "LegacyWriter", "LibraryActor",
+                "LinuxSystem", "NotesApp", "NotesDocument", "NotesUpgrade", "NotesWidget", "ReplicationActor",
+                "SQLiteFormat", "SQLiteStore", "StoreFollower",
+                "StrictYAML", "TestSupport", systemPackage,
             ],
             path: "Tests/EndToEnd", swiftSettings: strict),
     ],

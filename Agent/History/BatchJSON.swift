@@ -1,33 +1,15 @@
 import AgentProtocol
-import FoundationEssentials
 import PersistentHistory
 import SQLiteStore
 
 /// The JSON of change batches (Documentation/WireProtocol.md, "Rows with values"), for output and for the wire.
 extension StoredValue {
-    /// The value so that any JSON parser can tell what it is: a whole number within 53 bits is an INTEGER, another one
-    /// a REAL; what is beyond that is an object with one member.
+    /// The value so that any JSON parser can tell what it is.
     package var json: JSONValue {
-        switch self {
-        case .null: .null
-        case .integer(let value):
-            abs(value.clamped) <= Self.exactIntegers ? .integer(value) : .object(["integer": .string("\(value)")])
-        case .real(let value):
-            value.isFinite && value != value.rounded(.towardZero)
-                ? .number(value) : .object(["real": .string("\(value)")])
-        case .text(let value): .string(value)
-        case .malformedText(let bytes): .object(["text_b64": .string(Data(bytes).base64EncodedString())])
-        case .blob(let bytes): .object(["base64": .string(Data(bytes).base64EncodedString())])
-        }
+        var text: [UInt8] = []
+        ValueJSON.append(self, to: &text)
+        return .encoded(text)
     }
-
-    /// The integers up to here are those that a parser which reads numbers as doubles keeps apart.
-    private static let exactIntegers: Int64 = 1 << 53 - 1
-}
-
-extension Int64 {
-    /// The number, without the one whose absolute value doesn't fit.
-    fileprivate var clamped: Int64 { Swift.max(self, -.max) }
 }
 
 extension BatchTable {

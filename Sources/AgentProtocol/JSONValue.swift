@@ -10,6 +10,8 @@ package enum JSONValue: Sendable, Equatable {
     case string(String)
     case array([JSONValue])
     case object(JSONObject)
+    /// One JSON text that is written as it is. A parser never returns this.
+    case encoded([UInt8])
 }
 
 /// An object whose members keep their order. A later value for a key replaces the earlier one in its position.
@@ -114,6 +116,7 @@ extension JSONValue {
             }
             bytes.append(UInt8(ascii: "]"))
         case .object(let object): object.write(to: &bytes)
+        case .encoded(let text): bytes += text
         }
     }
 

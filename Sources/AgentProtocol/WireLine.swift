@@ -52,6 +52,7 @@ extension JSONValue {
         case .string(let text): text.utf8.count
         case .array(let values): values.reduce(0) { $0 + $1.leastLength }
         case .object(let object): object.members.reduce(0) { $0 + $1.key.utf8.count + $1.value.leastLength }
+        case .encoded(let text): text.count
         }
     }
 }

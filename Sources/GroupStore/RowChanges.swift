@@ -276,6 +276,7 @@ extension RowChange.Value {
         case .object(let object):
             self = .blob(object.string("base64").flatMap { Data(base64Encoded: $0) }.map { Array($0) } ?? [])
         case .null, .bool, .array: self = .null
+        case .encoded(let text): self = (try? JSONValue(parsing: text)).map(RowChange.Value.init) ?? .null
         }
     }
 }

@@ -93,13 +93,13 @@ package struct StoreHistory {
     }
 
     /// Throws `Discontinuity` if the changes after the token can't be reported.
-    func check(_ token: HistoryToken) throws {
+    package func check(_ token: HistoryToken) throws {
         try source.check(token)
         if let known = token.model, known != model { throw Discontinuity.migrated }
     }
 
     /// Returns the position of a change.
-    func position(_ number: Int64, _ nonce: Int64, _ history: String) -> HistoryToken {
+    package func position(_ number: Int64, _ nonce: Int64, _ history: String) -> HistoryToken {
         HistoryToken(history: history, number: number, nonce: nonce, model: model)
     }
 

@@ -24,6 +24,9 @@ package struct ProcessIdentity: Codable, Hashable, Sendable {
         namespace == ProcessIdentity.current.namespace && boot == ProcessIdentity.current.boot
     }
 
+    /// True if the process still runs. False for one of another PID namespace, which can't be seen from here.
+    package var isRunning: Bool { isVisible && started != 0 && Self.startTime(of: "\(pid)") == started }
+
     /// The process as far as it can be named from here.
     package var holder: FileHolder { FileHolder(pid: pid, program: program, isElsewhere: !isVisible) }
 

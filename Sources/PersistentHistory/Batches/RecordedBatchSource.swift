@@ -126,10 +126,10 @@ extension BatchTable {
 }
 
 extension StoredValue {
-    /// True for text that malformed text may have become.
-    var mayBeRepaired: Bool {
+    /// True for text that malformed text may have become, or that SQLite repairs when it converts it to UTF-16.
+    package var mayBeRepaired: Bool {
         switch self {
-        case .text(let text): text.unicodeScalars.contains("\u{FFFD}")
+        case .text(let text): text.unicodeScalars.contains { 0xFFFD...0xFFFF ~= $0.value }
         case .malformedText: true
         case .null, .integer, .real, .blob: false
         }

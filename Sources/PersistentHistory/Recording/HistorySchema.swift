@@ -7,7 +7,12 @@ package enum HistorySchema {
     /// image for a change.
     static let versionWithImages: Int64 = 4
 
-    static let tables = ["GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"]
+    static let tables = [
+        "GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER", replicaTable,
+    ]
+
+    /// The table with the position of a replica (Documentation/Formats.md, "Replicas"). Only replicas have it.
+    package static let replicaTable = "GS_REPLICA"
 
     /// The `GS_CHANGE.operation` of a row that isn't a change: it names a column that the following update assigned. An
     /// extra row costs less than going back to the update's own.

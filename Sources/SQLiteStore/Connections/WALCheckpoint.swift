@@ -2,7 +2,8 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// Checkpoints a store's WAL into its database and truncates it. No other code of this project checkpoints.
+/// Checkpoints a store's WAL into its database and truncates it. Beside it, only
+/// `ReplicaConnection` checkpoints, which is the writer of its store.
 ///
 /// Before 3.51.3, SQLite can corrupt a database if one connection checkpoints the WAL while another one restarts it
 /// (https://sqlite.org/wal.html, "The WAL-Reset Bug"). So this connection must be the only one. A lease can't prove

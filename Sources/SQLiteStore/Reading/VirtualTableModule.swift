@@ -2,15 +2,50 @@
 ///
 /// SQLite stores that statement as it was given, from the table's name on: `CREATE VIRTUAL TABLE "a name" USING
 /// fts5(…)` (https://sqlite.org/schematab.html).
-enum VirtualTableModule {
+package enum VirtualTableModule {
     /// Returns the module's name in lower case, or nil if the statement declares no virtual table or can't be parsed.
-    static func name(declaredIn sql: String) -> String? {
+    package static func name(declaredIn sql: String) -> String? { parse(sql)?.name }
+
+    /// Returns the arguments between the module's parentheses, without the white space around each; empty if there are
+    /// none.
+    package static func arguments(declaredIn sql: String) -> [String] {
+        guard var rest = parse(sql)?.rest.drop(while: { [0x20, 0x09, 0x0A, 0x0D].contains($0) }),
+            rest.popFirst() == UInt8(ascii: "(")
+        else { return [] }
+        var arguments: [[UInt8]] = [[]]
+        var (depth, quote) = (0, UInt8(0))
+        for byte in rest {
+            if quote != 0 {
+                if byte == quote { quote = 0 }
+            } else if "\"'`[".utf8.contains(byte) {
+                quote = byte == UInt8(ascii: "[") ? UInt8(ascii: "]") : byte
+            } else if byte == UInt8(ascii: "(") {
+                depth += 1
+            } else if byte == UInt8(ascii: ")") {
+                depth -= 1
+                if depth < 0 { break }
+            } else if byte == UInt8(ascii: ","), depth == 0 {
+                arguments.append([])
+                continue
+            }
+            arguments[arguments.count - 1].append(byte)
+        }
+        return arguments.map { argument in
+            let isBlank = { (byte: UInt8) in byte <= 0x20 }
+            let start = argument.drop(while: isBlank)
+            let blanks = start.reversed().prefix(while: isBlank).count
+            return String(decoding: start.dropLast(blanks), as: UTF8.self)
+        }
+    }
+
+    private static func parse(_ sql: String) -> (name: String, rest: ArraySlice<UInt8>)? {
         var words = DeclarationWords(sql)
         guard words.next()?.isKeyword("create") == true, words.next()?.isKeyword("virtual") == true,
             words.next()?.isKeyword("table") == true, words.next() != nil,
             words.next()?.isKeyword("using") == true
         else { return nil }
-        return words.next().map { $0.text.lowercased() }
+        guard let name = words.next() else { return nil }
+        return (name.text.lowercased(), words.remaining)
     }
 }
 
@@ -23,7 +58,7 @@ private struct DeclarationWords {
         func isKeyword(_ keyword: String) -> Bool { !isQuoted && text.lowercased() == keyword }
     }
 
-    private var remaining: ArraySlice<UInt8>
+    private(set) var remaining: ArraySlice<UInt8>
 
     init(_ sql: String) { remaining = Array(sql.utf8)[...] }
 

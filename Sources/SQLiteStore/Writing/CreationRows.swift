@@ -56,7 +56,7 @@ struct CreationRows {
 
 extension StoreReader {
     /// Returns the module of each virtual table.
-    func virtualTableModules() throws -> [(table: String, module: String)] {
+    package func virtualTableModules() throws -> [(table: String, module: String)] {
         let statement = try prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND rootpage = 0")
         var found: [(table: String, module: String)] = []
         while try statement.step() {

@@ -16,6 +16,7 @@ import Testing
         ("migration", Self.migration), ("history", ["--rounds", "6"]), ("history", ["--rounds", "6", "--before"]),
         ("values", ["--rounds", "6"]), ("agent", Self.agent),
         ("direct", ["--rounds", "8", "--untimed"]),
+        ("replica", [Programs.replicationActor, "--rounds", "8"]),
         ("library", [Programs.libraryActor, "--rounds", "7", "--untimed"]),
     ])
     func findsNothing(_ tester: String, _ options: [Word]) throws {

@@ -18,6 +18,7 @@ enum Programs {
     static let fuzz = Word(directory.appending("Fuzz"))
     static let claimWorker = Word(directory.appending("ClaimWorker"))
     static let libraryActor = Word(directory.appending("LibraryActor"))
+    static let replicationActor = Word(directory.appending("ReplicationActor"))
 
     /// Returns a file of the package by its path from the root.
     static func source(_ path: String) -> Word {

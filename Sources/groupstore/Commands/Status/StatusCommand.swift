@@ -76,11 +76,21 @@ struct StatusCommand: ParsableCommand {
         try reporting(output) {
             if watch { return try StatusWatch(target, interval: interval, output).run() }
             if format == .openmetrics { return try printMetrics() }
-            let reading = try StatusReading(of: target)
+            let reading = try read(output)
             if check { return try check(reading, output) }
             for row in reading.rows { output.record(row.object, lines: row.lines) }
             output.record(reading.summary, lines: reading.summaryLines)
             if let problem = reading.agent?.problems.first { throw ExitCode(problem.exitCode) }
+        }
+    }
+
+    /// Reads the status. Without an agent, and without a target, the relays are all that is known.
+    private func read(_ output: Output) throws -> StatusReading {
+        do {
+            return try StatusReading(of: target)
+        } catch let error as CommandFailure where error.status == .noAgent && target == nil && !check {
+            for row in RelayRows(of: nil).rows { output.record(row.object, lines: row.lines) }
+            throw error
         }
     }
 
@@ -101,10 +111,13 @@ struct StatusCommand: ParsableCommand {
     private func printMetrics() throws {
         do {
             let reading = try StatusReading(of: target)
-            let metrics = reading.agent.map { AgentMetrics($0, stuckAfter: stuckAfter).text } ?? AgentMetrics.noAgent
+            var metrics = reading.agent.map { AgentMetrics($0, stuckAfter: stuckAfter).text } ?? AgentMetrics.noAgent
+            reading.relays.add(to: &metrics)
             Output.write(lines: metrics.lines, to: STDOUT_FILENO)
         } catch let error as CommandFailure where error.status == .noAgent {
-            Output.write(lines: AgentMetrics.noAgent.lines, to: STDOUT_FILENO)
+            var metrics = AgentMetrics.noAgent
+            RelayRows(of: nil).add(to: &metrics)
+            Output.write(lines: metrics.lines, to: STDOUT_FILENO)
             throw error
         }
     }

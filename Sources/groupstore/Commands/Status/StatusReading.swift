@@ -14,6 +14,8 @@ struct StatusReading {
     let directory: GroupDirectoryStatus?
     /// The agent's status; nil if no agent serves the group.
     let agent: AgentStatus?
+    /// The relays of these stores.
+    let relays: RelayRows
 
     /// Reads the status. Throws `AgentConnectionError`, `CommandFailure` and the errors of reading a directory.
     init(of text: String?) throws {
@@ -22,6 +24,7 @@ struct StatusReading {
             guard let connection else { throw failure.map(Self.explained) ?? CommandFailure.noAgent }
             target = nil
             directory = nil
+            relays = RelayRows(of: nil)
             do throws(AgentConnectionError) {
                 agent = try AgentStatus(connection, StatusOperation())
             } catch {
@@ -35,6 +38,7 @@ struct StatusReading {
             target.operation.flatMap { try? AgentStatus(connection, $0) }
         }
         self.target = target
+        relays = RelayRows(of: target)
         agent = asked.flatMap { $0.rows.isEmpty ? nil : $0 }
         do {
             directory = try target.directory.map { try GroupDirectoryStatus($0, only: target.store) }
@@ -80,7 +84,7 @@ struct StatusReading {
         }
     }
 
-    var rows: [StatusRow] { (directory?.rows ?? []) + agentRows }
+    var rows: [StatusRow] { (directory?.rows ?? []) + agentRows + relays.rows }
 
     var summary: JSONObject {
         guard let target else {
@@ -104,15 +108,16 @@ struct StatusReading {
     /// The problems that `--check` reports. Without an agent, an interrupted relocation waits for somebody; an agent
     /// finishes it by itself.
     func problems(stuckAfter limit: Double) -> [AgentProblem] {
-        if let agent { return agent.allProblems(stuckAfter: limit) }
-        guard directory?.isInterrupted == true, let target else { return [] }
+        let behind = relays.problems(stuckAfter: limit)
+        if let agent { return agent.allProblems(stuckAfter: limit) + behind }
+        guard directory?.isInterrupted == true, let target else { return behind }
         return [
             AgentProblem(
                 check: "interrupted", path: target.directory, word: "interrupted",
                 message: "a relocation is under way or was interrupted (groupstore recover \(target.name) finishes or "
                     + "undoes it)",
                 exitCode: ExitStatus.busy.rawValue)
-        ]
+        ] + behind
     }
 }
 

@@ -1,38 +1,51 @@
 import Glibc
-import LinuxSystem
 import SystemPackage
 
 /// Output that is kept until a store was read: a slow consumer of it must not hold up a checkpoint of the store's log.
 /// What exceeds a few megabytes goes to a file without a name.
-final class SpooledOutput {
+package final class SpooledOutput {
     private var memory: [UInt8] = []
     private var file: CInt = -1
     private static let maxMemory = 8 << 20
 
+    package init() {}
+
     deinit { if file >= 0 { close(file) } }
 
     /// Throws `SystemError` if the file can't be created or written.
-    func append(_ bytes: [UInt8]) throws(SystemError) {
+    package func append(_ bytes: some Collection<UInt8>) throws(SystemError) {
         memory += bytes
         if memory.count > Self.maxMemory { try flush() }
     }
 
-    /// Prints everything. Throws `SystemError` if it can't be read.
-    func print(_ write: (ArraySlice<UInt8>) -> Void) throws(SystemError) {
-        guard file >= 0 else { return write(memory[...]) }
+    /// Passes everything to `write`, in pieces. Throws `SystemError` if it can't be read.
+    package func print(_ write: (ArraySlice<UInt8>) -> Void) throws(SystemError) {
+        var failure: SystemError?
+        do {
+            try forEachPiece { write($0) }
+        } catch {
+            failure = error as? SystemError
+        }
+        if let failure { throw failure }
+    }
+
+    /// Passes everything to `body`, in pieces. Throws `SystemError` if it can't be read, and what `body` throws.
+    package func forEachPiece(_ body: (ArraySlice<UInt8>) throws -> Void) throws {
+        guard file >= 0 else { return try body(memory[...]) }
         try flush()
-        guard lseek(file, 0, SEEK_SET) == 0 else { throw SystemError.last("lseek", path: Self.directory) }
-        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        var buffer = [UInt8](repeating: 0, count: 1 << 18)
+        var position = 0
         while true {
-            let count = read(file, &buffer, buffer.count)
+            let count = pread(file, &buffer, buffer.count, off_t(position))
             if count < 0, errno == EINTR { continue }
             if count < 0 { throw SystemError.last("read", path: Self.directory) }
             if count == 0 { return }
-            write(buffer[..<count])
+            position += count
+            try body(buffer[..<count])
         }
     }
 
-    private static var directory: FilePath { FilePath(ProcessVariables.all["TMPDIR"] ?? "/tmp") }
+    private static var directory: FilePath { FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp") }
 
     private func flush() throws(SystemError) {
         if file < 0 {

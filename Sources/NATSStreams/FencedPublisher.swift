@@ -1,0 +1,92 @@
+import AgentProtocol
+import LinuxSystem
+
+/// A publisher to a stream in which every message names the one that it follows: if anybody else has published, the
+/// broker stores none of the messages that come after.
+///
+/// Messages are sent ahead of the broker's confirmations, up to a limit. Each names the one before by its number, and
+/// by its identifier if that isn't confirmed yet: a foreign message in its place has the same number.
+///
+/// Used by one thread.
+package final class FencedPublisher {
+    private let connection: NATSConnection
+    private let stream: String
+    private let subject: String
+    private let inbox: String
+    private let confirmations: NATSSubscription
+    /// The sizes of the messages that were sent and not confirmed, oldest first.
+    private var unconfirmed: [Int] = []
+    private var unconfirmedBytes = 0
+    private var sent: UInt64
+    /// The number of the last message that the broker has confirmed.
+    package private(set) var lastSequence: UInt64
+
+    private let maxMessages: Int
+    private static let maxBytes = 8 << 20
+
+    /// - Parameters:
+    ///   - last: The number of the stream's last message, as its reader knows it.
+    ///   - maxMessages: The messages that may be sent ahead.
+    package init(
+        _ connection: NATSConnection, stream: String, subject: String, after last: UInt64, maxMessages: Int = 256
+    ) throws(NATSError) {
+        self.maxMessages = maxMessages
+        self.connection = connection
+        self.stream = stream
+        self.subject = subject
+        lastSequence = last
+        sent = last
+        inbox = try NATSConnection.uniqueSubject()
+        confirmations = try connection.subscribe(inbox + ".*")
+    }
+
+    /// Sends a message. Waits for confirmations only while too many are missing.
+    ///
+    /// Throws `NATSError`, with `streamMoved` if the stream's last message is another one than expected. The publisher
+    /// can't be used any more then.
+    package func publish(headers: [(name: String, value: String)], body: [UInt8]) throws(NATSError) {
+        while unconfirmed.count >= maxMessages
+            || unconfirmedBytes > 0 && unconfirmedBytes + body.count > Self.maxBytes
+        {
+            try confirm()
+        }
+        var fence = [
+            (name: "Nats-Expected-Stream", value: stream),
+            (name: "Nats-Expected-Last-Sequence", value: String(sent)),
+            (name: "Nats-Msg-Id", value: "\(inbox).\(sent + 1)"),
+        ]
+        if !unconfirmed.isEmpty { fence.append((name: "Nats-Expected-Last-Msg-Id", value: "\(inbox).\(sent)")) }
+        try connection.publish(
+            OutgoingMessage(subject, reply: "\(inbox).\(sent + 1)", headers: fence + headers, body: body))
+        sent += 1
+        unconfirmed.append(body.count)
+        unconfirmedBytes += body.count
+    }
+
+    /// Waits until the broker has stored all messages. Throws `NATSError` like `publish`.
+    package func finish() throws(NATSError) {
+        while !unconfirmed.isEmpty { try confirm() }
+    }
+
+    /// Waits for the confirmation of the oldest message.
+    private func confirm() throws(NATSError) {
+        let operation = "publish to stream \(stream)"
+        guard let answer = try confirmations.next(within: connection.timeout) else {
+            throw NATSError(.timedOut, "\(operation) \(connection.server): no confirmation")
+        }
+        if answer.status == 503 {
+            throw NATSError(.noJetStream, "\(operation) \(connection.server): no stream takes the subject \(subject)")
+        }
+        guard let object = answer.json else {
+            throw NATSError(.rejected, "\(operation) \(connection.server): the confirmation is not JSON")
+        }
+        if let error = object.object("error") { throw NATSError(api: error, operation, connection.server) }
+        guard object.string("stream") == stream, object.integer("seq") == Int64(clamping: lastSequence + 1),
+            answer.subject == "\(inbox).\(lastSequence + 1)"
+        else {
+            throw NATSError(.streamMoved, "\(operation) \(connection.server): another message was confirmed")
+        }
+        lastSequence += 1
+        unconfirmedBytes -= unconfirmed.removeFirst()
+    }
+}

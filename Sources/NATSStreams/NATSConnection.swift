@@ -1,0 +1,143 @@
+import CNATS
+import LinuxSystem
+
+/// A connection to a broker. It isn't made again when it is lost: its owner makes another one, and reads the stream's
+/// state again.
+///
+/// All calls block. Any thread may use a connection; the library locks it. `close` ends every call that waits.
+package final class NATSConnection: Sendable {
+    nonisolated(unsafe) let connection: OpaquePointer
+    /// The library's JetStream context.
+    nonisolated(unsafe) let jetStream: OpaquePointer
+    /// The server to which it was made.
+    package let server: ServerAddress
+    /// The limit for a request.
+    package let timeout: Duration
+
+    /// Connects to the first server that accepts. Throws the last server's `NATSError`.
+    package convenience init(_ options: ConnectionOptions) throws(NATSError) {
+        var failure = NATSError(.badAddress, "no server is named")
+        for server in options.servers {
+            do throws(NATSError) {
+                try self.init(options, server)
+                return
+            } catch {
+                failure = error
+            }
+        }
+        throw failure
+    }
+
+    private init(_ options: ConnectionOptions, _ server: ServerAddress) throws(NATSError) {
+        let native = try options.make(for: server)
+        defer { natsOptions_Destroy(native) }
+        var made: OpaquePointer?
+        let status = natsConnection_Connect(&made, native)
+        guard status == NATS_OK, let made else { throw NATSError(status, "connect to", server) }
+        var context: OpaquePointer?
+        var settings = jsOptions()
+        jsOptions_Init(&settings)
+        settings.Wait = max(1, options.timeout.nanoseconds / 1_000_000)
+        let contextStatus = natsConnection_JetStream(&context, made, &settings)
+        guard contextStatus == NATS_OK, let context else {
+            natsConnection_Destroy(made)
+            throw NATSError(contextStatus, "connect to", server)
+        }
+        connection = made
+        jetStream = context
+        self.server = server
+        timeout = options.timeout
+    }
+
+    deinit {
+        jsCtx_Destroy(jetStream)
+        natsConnection_Destroy(connection)
+    }
+
+    /// Closes the connection. Every call that waits ends with `NATSError.Code.lost`.
+    package func close() { natsConnection_Close(connection) }
+
+    package var isClosed: Bool { natsConnection_IsClosed(connection) }
+
+    /// The largest message, in bytes, that the broker accepts, headers included.
+    package var maxPayload: Int { Int(natsConnection_GetMaxPayload(connection)) }
+
+    /// Sends a message without waiting for anything. Throws `NATSError`.
+    package func publish(_ message: OutgoingMessage) throws(NATSError) {
+        try message.withMessage { native throws(NATSError) in
+            try check(natsConnection_PublishMsg(connection, native), "publish to \(message.subject)", server)
+        }
+    }
+
+    /// Waits until the broker has read everything that was sent. Throws `NATSError`.
+    package func flush() throws(NATSError) {
+        try check(natsConnection_FlushTimeout(connection, timeout.nanoseconds / 1_000_000), "flush", server)
+    }
+
+    /// Sends a request and returns the reply. Throws `NATSError`, with `noJetStream` if nobody listens.
+    package func request(_ message: OutgoingMessage, within limit: Duration? = nil) throws(NATSError) -> NATSMessage {
+        let milliseconds = max(1, (limit ?? timeout).nanoseconds / 1_000_000)
+        return try message.withMessage { native throws(NATSError) in
+            var reply: OpaquePointer?
+            let status = natsConnection_RequestMsg(&reply, connection, native, milliseconds)
+            guard status == NATS_OK, let reply else { throw failure(status, "request to \(message.subject)") }
+            let answer = NATSMessage(taking: reply)
+            if answer.status == 503 { throw NATSError(NATS_NO_RESPONDERS, "request to \(message.subject)", server) }
+            return answer
+        }
+    }
+
+    /// Subscribes to a subject. Throws `NATSError`.
+    package func subscribe(_ subject: String) throws(NATSError) -> NATSSubscription {
+        var subscription: OpaquePointer?
+        try check(natsConnection_SubscribeSync(&subscription, connection, subject), "subscribe to \(subject)", server)
+        guard let subscription else { throw NATSError(.rejected, "natsConnection_SubscribeSync returned nothing") }
+        return NATSSubscription(subscription, subject: subject, of: self)
+    }
+
+    /// Returns a subject that nobody else uses.
+    package static func uniqueSubject() throws(NATSError) -> String {
+        var inbox: UnsafeMutablePointer<CChar>?
+        try check(natsInbox_Create(&inbox), "natsInbox_Create")
+        guard let inbox else { throw NATSError(.rejected, "natsInbox_Create returned nothing") }
+        defer { natsInbox_Destroy(inbox) }
+        return String(cString: inbox)
+    }
+
+    /// Returns the error for a failed request. A broker doesn't answer what isn't permitted; it reports that aside.
+    func failure(_ status: natsStatus, _ operation: String) -> NATSError {
+        var text: UnsafePointer<CChar>?
+        _ = natsConnection_GetLastError(connection, &text)
+        let last = text.map { String(cString: $0) } ?? ""
+        if status == NATS_TIMEOUT, last.contains("ermissions") {
+            return NATSError(.notPermitted, "\(operation) \(server): \(last)")
+        }
+        return NATSError(status, operation, server)
+    }
+}
+
+/// A subscription to a subject. One thread reads it.
+package final class NATSSubscription {
+    private let subscription: OpaquePointer
+    package let subject: String
+    private let connection: NATSConnection
+
+    init(_ subscription: OpaquePointer, subject: String, of connection: NATSConnection) {
+        self.subscription = subscription
+        self.subject = subject
+        self.connection = connection
+    }
+
+    deinit { natsSubscription_Destroy(subscription) }
+
+    /// Returns the next message, or nil if none comes in time. Throws `NATSError` once the connection is closed.
+    package func next(within limit: Duration) throws(NATSError) -> NATSMessage? {
+        var message: OpaquePointer?
+        let milliseconds = max(1, limit.nanoseconds / 1_000_000)
+        switch natsSubscription_NextMsg(&message, subscription, milliseconds) {
+        case NATS_OK: return message.map(NATSMessage.init(taking:))
+        case NATS_TIMEOUT: return nil
+        case let status: throw NATSError(status, "receive from \(subject)", connection.server)
+        }
+    }
+}

@@ -1,0 +1,68 @@
+import SQLiteStore
+
+/// A recorded table, as somebody needs to know it who writes its rows in another copy of the store.
+package struct ReplicatedTable: Sendable, Equatable {
+    /// Its number in `GS_TABLE`.
+    package let number: Int64
+    package let name: String
+    /// The name by which SQL reaches the rowid; nil for a WITHOUT ROWID table.
+    package let rowid: String?
+    /// The columns of the key of a WITHOUT ROWID table, or the one that is the rowid; empty if no column is.
+    package let key: [String]
+    /// The columns that are stored, in their order. Generated columns follow from them.
+    package let columns: [String]
+
+    package init(number: Int64, name: String, rowid: String?, key: [String], columns: [String]) {
+        (self.number, self.name, self.rowid, self.key, self.columns) = (number, name, rowid, key, columns)
+    }
+
+    /// The tables, and those that history can't record, with the reasons.
+    package struct Survey {
+        package fileprivate(set) var tables: [ReplicatedTable] = []
+        package fileprivate(set) var unrecorded: [(name: String, reason: String)] = []
+    }
+
+    /// Returns SQL of a WITHOUT ROWID table's key as text, written so that no two keys look the same.
+    ///
+    /// - Parameter values: SQL of the values of its columns.
+    package static func quotedKey(_ values: [String]) -> String {
+        values.map(QuotedValues.expression).joined(separator: "||','||")
+    }
+
+    /// Parses the recorded key of a WITHOUT ROWID table's row.
+    package static func values(ofKey text: [UInt8], encoding: TextEncoding) -> [StoredValue] {
+        QuotedValues.parse(text, encoding: encoding)
+    }
+
+    /// Reads the tables of a store whose history isn't outdated.
+    package static func survey(_ database: SQLiteConnection) throws -> Survey {
+        var found = Survey()
+        let installed = try HistoryTables.triggers(database)
+        for (name, isRowid) in try HistoryUpdate.tables(database) {
+            do {
+                let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: [])
+                // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
+                let folded = Array(name.lowercased().utf8)
+                let own = installed.first { Array($0.table.lowercased().utf8) == folded }
+                guard let number = own.flatMap({ HistorySchema.tableNumber(ofTrigger: $0.name) }) else {
+                    found.unrecorded.append((name, "its changes aren't recorded"))
+                    continue
+                }
+                found.tables.append(ReplicatedTable(table, number: number))
+            } catch let problem as RecordedTable.Unrecordable {
+                found.unrecorded.append((name, problem.reason))
+            }
+        }
+        return found
+    }
+
+    private init(_ table: RecordedTable, number: Int64) {
+        self.number = number
+        name = table.name
+        columns = table.columns
+        switch table.key {
+        case .rowid(let name, _): (rowid, key) = (name, [table.alias].compactMap(\.self))
+        case .columns(let names): (rowid, key) = (nil, names)
+        }
+    }
+}

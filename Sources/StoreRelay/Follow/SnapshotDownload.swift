@@ -1,0 +1,203 @@
+import AgentProtocol
+import FoundationEssentials
+import Glibc
+import GroupContainers
+import LinuxSystem
+import NATSStreams
+import PersistentHistory
+import StoreReplication
+import SystemPackage
+
+/// Requests a snapshot from the home, and writes it to a file (Documentation/Relay.md, "Snapshots"). A download that
+/// was interrupted goes on where it was.
+struct SnapshotDownload {
+    /// What the home has announced.
+    private struct Announcement: Codable, Equatable {
+        let id: String
+        let size: Int64
+        let chunkSize: Int
+        let sha256: String
+        let upto: String
+        let schema: String
+    }
+
+    private let connection: NATSConnection
+    private let stream: RelayStream
+    private let key: RelayKey?
+    private let directory: Directory
+    private let file: FilePath.Component
+    private let note: FilePath.Component
+
+    /// The chunks that are requested ahead.
+    private static let window = 24
+    /// The time that the home has to make a snapshot.
+    private static let patience = Duration.seconds(3600)
+
+    /// - Parameter container: The replica's group container, in whose `.groupstore/replicas` the file grows.
+    init(
+        _ connection: NATSConnection, _ stream: RelayStream, key: RelayKey?, in container: GroupContainer,
+        for store: FilePath.Component
+    ) throws {
+        self.connection = connection
+        self.stream = stream
+        self.key = key
+        directory = try GroupContainer.child("replicas", of: container.bookkeeping())
+        file = store.appending(".snapshot") ?? "snapshot"
+        note = store.appending(".snapshot.json") ?? "snapshot.json"
+    }
+
+    /// Downloads a snapshot. Returns nil if the home has published nothing after `have`, or if the end was requested.
+    ///
+    /// Throws `NATSError`, `RelayError` and `SystemError`. What was received stays for the next attempt.
+    func run(after have: HistoryToken?, _ stop: RelayStop, progress: (Int64, Int64) -> Void) throws -> Snapshot? {
+        if let former = try formerAnnouncement(after: have), try receive(former, stop, progress) {
+            return try snapshot(former)
+        }
+        try remove()
+        guard let announced = try announcement(after: have, stop) else { return nil }
+        try DurableFile.write(Array(JSONEncoder().encode(announced)), as: note, in: directory, mode: 0o600)
+        guard try receive(announced, stop, progress) else {
+            if stop.isRequested { return nil }
+            throw RelayError.badSnapshot("the home no longer has it")
+        }
+        return try snapshot(announced)
+    }
+
+    /// Removes the file.
+    func remove() throws {
+        try directory.removeFile(note)
+        try directory.removeFile(file)
+    }
+
+    private func snapshot(_ announced: Announcement) throws -> Snapshot {
+        guard let upto = HistoryToken(announced.upto) else { throw RelayError.badSnapshot("it has no token") }
+        return Snapshot(
+            path: directory.path.appending(file), size: announced.size, sha256: announced.sha256, upto: upto,
+            schema: announced.schema)
+    }
+
+    /// Returns the announcement of an interrupted download that leads beyond `have`.
+    private func formerAnnouncement(after have: HistoryToken?) throws -> Announcement? {
+        guard let bytes = try DurableFile.read(note, in: directory),
+            let found = try? JSONDecoder().decode(Announcement.self, from: Data(bytes)),
+            let upto = HistoryToken(found.upto), try directory.status(file) != nil
+        else { return nil }
+        if let have, have.history == upto.history, have.number >= upto.number { return nil }
+        return found
+    }
+
+    /// Asks until the home has made a snapshot. Returns nil if none is needed, or if the end was requested.
+    private func announcement(after have: HistoryToken?, _ stop: RelayStop) throws -> Announcement? {
+        let deadline = Deadline(after: Self.patience)
+        var backoff = Backoff(first: .milliseconds(50), longest: .seconds(1))
+        while !stop.isRequested {
+            let nonce = String(UInt64.random(in: .min ... .max), radix: 16)
+            var request: JSONObject = ["op": "begin", "nonce": .string(nonce)]
+            request["have"] = have.map { .string("\($0)") }
+            let answer = try ask(request)
+            if let key {
+                // The nonce proves that the answer is no earlier one.
+                let fields = [stream.streamName, "snapshot", nonce]
+                guard try key.accepts(answer.headers[RelayHeader.mac], of: fields, answer.body) else {
+                    throw RelayError.badSnapshot("the answer has a wrong digest")
+                }
+            }
+            guard case .object(let object)? = try? JSONValue(parsing: answer.body) else {
+                throw RelayError.badSnapshot("the answer is not JSON")
+            }
+            switch object.string("state") {
+            case "current": return nil
+            case "ready": return try announcement(object)
+            case "failed": throw RelayError.noSnapshot(object.string("message") ?? "")
+            default:
+                guard !deadline.hasPassed else { throw RelayError.noSnapshot("none within \(Self.patience)") }
+                stop.wait(backoff.next())
+            }
+        }
+        return nil
+    }
+
+    private func ask(_ request: JSONObject) throws(NATSError) -> NATSMessage {
+        do throws(NATSError) {
+            return try connection.request(OutgoingMessage(stream.snapshots, body: Array(request.text.utf8)))
+        } catch {
+            guard error.code == .noJetStream else { throw error }
+            throw NATSError(
+                .unreachable, "snapshot of \(stream.streamName) \(connection.server): no home answers",
+                remedy: "start groupstore-relay publish for the store; the request is repeated")
+        }
+    }
+
+    private func announcement(_ object: JSONObject) throws(RelayError) -> Announcement {
+        guard let id = object.string("id"), let size = object.integer("size"), size > 0,
+            let chunkSize = object.integer("chunk_size"), chunkSize >= 1 << 10, chunkSize <= SnapshotServer.chunkSize,
+            let sha256 = object.string("sha256"), let upto = object.string("upto"), HistoryToken(upto) != nil,
+            let schema = object.string("schema")
+        else { throw .badSnapshot("the announcement lacks something") }
+        return Announcement(
+            id: id, size: size, chunkSize: Int(chunkSize), sha256: sha256, upto: upto, schema: schema)
+    }
+
+    /// Receives the chunks that the file lacks. Returns false if the home no longer has the snapshot, or if the end was
+    /// requested.
+    private func receive(
+        _ announced: Announcement, _ stop: RelayStop, _ progress: (Int64, Int64) -> Void
+    ) throws -> Bool {
+        let path = directory.path.appending(file)
+        let descriptor = try directory.openOwn(file, flags: O_RDWR | O_CREAT, mode: 0o600)
+        let count = Int((announced.size + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
+        // Chunks are written in order: what is there is whole, but for the last one.
+        let length = try descriptor.status(path: path).size
+        var written = length == announced.size ? count : min(count, Int(length / Int64(announced.chunkSize)))
+        let inbox = try NATSConnection.uniqueSubject()
+        let chunks = try connection.subscribe(inbox + ".*")
+        var requested = written
+        var early: [Int: [UInt8]] = [:]
+        while written < count {
+            if stop.isRequested { return false }
+            while requested < count, requested < written + Self.window {
+                let request: JSONObject = [
+                    "op": "chunk", "id": .string(announced.id), "index": .integer(Int64(requested)),
+                    "size": .integer(Int64(announced.chunkSize)),
+                ]
+                try connection.publish(
+                    OutgoingMessage(stream.snapshots, reply: "\(inbox).\(requested)", body: Array(request.text.utf8)))
+                requested += 1
+            }
+            guard let answer = try chunks.next(within: connection.timeout * 4) else {
+                throw NATSError(.timedOut, "snapshot of \(stream.streamName) \(connection.server): no chunk")
+            }
+            guard let index = Int(answer.subject.dropFirst(inbox.count + 1)), (written..<requested).contains(index)
+            else {
+                continue
+            }
+            if answer.headers["Status"] == "503" {
+                throw NATSError(.lost, "snapshot of \(stream.streamName) \(connection.server): the home is gone")
+            }
+            if answer.headers["Gs-Error"] != nil { return false }
+            early[index] = try checked(answer, index, of: announced)
+            while let next = early.removeValue(forKey: written) {
+                try descriptor.write(next, at: Int64(written) * Int64(announced.chunkSize), path: path)
+                written += 1
+            }
+            progress(min(announced.size, Int64(written) * Int64(announced.chunkSize)), announced.size)
+        }
+        try descriptor.synchronize(path: path)
+        return true
+    }
+
+    private func checked(_ answer: NATSMessage, _ index: Int, of announced: Announcement) throws(RelayError) -> [UInt8]
+    {
+        let start = Int64(index) * Int64(announced.chunkSize)
+        guard Int64(answer.body.count) == min(Int64(announced.chunkSize), announced.size - start) else {
+            throw .badSnapshot("chunk \(index) has another size")
+        }
+        if let key {
+            let fields = [stream.streamName, "chunk", announced.id, "\(index)"]
+            guard try key.accepts(answer.headers[RelayHeader.mac], of: fields, answer.body) else {
+                throw .badSnapshot("chunk \(index) has a wrong digest")
+            }
+        }
+        return answer.body
+    }
+}

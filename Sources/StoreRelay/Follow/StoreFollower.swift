@@ -1,0 +1,155 @@
+import AgentProtocol
+import GroupContainers
+import LinuxSystem
+import NATSStreams
+import PersistentHistory
+import RelayStatus
+import SQLiteFormat
+import SQLiteStore
+import StoreReplication
+import SystemPackage
+
+/// How a stream is followed.
+package struct FollowerOptions: Sendable {
+    package let stream: RelayStream
+    package var connection: ConnectionOptions
+    /// The follower's name, under which the home keeps what it has confirmed.
+    package let follower: String
+    package var key: RelayKey?
+    /// The directory of the status record; nil to write none.
+    package var status: FilePath?
+
+    /// Throws `RelayError.badName`.
+    package init(_ stream: RelayStream, _ connection: ConnectionOptions, follower: String) throws(RelayError) {
+        guard RelayStream.isName(follower) else { throw .badName("follower", follower) }
+        self.stream = stream
+        self.connection = connection
+        self.follower = follower
+    }
+}
+
+/// Keeps a replica of a store up to date, until it is stopped.
+///
+/// The spine: `run` connects, again and again; `FollowerSession.run` searches the stream, applies batches, and takes a
+/// snapshot where they don't fit.
+package final class StoreFollower {
+    private let location: StoreLocation
+    private let options: FollowerOptions
+    private let reporter: RelayReporter
+    private let status: StatusWriter
+    private let held: HeldReplica
+
+    /// - Parameter location: The replica's place, in a group container. It need not exist.
+    package init(
+        _ location: StoreLocation, _ options: FollowerOptions, report: @escaping @Sendable (RelayEvent) -> Void
+    ) {
+        self.location = location
+        self.options = options
+        reporter = RelayReporter(report)
+        held = HeldReplica(location, stream: options.stream.streamName)
+        status = StatusWriter(
+            RelayRecord(
+                .follow, store: location.path, stream: options.stream.streamName, follower: options.follower),
+            in: options.status)
+    }
+
+    /// Follows until `stop` is requested. A broker or a home that is away is waited for.
+    ///
+    /// Throws `ReplicationError`, with `diverged` if somebody else wrote to the replica, and `NATSError` if waiting
+    /// wouldn't help.
+    package func run(_ stop: RelayStop) throws {
+        do {
+            try runSessions(stop)
+            status.end(with: nil)
+        } catch {
+            status.end(with: error as? any ActionableError)
+            throw error
+        }
+    }
+
+    private func runSessions(_ stop: RelayStop) throws {
+        try options.connection.checkFiles()
+        try stop.retryingBusy { try held.open() }
+        var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
+        var hasConnected = false
+        while !stop.isRequested {
+            do {
+                status.record.state = "connecting"
+                status.write()
+                let connection = try NATSConnection(options.connection)
+                stop.use(connection)
+                defer {
+                    stop.use(nil)
+                    held.replica?.abandonBatch()
+                    connection.close()
+                    status.record.server = nil
+                }
+                let session = FollowerSession(location, options, connection, held, status, reporter)
+                try session.run(stop) {
+                    hasConnected = true
+                    backoff.reset()
+                }
+            } catch let error as any ActionableError {
+                guard !stop.isRequested else { break }
+                guard Self.isTransient(error, hasConnected: hasConnected) else { throw error }
+                status.setFailure(error)
+                reporter.report(error)
+                status.record.state = "connecting"
+                status.write(force: true)
+                stop.wait(backoff.next())
+            }
+        }
+    }
+
+    /// True if another attempt may succeed without anybody's help.
+    private static func isTransient(_ error: any ActionableError, hasConnected: Bool) -> Bool {
+        switch error {
+        case let error as NATSError: error.isTransient || hasConnected || error.code == .noStream
+        case let error as RelayError:
+            switch error {
+            case .noSnapshot, .badSnapshot: true
+            default: false
+            }
+        case let error as ReplicationError:
+            switch error {
+            case .malformedBatch, .malformedSnapshot: true
+            default: false
+            }
+        case let error as StoreError:
+            switch error {
+            case .busy: true
+            case .sqlite: !error.isPermission
+            default: false
+            }
+        case let error as SystemError: !error.isPermission
+        default: false
+        }
+    }
+}
+
+/// The replica while it is open; none before its first snapshot.
+final class HeldReplica {
+    private let location: StoreLocation
+    private let stream: String
+    private(set) var replica: Replica?
+
+    init(_ location: StoreLocation, stream: String) {
+        self.location = location
+        self.stream = stream
+    }
+
+    /// Opens the replica, if there is a file of its name.
+    func open() throws {
+        guard replica == nil, try location.directory.status(location.name.database) != nil else { return }
+        replica = try Replica(opening: location, stream: stream)
+    }
+
+    /// Gives the replica a snapshot's content, or creates it.
+    func take(_ snapshot: Snapshot) throws {
+        if let replica {
+            try replica.replace(with: snapshot)
+        } else {
+            replica = try Replica.create(location, from: snapshot, stream: stream)
+        }
+    }
+}

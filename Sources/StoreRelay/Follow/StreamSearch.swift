@@ -1,0 +1,76 @@
+import NATSStreams
+import PersistentHistory
+
+/// Finds the message from which a replica goes on.
+///
+/// Where it was in the stream is never remembered: a broker may be set back, and number other messages alike. The
+/// messages' own tokens decide, by a binary search: the numbers of one history rise along the stream.
+struct StreamSearch {
+    private let stream: RelayStream
+    private let connection: NATSConnection
+    private let key: RelayKey?
+    private let state: StreamState
+
+    /// The messages that are tried, downwards, if one is missing or isn't a part of a batch.
+    private static let maxForeign: UInt64 = 64
+
+    init(_ stream: RelayStream, _ connection: NATSConnection, key: RelayKey?) throws(NATSError) {
+        self.stream = stream
+        self.connection = connection
+        self.key = key
+        state = try connection.state(ofStream: stream.streamName)
+    }
+
+    /// A batch's part with its number in the stream.
+    private struct Found {
+        let sequence: UInt64
+        let message: BatchMessage
+
+        /// The number of the batch's first part.
+        var start: UInt64 {
+            let before = UInt64(message.part.number - 1)
+            return sequence > before ? sequence - before : 1
+        }
+    }
+
+    /// Returns the number of the first message to read: the first part of the first batch that leads beyond the
+    /// position, else of the last batch, so that what it says is compared with the position. Also returns the highest
+    /// number of a change that the stream leads to; nil if no message at its end says so, and only the home knows.
+    func start(after position: HistoryToken) throws -> (sequence: UInt64, upto: Int64?) {
+        guard state.messages > 0, state.last > 0, let last = try batch(at: state.last, notBefore: state.first) else {
+            return (state.last + 1, nil)
+        }
+        let upto = last.message.part.upto
+        guard leads(last, beyond: position) else { return (max(last.start, state.first), upto.number) }
+        var (low, high, found) = (state.first, last.sequence, last)
+        while low < high {
+            let middle = low + (high - low) / 2
+            if let batch = try batch(at: middle, notBefore: low), leads(batch, beyond: position) {
+                found = batch
+                high = batch.sequence
+            } else {
+                low = middle + 1
+            }
+        }
+        return (max(found.start, state.first), upto.number)
+    }
+
+    private func leads(_ found: Found, beyond position: HistoryToken) -> Bool {
+        let upto = found.message.part.upto
+        return upto.history == position.history && upto.number > position.number
+    }
+
+    /// Returns the part at this number, else the nearest one below it.
+    private func batch(at sequence: UInt64, notBefore lowest: UInt64) throws -> Found? {
+        var number = sequence
+        while number >= max(1, lowest), sequence - number < Self.maxForeign {
+            if let message = try connection.message(number, ofStream: stream.streamName),
+                let batch = BatchMessage(message), try batch.isAuthentic(in: stream, key: key)
+            {
+                return Found(sequence: number, message: batch)
+            }
+            number -= 1
+        }
+        return nil
+    }
+}

@@ -1,0 +1,168 @@
+import AgentProtocol
+import GroupContainers
+import LinuxSystem
+import NATSStreams
+import PersistentHistory
+import SQLiteStore
+import StoreReplication
+import Synchronization
+import SystemPackage
+
+/// Answers followers' requests for snapshots and their chunks (Documentation/Relay.md, "Snapshots").
+///
+/// A snapshot is a file in a directory of this process. It is removed some minutes after its last request.
+final class SnapshotServer: Sendable {
+    private struct Served {
+        let snapshot: Snapshot
+        let made: ContinuousClock.Instant
+        var used: ContinuousClock.Instant
+    }
+
+    private struct State {
+        var served: [String: Served] = [:]
+        var failure: String?
+        /// The token up to which everything is published; nil while more is to be published.
+        var published: HistoryToken?
+    }
+
+    private let state = Mutex(State())
+    private let directory: Directory
+    private let stream: RelayStream
+    private let key: RelayKey?
+
+    /// The time for which a snapshot serves further followers.
+    private static let freshness = Duration.seconds(60)
+    private static let retention = Duration.seconds(600)
+    /// The largest chunk, in bytes.
+    static let chunkSize = 512 << 10
+
+    /// - Parameter path: The directory of the snapshots, which must have room for the store. What an earlier process
+    ///   left there for this stream is removed.
+    init(_ stream: RelayStream, in path: FilePath, key: RelayKey?) throws {
+        self.stream = stream
+        self.key = key
+        try GroupContainer.create(path)
+        directory = try Directory(path)
+        for name in try directory.names() where name.string.hasPrefix(Self.prefix(stream)) {
+            try directory.removeFile(name)
+        }
+    }
+
+    deinit {
+        for id in state.withLock({ $0.served.keys }) { try? directory.removeFile(name(id)) }
+    }
+
+    private static func prefix(_ stream: RelayStream) -> String { "\(stream.name).snapshot-" }
+
+    private func name(_ id: String) -> FilePath.Component {
+        FilePath.Component(Self.prefix(stream) + id) ?? "snapshot"
+    }
+
+    // MARK: The publisher's thread
+
+    func setPublished(_ token: HistoryToken?) { state.withLock { $0.published = token } }
+
+    /// Makes a snapshot for those who have asked. An error is passed on to them. Returns true on success.
+    func make(of source: ReplicationSource) throws -> Bool {
+        if state.withLock({ fresh($0) }) != nil { return false }
+        let id = String(UInt64.random(in: 1...UInt64.max), radix: 16)
+        do {
+            let snapshot = try Snapshot.make(of: source.location, at: directory.path.appending(name(id)))
+            state.withLock { state in
+                state.served[id] = Served(snapshot: snapshot, made: .now, used: .now)
+                state.failure = nil
+            }
+            return true
+        } catch {
+            try? directory.removeFile(name(id))
+            // One that is busy is tried again.
+            if case StoreError.busy = error { throw error }
+            state.withLock { $0.failure = (error as? any ActionableError)?.messageWithRemedy ?? "\(error)" }
+            throw error
+        }
+    }
+
+    /// Removes the snapshots that nobody has asked for lately.
+    func removeUnused() {
+        let unused = state.withLock { state in
+            let ids = state.served.filter { $0.value.used.duration(to: .now) > Self.retention }.map(\.key)
+            for id in ids { state.served[id] = nil }
+            return ids
+        }
+        for id in unused { try? directory.removeFile(name(id)) }
+    }
+
+    // MARK: The thread that answers
+
+    /// Answers requests until the connection is lost. Asks the publisher through the mailbox for a snapshot.
+    func answer(_ requests: NATSSubscription, on connection: NATSConnection, _ mailbox: PublisherMailbox) throws {
+        while true {
+            guard let request = try requests.next(within: .seconds(60)), let reply = request.reply else { continue }
+            guard let (headers, body) = try answer(request, maxPayload: connection.maxPayload, mailbox) else {
+                continue
+            }
+            try connection.publish(OutgoingMessage(reply, headers: headers, body: body))
+        }
+    }
+
+    private func answer(
+        _ request: NATSMessage, maxPayload: Int, _ mailbox: PublisherMailbox
+    ) throws -> (headers: [(name: String, value: String)], body: [UInt8])? {
+        guard case .object(let object)? = try? JSONValue(parsing: request.body) else { return nil }
+        switch object.string("op") {
+        case "begin":
+            guard let nonce = object.string("nonce"), nonce.utf8.count <= 64 else { return nil }
+            let size = max(1 << 10, min(Self.chunkSize, maxPayload - (8 << 10)))
+            let answer = begin(have: object.string("have"), chunkSize: size, mailbox)
+            let body = Array(answer.text.utf8)
+            return (try RelayKey.header(key, of: [stream.streamName, "snapshot", nonce], body), body)
+        case "chunk":
+            guard let id = object.string("id"), let index = object.integer("index"), index >= 0,
+                let size = object.integer("size"), size >= 1 << 10, size <= Self.chunkSize
+            else { return nil }
+            return try chunk(id, Int(index), size: Int(size))
+        default: return nil
+        }
+    }
+
+    private func begin(have: String?, chunkSize: Int, _ mailbox: PublisherMailbox) -> JSONObject {
+        let answer = state.withLock { state -> JSONObject? in
+            if let have, let published = state.published, have == published.description {
+                return ["state": "current", "upto": .string(have)]
+            }
+            if let failure = state.failure {
+                state.failure = nil
+                return ["state": "failed", "message": .string(failure)]
+            }
+            guard let id = fresh(state), let served = state.served[id] else { return nil }
+            state.served[id]?.used = .now
+            let snapshot = served.snapshot
+            return [
+                "state": "ready", "id": .string(id), "size": .integer(snapshot.size),
+                "chunk_size": .integer(Int64(chunkSize)), "sha256": .string(snapshot.sha256),
+                "upto": .string("\(snapshot.upto)"), "schema": .string(snapshot.schema),
+            ]
+        }
+        if let answer { return answer }
+        mailbox.post { $0.wantsSnapshot = true }
+        return ["state": "preparing"]
+    }
+
+    private func chunk(
+        _ id: String, _ index: Int, size: Int
+    ) throws -> (headers: [(name: String, value: String)], body: [UInt8]) {
+        let snapshot = state.withLock { state in
+            state.served[id]?.used = .now
+            return state.served[id]?.snapshot
+        }
+        guard let snapshot, index < snapshot.chunkCount(size: size),
+            let bytes = try? snapshot.chunk(index, size: size)
+        else { return ([(name: "Gs-Error", value: "unknown_snapshot")], []) }
+        return (try RelayKey.header(key, of: [stream.streamName, "chunk", id, "\(index)"], bytes), bytes)
+    }
+
+    private func fresh(_ state: borrowing State) -> String? {
+        state.served.filter { $0.value.made.duration(to: .now) < Self.freshness }.max { $0.value.made < $1.value.made }?
+            .key
+    }
+}

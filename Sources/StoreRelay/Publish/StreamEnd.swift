@@ -1,0 +1,83 @@
+import LinuxSystem
+import NATSStreams
+import PersistentHistory
+import SQLiteStore
+import StoreReplication
+
+/// The end of a stream, where a publisher goes on.
+struct StreamEnd {
+    /// The token after which the next batch begins.
+    let token: HistoryToken
+    /// The number of the stream's last message, whoever sent it.
+    let sequence: UInt64
+    /// The digest of the last message that has one, else `BatchMessage.noPrevious`.
+    let mac: String
+    /// True if followers of the stream may lack changes that can't be sent any more: they take a snapshot.
+    let isReset: Bool
+
+    /// Messages at the end that aren't the relay's, which are skipped.
+    private static let maxForeign: UInt64 = 10_000
+
+    /// Reads the stream's end, and finds the token in the store's own history.
+    ///
+    /// Throws `RelayError.superseded` if the stream leads to a token that the store has never had, unless it is
+    /// `takenOver`; `NATSError`, and the errors of `ReplicationSource`.
+    init(
+        _ stream: RelayStream, _ connection: NATSConnection, _ source: ReplicationSource, key: RelayKey?,
+        takingOver takenOver: HistoryToken?
+    ) throws {
+        let state = try connection.state(ofStream: stream.streamName)
+        let last = try connection.lastMessage(ofStream: stream.streamName, subject: stream.changes)
+        sequence = last?.sequence ?? state.last
+        guard let found = try Self.lastBatch(from: last, state, stream, connection, key) else {
+            mac = BatchMessage.noPrevious
+            // Followers of a stream that lost its messages go on from where they are, if the history reaches so far.
+            let hasFollowers = try Self.hasFollowers(source, stream)
+            token = hasFollowers ? try source.oldest() : try source.current()
+            isReset = false
+            return
+        }
+        mac = found.mac ?? BatchMessage.noPrevious
+        let reached = found.part.isLast ? found.part.upto : found.part.from
+        do {
+            try source.check(reached)
+            token = reached
+            isReset = false
+        } catch StoreHistory.Discontinuity.epoch {
+            guard takenOver == found.part.upto || takenOver == reached else {
+                throw RelayError.superseded(stream: stream.streamName, found.part.upto, source.location.path)
+            }
+            token = try source.current()
+            isReset = true
+        } catch is StoreHistory.Discontinuity {
+            token = try source.oldest()
+            isReset = true
+        }
+    }
+
+    /// Returns the last part of a batch that has a right digest.
+    private static func lastBatch(
+        from last: NATSMessage?, _ state: StreamState, _ stream: RelayStream, _ connection: NATSConnection,
+        _ key: RelayKey?
+    ) throws -> BatchMessage? {
+        guard var message = last else { return nil }
+        let lowest = max(state.first, message.sequence > maxForeign ? message.sequence - maxForeign : 1)
+        while true {
+            if let batch = BatchMessage(message), try batch.isAuthentic(in: stream, key: key) { return batch }
+            var number = message.sequence
+            var next: NATSMessage?
+            while next == nil {
+                guard number > lowest else { return nil }
+                number -= 1
+                next = try connection.message(number, ofStream: stream.streamName)
+            }
+            guard let next else { return nil }
+            message = next
+        }
+    }
+
+    private static func hasFollowers(_ source: ReplicationSource, _ stream: RelayStream) throws -> Bool {
+        let names = try StoreReader.read(source.location) { try StoreHistory($0).summary().subscribers.map(\.name) }
+        return names.contains { $0.hasPrefix(stream.subscriber("")) }
+    }
+}

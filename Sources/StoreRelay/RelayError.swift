@@ -1,0 +1,62 @@
+import LinuxSystem
+import PersistentHistory
+import SystemPackage
+
+/// The reasons why a relay or a follower stops, beside those of the store and of the broker.
+package enum RelayError: ActionableError {
+    /// A stream's or a follower's name has characters that subjects can't have.
+    case badName(String, String)
+    /// The file has no key.
+    case badKey(FilePath)
+    /// Another home publishes to the stream, or the store was restored from a backup. The token is the stream's last.
+    case superseded(stream: String, HistoryToken, FilePath)
+    /// The home can't make a snapshot.
+    case noSnapshot(String)
+    /// A received snapshot isn't the one that was announced.
+    case badSnapshot(String)
+    /// The digest of a message can't be computed.
+    case cryptography(String)
+
+    package var errorCode: String {
+        switch self {
+        case .badName: "bad_name"
+        case .badKey: "bad_key"
+        case .superseded: "superseded"
+        case .noSnapshot: "no_snapshot"
+        case .badSnapshot: "malformed_snapshot"
+        case .cryptography: "cryptography"
+        }
+    }
+
+    package var message: String {
+        switch self {
+        case .badName(let kind, let name):
+            "\"\(PrintableText(String(name.prefix(100))))\" can't be the name of a \(kind)"
+        case .badKey(let path): "\(PrintablePath(path)) contains no key"
+        case .superseded(let stream, let token, let path):
+            "\(PrintablePath(path)) is superseded: the stream \(stream) leads to \(token), which isn't in its history"
+        case .noSnapshot(let reason): "the home makes no snapshot: \(PrintableText(reason))"
+        case .badSnapshot(let reason): "the snapshot isn't valid: \(PrintableText(reason))"
+        case .cryptography(let call): "libcrypto: \(call) failed"
+        }
+    }
+
+    package var remedy: String {
+        switch self {
+        case .badName: "use 1 to 64 letters, digits, - and _"
+        case .badKey: "write at least 16 bytes into it, such as: openssl rand -hex 32"
+        case .superseded(_, let token, _):
+            "see which store is the home; to continue with this one: groupstore-relay publish --take-over \(token)"
+        case .noSnapshot: "see the home's log"
+        case .badSnapshot: "it is requested again; if that doesn't help, see that both sides have the same --key"
+        case .cryptography: "see that OpenSSL is installed whole"
+        }
+    }
+
+    package var errorPath: FilePath? {
+        switch self {
+        case .badKey(let path), .superseded(_, _, let path): path
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import AgentProtocol
+import LinuxSystem
+
+/// Something that a relay or a follower reports: one object of JSON, and a sentence for the log.
+package struct RelayEvent: Sendable {
+    /// The object, with its `type`.
+    package let object: JSONObject
+    package let sentence: String
+    /// True for errors, which are logged even with `--quiet`.
+    package let isError: Bool
+
+    init(_ type: String, _ members: JSONObject, _ sentence: String, isError: Bool = false) {
+        var object: JSONObject = ["type": .string(type)]
+        for member in members.members { object[member.key] = member.value }
+        self.object = object
+        self.sentence = sentence
+        self.isError = isError
+    }
+
+    /// An error after which the program goes on.
+    init(_ error: any ActionableError, type: String = "error") {
+        self.init(
+            type,
+            [
+                "code": .string(error.errorCode), "message": .string(error.fullMessage), "hint": .string(error.remedy),
+            ], error.messageWithRemedy, isError: true)
+    }
+}
+
+/// Passes events on, and leaves out an error that was the last one already.
+final class RelayReporter {
+    private let send: @Sendable (RelayEvent) -> Void
+    private(set) var lastError: String?
+
+    init(_ send: @escaping @Sendable (RelayEvent) -> Void) { self.send = send }
+
+    func report(_ event: RelayEvent) { send(event) }
+
+    func report(_ error: any ActionableError) {
+        guard lastError != error.fullMessage else { return }
+        lastError = error.fullMessage
+        send(RelayEvent(error))
+    }
+
+    /// The cause of the last error is gone: the same one is reported again.
+    func clearError() { lastError = nil }
+}

@@ -1,0 +1,152 @@
+import LinuxSystem
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+
+/// A copy of a store that follows its home by change batches. It holds a connection to the copy. Confined to one
+/// thread.
+///
+/// Each batch is one transaction, and with it the replica's position, its row in `GS_REPLICA`. Readers may have the
+/// replica open. It is in WAL mode, so that they don't wait.
+package final class Replica {
+    /// What has become of a part.
+    package enum Outcome: Sendable, Equatable {
+        /// The batch is committed; this is the position now.
+        case applied(HistoryToken)
+        /// The part is taken, and the next one of its batch is awaited. Nothing is committed yet.
+        case partial
+        /// The replica has these changes already, or the part belongs to a batch that isn't awaited.
+        case skipped
+        /// The batch begins after the position, or has a row that SQLite doesn't accept again, such as one with a NULL
+        /// that a foreign key's action let into a key: a snapshot is needed.
+        case gap
+        /// The batch is of another history, or of another life of this one: a snapshot is needed.
+        case otherHistory
+        /// The batch is of another schema, or of other triggers: a snapshot is needed.
+        case schemaChanged
+    }
+
+    package let location: StoreLocation
+    var state: ReplicaState
+    let database: ReplicaConnection
+    let busyTimeout: Duration
+    private var incoming: IncomingBatch?
+    /// The statements of earlier batches; nil if the schema may be another one now.
+    var tables: ReplicaTables?
+
+    /// The last change that the replica has.
+    package var position: HistoryToken { state.position }
+    /// The digest of its schema.
+    package var schema: String { state.schema }
+    package var stream: String { state.stream }
+
+    /// The log is written back when it is longer than this, in bytes.
+    private static let maxLogSize: Int64 = 4 << 20
+
+    /// Opens a replica. Throws `ReplicationError.notAReplica`, `.otherStream`, and `.diverged` if somebody else has
+    /// written to it.
+    package init(opening location: StoreLocation, stream: String, busyTimeout: Duration = .seconds(10)) throws {
+        (self.location, self.busyTimeout) = (location, busyTimeout)
+        let database = try ReplicaConnection(location, busyTimeout: busyTimeout)
+        self.database = database
+        state = try database.transaction(.deferred) { try ReplicaState(database, ignoringWrites: true) }
+        guard state.stream == stream else { throw ReplicationError.otherStream(state.stream, location.path) }
+        // Readers would wait for each batch, and batches for readers.
+        if try database.text("PRAGMA journal_mode") != "wal" { try database.execute("PRAGMA journal_mode = WAL") }
+        try check()
+    }
+
+    /// Takes the next part. A batch is committed with its last part, if it is whole and true; before, nothing of it is
+    /// written. After an error or another outcome than `partial`, nothing of the batch remains.
+    ///
+    /// Begin with the first batch of the stream that leads beyond the position, else with the last one: it may say
+    /// something that no change says, and that a snapshot with the same position doesn't have.
+    ///
+    /// Throws `ReplicationError.diverged`, `.malformedBatch`, `SystemError`, and `StoreError`, of which `.busy` may be
+    /// tried again with the batch's first part.
+    package func apply(_ part: BatchPart) throws -> Outcome {
+        if part.number == 1 {
+            incoming = nil
+            try check()
+            if let outcome = refusal(of: part) { return outcome }
+            incoming = IncomingBatch(part)
+        }
+        guard let batch = incoming, batch.isFollowed(by: part) else {
+            incoming = nil
+            return .skipped
+        }
+        do {
+            try batch.add(part)
+            guard part.isLast else { return .partial }
+            incoming = nil
+            // Another batch up to the same change may say something that no change says.
+            if batch.upto == position, batch.ending?.sha256 == state.batch { return .skipped }
+            return try commit(batch)
+        } catch let refusal as BatchRefusal {
+            return refusal.outcome
+        } catch let error as StoreError where error.isConstraint {
+            return .gap
+        } catch let error as MalformedLine {
+            incoming = nil
+            throw ReplicationError.malformedBatch("\(error.what) (byte \(error.position))", location.path)
+        } catch {
+            incoming = nil
+            throw error
+        }
+    }
+
+    /// Gives up the batch that is being taken, if there is one.
+    package func abandonBatch() { incoming = nil }
+
+    /// Returns what a batch's message says against it.
+    private func refusal(of part: BatchPart) -> Outcome? {
+        guard part.from.history == position.history, part.upto.history == position.history else {
+            return .otherHistory
+        }
+        if part.upto.number < position.number { return .skipped }
+        if part.upto.number == position.number, part.upto.nonce != position.nonce { return .otherHistory }
+        if part.from.number > position.number { return .gap }
+        if part.from.number == position.number, part.from.nonce != position.nonce { return .otherHistory }
+        return part.schema == schema ? nil : .schemaChanged
+    }
+
+    private func commit(_ batch: IncomingBatch) throws -> Outcome {
+        do {
+            state = try database.transaction(.immediate) {
+                // Others may have written since the first part.
+                let now = try ReplicaState(database)
+                guard now == state else { throw BatchRefusal(outcome: .skipped) }
+                let tables = try self.tables ?? ReplicaTables(database)
+                self.tables = tables
+                let next = try BatchApplier(batch, database, now, tables).run()
+                try next.write(database)
+                return next
+            }
+        } catch {
+            tables = nil
+            if let error = error as? ReplicationError { noteDivergence(error) }
+            throw error
+        }
+        try database.checkpoint(above: Self.maxLogSize, busyTimeout: busyTimeout)
+        return .applied(position)
+    }
+
+    /// Throws `ReplicationError.diverged` if somebody else has written to the replica.
+    package func check() throws {
+        do {
+            let found = try database.transaction(.deferred) { try ReplicaState(database) }
+            guard found.stream == state.stream else { throw ReplicationError.otherStream(found.stream, location.path) }
+            state = found
+        } catch let error as ReplicationError {
+            noteDivergence(error)
+            throw error
+        }
+    }
+
+    /// Keeps a divergence in the replica: what shows it may be purged.
+    private func noteDivergence(_ error: ReplicationError) {
+        guard case .diverged(let tables, _) = error else { return }
+        try? database.execute(
+            "UPDATE main.GS_REPLICA SET diverged = ? WHERE diverged IS NULL", [.text(tables.joined(separator: ", "))])
+    }
+}

@@ -1,0 +1,100 @@
+import SQLiteStore
+
+/// A value that can't be bound as it is: SQLite would repair it.
+struct UnbindableText: Error {}
+
+/// Binds values to a statement's parameters.
+struct BindingSink: ValueSink {
+    let statement: SQLiteStatement
+    /// True if SQLite converts the texts to UTF-16.
+    let convertsText: Bool
+    /// The last parameter that was bound.
+    private(set) var position: Int32 = 0
+    /// The parameter that is the row's number, and that number.
+    var alias: (position: Int32, number: Int64)?
+    /// True if the alias' value was the number.
+    private(set) var hasNumber = false
+
+    init(_ statement: SQLiteStatement, convertsText: Bool) {
+        (self.statement, self.convertsText) = (statement, convertsText)
+    }
+
+    private mutating func next() -> Int32 {
+        position += 1
+        return position
+    }
+
+    mutating func null() throws { try statement.bindNull(at: next()) }
+
+    mutating func integer(_ number: Int64) throws {
+        try statement.bind(number, at: next())
+        if let alias, alias.position == position { hasNumber = alias.number == number }
+    }
+
+    mutating func real(_ number: Double) throws { try statement.bind(number, at: next()) }
+
+    mutating func text(_ bytes: UnsafeRawBufferPointer) throws {
+        if convertsText, Self.hasNoncharacter(bytes) { throw UnbindableText() }
+        try statement.bind(text: bytes, at: next())
+    }
+
+    mutating func malformedText(_ bytes: UnsafeRawBufferPointer) throws { throw UnbindableText() }
+
+    mutating func blob(_ bytes: UnsafeRawBufferPointer) throws { try statement.bind(blob: bytes, at: next()) }
+
+    /// Returns whether SQLite would repair the text on its way to UTF-16: it has U+FFFE or U+FFFF.
+    private static func hasNoncharacter(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        var index = 0
+        while index + 2 < bytes.count {
+            if bytes[index] == 0xEF, bytes[index + 1] == 0xBF, bytes[index + 2] >= 0xBE { return true }
+            index += 1
+        }
+        return false
+    }
+}
+
+/// Collects values. A text that SQLite would repair becomes its bytes in the store's encoding.
+struct CollectingSink: ValueSink {
+    let encoding: TextEncoding
+    private(set) var values: [StoredValue] = []
+    /// The values that are bytes to be taken for a text.
+    private(set) var malformed: Set<Int> = []
+
+    init(encoding: TextEncoding) { self.encoding = encoding }
+
+    mutating func null() { values.append(.null) }
+    mutating func integer(_ number: Int64) { values.append(.integer(number)) }
+    mutating func real(_ number: Double) { values.append(.real(number)) }
+    mutating func blob(_ bytes: UnsafeRawBufferPointer) { values.append(.blob(Array(bytes))) }
+
+    mutating func text(_ bytes: UnsafeRawBufferPointer) {
+        let text = String(decoding: bytes, as: UTF8.self)
+        guard encoding != .utf8, text.unicodeScalars.contains(where: { 0xFFFE...0xFFFF ~= $0.value }) else {
+            return values.append(.text(text))
+        }
+        malformed.insert(values.count)
+        let isBigEndian = encoding == .utf16be
+        values.append(
+            .blob(
+                text.utf16.flatMap { unit in
+                    let (high, low) = (UInt8(unit >> 8), UInt8(truncatingIfNeeded: unit))
+                    return isBigEndian ? [high, low] : [low, high]
+                }))
+    }
+
+    mutating func malformedText(_ bytes: UnsafeRawBufferPointer) {
+        malformed.insert(values.count)
+        values.append(.blob(Array(bytes)))
+    }
+}
+
+/// Reads values that nobody needs.
+struct SkippingSink: ValueSink {
+    private(set) var count = 0
+    mutating func null() { count += 1 }
+    mutating func integer(_ number: Int64) { count += 1 }
+    mutating func real(_ number: Double) { count += 1 }
+    mutating func text(_ bytes: UnsafeRawBufferPointer) { count += 1 }
+    mutating func malformedText(_ bytes: UnsafeRawBufferPointer) { count += 1 }
+    mutating func blob(_ bytes: UnsafeRawBufferPointer) { count += 1 }
+}

@@ -1,0 +1,87 @@
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+
+/// A store whose replicas can be kept, as it was found.
+struct ReplicableStore {
+    let position: RecordedPosition
+    let schema: String
+    let tables: [ReplicatedTable]
+    let virtualTables: [VirtualTable]
+
+    /// The version of the schema as SQLite counts it.
+    private let version: Int64?
+
+    /// Checks a store. Use it before anything else is read with this reader. Throws `ReplicationError`, `HistoryError`.
+    ///
+    /// - Parameter known: The store as it was found before. Its tables are not read again if they are the same.
+    init(_ reader: StoreReader, known: ReplicableStore? = nil) throws {
+        let location = reader.location
+        func refusal(_ object: String, _ reason: String) -> ReplicationError {
+            .unreplicable(object: object, reason: reason, location.path)
+        }
+        if try Self.exists(HistorySchema.replicaTable, reader) { throw ReplicationError.isReplica(location.path) }
+        if try Self.exists("ACHANGE", reader), try Self.exists("ATRANSACTION", reader) {
+            throw HistoryError.ownedByCoreData(location.path)
+        }
+        position = try RecordedPosition(reader)
+        if try position.isOutdated(reader), let table = try RecordedPosition.firstDoubtfulTable(reader) {
+            throw HistoryError.outdated(table: table, location.path)
+        }
+        if try location.directory.status(location.name.support) != nil {
+            throw refusal(
+                location.name.support.string, "a batch doesn't carry the files of Core Data's external storage")
+        }
+        version = try reader.integer("PRAGMA main.schema_version")
+        schema = try RecordedPosition.schemaDigest(reader)
+        if let known, known.schema == schema, known.version == version,
+            known.position.identifier == position.identifier,
+            known.position.schemaVersion == position.schemaVersion
+        {
+            (tables, virtualTables) = (known.tables, known.virtualTables)
+            return
+        }
+        let survey = try ReplicatedTable.survey(reader)
+        if let first = survey.unrecorded.first { throw refusal("table \(first.name)", first.reason) }
+        tables = survey.tables
+        virtualTables = try VirtualTable.all(reader)
+        for table in virtualTables {
+            if let reason = table.refusal { throw refusal("virtual table \(table.name)", reason) }
+        }
+        var writes = tables.map {
+            (table: $0.name, statements: [RowStatements.insertion($0), RowStatements.probe($0)])
+        }
+        for table in virtualTables {
+            if case .own(let content)? = table.content {
+                writes.append((table.name, [RowStatements.insertion(content), RowStatements.probe(content)]))
+            } else {
+                writes.append((table.name, ["SELECT * FROM main.\(StoreTable.quote(table.name))"]))
+            }
+        }
+        if let (table, message) = try Self.firstUnwritable(writes, reader) {
+            throw refusal("table \(table)", "only the store's own program can write it: \(message)")
+        }
+    }
+
+    private static func exists(_ table: String, _ reader: StoreReader) throws -> Bool {
+        try reader.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", [.text(table)]) == 1
+    }
+
+    /// Returns the first table that a process can't write which knows none of the app's collations and functions.
+    private static func firstUnwritable(
+        _ writes: [(table: String, statements: [String])], _ reader: StoreReader
+    ) throws -> (table: String, message: String)? {
+        try reader.withoutUnknownCollations {
+            for (table, statements) in writes {
+                for sql in statements {
+                    do {
+                        _ = try reader.prepare(sql)
+                    } catch let error as StoreError {
+                        return (table, error.sqliteMessage)
+                    }
+                }
+            }
+            return nil
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+
+/// The home of a store whose changes are sent to replicas. It reads without leaving a trace, and holds no connection
+/// between its calls. Confined to one thread.
+///
+/// While it reads, this process must have no connection of its own to the store (`StoreReader`).
+package final class ReplicationSource {
+    package let location: StoreLocation
+    /// What the last batch said beside its changes; nil before the first.
+    private var knownExtras: BatchContent.Known?
+    private var known: ReplicableStore
+    /// The number of snapshots that were made before the last batch.
+    private var knownSnapshots = 0
+
+    /// Checks that replicas of the store can be kept: it keeps groupstore's own history, and every table can be
+    /// recorded and written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
+    package init(_ location: StoreLocation) throws {
+        self.location = location
+        known = try StoreReader.read(location) { try ReplicableStore($0) }
+    }
+
+    /// Returns the token of the store's last change.
+    package func current() throws -> HistoryToken {
+        try StoreReader.read(location) { try StoreHistory($0).current() }
+    }
+
+    /// Returns the oldest token after which a batch can be read: the changes after it are all there, none of them is a
+    /// gap, and all are of tables whose triggers were not made again since.
+    package func oldest() throws -> HistoryToken {
+        try StoreReader.read(location) { reader in
+            let history = try StoreHistory(reader)
+            let start = try history.start()
+            guard let last = try RecordedPosition.lastBreak(after: start.number, reader) else { return start }
+            return history.position(last.number, last.nonce, start.history)
+        }
+    }
+
+    /// Throws `StoreHistory.Discontinuity` if no batch can be read after the token: `epoch` if another history or a
+    /// restored store assigned it, `trimmed` or `gap` if `oldest` is later.
+    package func check(_ token: HistoryToken) throws {
+        try StoreReader.read(location) { reader in
+            try StoreHistory(reader).check(token)
+            if try RecordedPosition.lastBreak(after: token.number, reader) != nil {
+                throw StoreHistory.Discontinuity.gap
+            }
+        }
+    }
+
+    /// Reads one batch in one read transaction, and then passes its parts on, in order. Returns the batch's `upto`, or
+    /// nil if nothing has changed since the token; the first batch of this object, and the first after a
+    /// snapshot, is sent even then, because what history doesn't record (`user_version`, `sqlite_sequence`) may have
+    /// changed before.
+    ///
+    /// `send` runs after the store was let go: a slow broker holds up no writer and no checkpoint. What it throws ends
+    /// the call. The batch waits in memory, or if it is long in a file without a name.
+    ///
+    /// Throws `StoreHistory.Discontinuity` as `check` does, `ReplicationError` if the store can't be replicated any
+    /// more, `HistoryError.outdated`, `StoreError`, `SystemError`.
+    package func batch(
+        after token: HistoryToken, maxPartSize: Int = BatchPart.maxBodySize, send: (BatchPart) throws -> Void
+    ) throws -> HistoryToken? {
+        let snapshots = Snapshot.made.load(ordering: .sequentiallyConsistent)
+        if snapshots != knownSnapshots { knownExtras = nil }
+        // If the store's files changed meanwhile, the body runs again.
+        let batch = try StoreReader.read(location) { reader in
+            known = try ReplicableStore(reader, known: known)
+            return try BatchContent(reader, known, StoreHistory(reader), after: token, known: knownExtras)
+        }
+        guard let batch else { return nil }
+        try withoutActuallyEscaping(send) { send in
+            var writer = PartWriter(batch, from: token, maxPartSize: maxPartSize, send: send)
+            try writer.run()
+        }
+        (knownExtras, knownSnapshots) = (batch.extras, snapshots)
+        return batch.upto
+    }
+
+    /// Records that a follower has all changes up to the token, under the subscriber `relay:NAME:FOLLOWER`.
+    package func acknowledge(_ token: HistoryToken, by subscriber: String) throws {
+        try HistoryMaintenance(location).acknowledge(token, by: subscriber)
+    }
+}

@@ -1,0 +1,73 @@
+import LinuxSystem
+import SystemPackage
+
+/// The reasons why a store can't be replicated or a replica can't go on.
+package enum ReplicationError: ActionableError, Equatable {
+    /// Replicas of the store can't be kept. `object` names what stands in the way.
+    case unreplicable(object: String, reason: String, FilePath)
+    /// The file is no replica.
+    case notAReplica(FilePath)
+    /// The file is a replica, and not a home.
+    case isReplica(FilePath)
+    /// The replica follows another stream.
+    case otherStream(String, FilePath)
+    /// Somebody else wrote to the replica.
+    case diverged(tables: [String], FilePath)
+    /// A batch isn't what its format says. Nothing was changed.
+    case malformedBatch(String, FilePath)
+    /// A snapshot isn't what it should be. Nothing was changed.
+    case malformedSnapshot(String, FilePath)
+    /// There is a file where a replica should be created.
+    case exists(FilePath)
+
+    package var errorCode: String {
+        switch self {
+        case .unreplicable: "not_replicable"
+        case .notAReplica: "not_a_replica"
+        case .isReplica: "is_replica"
+        case .otherStream: "other_stream"
+        case .diverged: "diverged"
+        case .malformedBatch: "malformed_batch"
+        case .malformedSnapshot: "malformed_snapshot"
+        case .exists: "exists"
+        }
+    }
+
+    package var errorPath: FilePath? {
+        switch self {
+        case .unreplicable(_, _, let path), .notAReplica(let path), .isReplica(let path), .otherStream(_, let path),
+            .diverged(_, let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path), .exists(let path):
+            path
+        }
+    }
+
+    package var message: String {
+        switch self {
+        case .unreplicable(let object, let reason, let path):
+            "\(PrintablePath(path)) can't be replicated: \(PrintableText(object)): \(reason)"
+        case .notAReplica(let path): "\(PrintablePath(path)) is not a replica"
+        case .isReplica(let path): "\(PrintablePath(path)) is a replica of another store"
+        case .otherStream(let name, let path): "\(PrintablePath(path)) follows another stream, \(PrintableText(name))"
+        case .diverged(let tables, let path):
+            "\(PrintablePath(path)): another program wrote to this replica: "
+                + tables.map { "\(PrintableText($0))" }.joined(separator: ", ")
+        case .malformedBatch(let what, let path): "\(PrintablePath(path)): malformed batch: \(PrintableText(what))"
+        case .malformedSnapshot(let what, let path):
+            "\(PrintablePath(path)): malformed snapshot: \(PrintableText(what))"
+        case .exists(let path): "\(PrintablePath(path)) exists"
+        }
+    }
+
+    package var remedy: String {
+        switch self {
+        case .unreplicable: "change the schema, or relocate the store to where it is needed"
+        case .notAReplica: "name a store that groupstore-relay follow has created"
+        case .isReplica: "groupstore-relay promote STORE, if it is to be the home from now on"
+        case .otherStream: "name that stream, or another place for the new replica"
+        case .diverged: "save what was written, move the file away and follow again; or groupstore-relay promote STORE"
+        case .malformedBatch: "see that nobody but the relay publishes to the stream; use --key"
+        case .malformedSnapshot: "try again; use --key if somebody else may answer"
+        case .exists: "name another place, or move the file away"
+        }
+    }
+}

@@ -1,0 +1,122 @@
+import Glibc
+import LinuxSystem
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+import Synchronization
+import SystemPackage
+
+/// A consistent copy of a home's store, in a file: the beginning of a replica.
+///
+/// The home makes it with `make(of:at:)`, and sends `size`, `sha256`, `upto` and `schema` first, then the chunks. The
+/// follower writes them to a file of its own, and creates the same value with that file's path.
+package struct Snapshot: Sendable, Equatable {
+    package let path: FilePath
+    /// In bytes.
+    package let size: Int64
+    /// The SHA-256 of the file, in hexadecimal.
+    package let sha256: String
+    /// The token of the last change that is in it.
+    package let upto: HistoryToken
+    /// The digest of its schema.
+    package let schema: String
+
+    package init(path: FilePath, size: Int64, sha256: String, upto: HistoryToken, schema: String) {
+        (self.path, self.size, self.sha256) = (path, size, sha256)
+        (self.upto, self.schema) = (upto, schema)
+    }
+
+    /// The number of snapshots that this process has made. A snapshot may have what no batch says: `user_version` may
+    /// be another one by then, and the former one again before the next batch.
+    static let made = Atomic(0)
+
+    /// Copies a store to a new file at `path`, without its named subscribers. Throws as `ReplicationSource.init` does,
+    /// and `ReplicationError.exists`; no file is left then.
+    package static func make(of location: StoreLocation, at path: FilePath) throws -> Snapshot {
+        let file = try SnapshotFile(creating: path)
+        defer { made.add(1, ordering: .sequentiallyConsistent) }
+        do {
+            let (upto, schema) = try StoreReader.read(location) { reader in
+                let store = try ReplicableStore(reader)
+                try file.empty()
+                try reader.copy(to: path)
+                return (try StoreHistory(reader).current(), store.schema)
+            }
+            try clean(path)
+            // Nothing is synced: a home whose power fails makes another one.
+            let (size, sha256) = try SnapshotFile.digest(path)
+            return Snapshot(path: path, size: size, sha256: sha256, upto: upto, schema: schema)
+        } catch {
+            file.remove()
+            throw error
+        }
+    }
+
+    /// Removes what belongs to the home alone. The file gets a rollback journal's header: it is one file.
+    private static func clean(_ path: FilePath) throws {
+        let database = try StoreWriter(path)
+        try database.execute("PRAGMA journal_mode = DELETE")
+        try database.execute("PRAGMA synchronous = OFF")
+        try database.execute(script: "BEGIN; DELETE FROM GS_SUBSCRIBER; DELETE FROM GS_REPLACED; COMMIT")
+    }
+
+    /// The number of chunks of this size.
+    package func chunkCount(size chunkSize: Int) -> Int { Int((size + Int64(chunkSize) - 1) / Int64(chunkSize)) }
+
+    /// Reads a chunk; only the last one is shorter than `chunkSize`. Throws `SystemError`;
+    /// `ReplicationError.malformedSnapshot` if there is no such chunk, or the file is shorter than it was.
+    package func chunk(_ index: Int, size chunkSize: Int) throws -> [UInt8] {
+        guard index >= 0, index < chunkCount(size: chunkSize) else {
+            throw ReplicationError.malformedSnapshot("it has no chunk \(index)", path)
+        }
+        let offset = Int64(index) * Int64(chunkSize)
+        let count = Int(min(Int64(chunkSize), size - offset))
+        let bytes = try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW).read(
+            count: count, at: offset, path: path)
+        guard bytes.count == count else { throw ReplicationError.malformedSnapshot("the file is too short", path) }
+        return bytes
+    }
+
+    /// Throws `ReplicationError.malformedSnapshot` if the file isn't the one that was announced, whole and sound.
+    package func check() throws {
+        let (found, digest) = try SnapshotFile.digest(path)
+        guard found == size else {
+            throw ReplicationError.malformedSnapshot("it has \(found) bytes instead of \(size)", path)
+        }
+        guard digest == sha256 else { throw ReplicationError.malformedSnapshot("it has another SHA-256", path) }
+        do {
+            try checkContent()
+        } catch let error as StoreError {
+            throw ReplicationError.malformedSnapshot(error.description, path)
+        } catch let error as HistoryError {
+            throw ReplicationError.malformedSnapshot(error.description, path)
+        }
+    }
+
+    /// Throws if SQLite finds damage. A value that SQLite itself has let in against its rules, such as a NULL in a key,
+    /// is the home's too.
+    private func checkStructure(_ database: StoreWriter) throws {
+        let finding = try database.prepare("PRAGMA quick_check(1000)")
+        while try finding.step() {
+            let text = finding.text(0) ?? ""
+            let isOfValue = ["NULL", "non-", "NUMERIC", "TEXT"].contains { text.hasPrefix($0) }
+            guard text == "ok" || isOfValue && text.contains(" value in ") else {
+                throw ReplicationError.malformedSnapshot(text, path)
+            }
+        }
+    }
+
+    private func checkContent() throws {
+        let database = try StoreWriter(path)
+        try database.execute("PRAGMA ignore_check_constraints = ON")
+        try checkStructure(database)
+        let isReplica = try ReplicaState.exists(in: database)
+        let found = try RecordedPosition(database)
+        let isAsAnnounced =
+            try found.identifier == upto.history && found.number == upto.number && found.nonce == upto.nonce
+            && RecordedPosition.schemaDigest(database) == schema
+        guard isAsAnnounced, !isReplica else {
+            throw ReplicationError.malformedSnapshot("its content isn't what was announced", path)
+        }
+    }
+}

@@ -1,0 +1,88 @@
+import PersistentHistory
+import SQLiteStore
+
+/// A virtual table of a store, and how a replica gets its content. No trigger sees what is written to it.
+struct VirtualTable: Equatable {
+    enum Content: Equatable {
+        /// The table keeps its rows itself: a batch has all of them if one has changed.
+        case own(ReplicatedTable)
+        /// A full-text index of another table or view, made again from it.
+        case external(String)
+        /// What it shows follows from other tables.
+        case derived
+    }
+
+    let name: String
+    let module: String
+    /// Nil if a replica can't have it.
+    let content: Content?
+    /// The reason why a replica can't have it; nil if it can.
+    let refusal: String?
+
+    /// Reads the virtual tables of a store.
+    static func all(_ database: SQLiteConnection) throws -> [VirtualTable] {
+        let row = try database.prepare(
+            "SELECT name, sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 ORDER BY name")
+        var declarations: [(name: String, sql: String)] = []
+        while try row.step() { declarations.append((row.text(0) ?? "", row.text(1) ?? "")) }
+        return try declarations.map { name, sql in
+            let module = VirtualTableModule.name(declaredIn: sql) ?? "?"
+            let arguments = VirtualTableModule.arguments(declaredIn: sql)
+            do {
+                let content = try content(of: name, module, arguments, database)
+                return VirtualTable(name: name, module: module, content: content, refusal: nil)
+            } catch let refused as Refusal {
+                return VirtualTable(name: name, module: module, content: nil, refusal: refused.reason)
+            }
+        }
+    }
+
+    private struct Refusal: Error {
+        let reason: String
+    }
+
+    private static func content(
+        of name: String, _ module: String, _ arguments: [String], _ database: SQLiteConnection
+    ) throws -> Content {
+        switch module {
+        case "fts5vocab", "fts4aux": return .derived
+        case "rtree", "rtree_i32": return try .own(table(name, hasKeyColumn: true, database))
+        case "fts3": return try .own(table(name, hasKeyColumn: false, database))
+        case "fts4", "fts5":
+            for option in ["compress", "uncompress", "languageid"] where value(of: option, arguments) != nil {
+                throw Refusal(reason: "a batch doesn't carry a table with the option \(option)")
+            }
+            guard let source = value(of: "content", arguments) else {
+                return try .own(table(name, hasKeyColumn: false, database))
+            }
+            guard !source.isEmpty else { throw Refusal(reason: "an index without content can't be made again") }
+            return .external(source)
+        default: throw Refusal(reason: "a batch doesn't carry tables of the module \(module)")
+        }
+    }
+
+    /// Returns the value of an option, without its quotation marks; nil if it isn't set.
+    private static func value(of option: String, _ arguments: [String]) -> String? {
+        for argument in arguments {
+            guard let sign = argument.firstIndex(of: "="),
+                argument[..<sign].filter({ !$0.isWhitespace }).lowercased() == option
+            else { continue }
+            let value = argument[argument.index(after: sign)...].drop(while: \.isWhitespace)
+            guard let first = value.first, "\"'`[".contains(first) else { return String(value) }
+            let quote = first == "[" ? "]" : String(first)
+            return String(value.dropFirst().dropLast()).replacing(quote + quote, with: quote)
+        }
+        return nil
+    }
+
+    private static func table(
+        _ name: String, hasKeyColumn: Bool, _ database: SQLiteConnection
+    ) throws -> ReplicatedTable {
+        let row = try database.prepare("SELECT name, hidden FROM pragma_table_xinfo(?)", [.text(name)])
+        var columns: [String] = []
+        while try row.step() { if row.integer(1) == 0 { columns.append(row.text(0) ?? "") } }
+        guard !columns.isEmpty else { throw Refusal(reason: "SQLite can't read it") }
+        return ReplicatedTable(
+            number: 0, name: name, rowid: "rowid", key: hasKeyColumn ? [columns[0]] : [], columns: columns)
+    }
+}

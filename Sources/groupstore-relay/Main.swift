@@ -1,0 +1,26 @@
+import ArgumentParser
+
+@main
+struct GroupStoreRelayCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "groupstore-relay",
+        abstract: "Send a store's changes to other machines through NATS JetStream.",
+        discussion: """
+            'publish' runs where the store is, its home: it sends each change with its values to a stream of a broker. \
+            'follow' runs on another machine, and keeps a replica up to date there: a store that programs read and \
+            watch like any other. The store must keep groupstore's history (groupstore history enable STORE). The \
+            broker is trusted with nothing but carrying: with --key, it can delay or drop messages, but not alter them.
+            """,
+        version: "0.1.0",
+        subcommands: [PublishCommand.self, FollowCommand.self, PromoteCommand.self, StatusCommand.self])
+
+    /// Rejects empty arguments: they are usually an unset variable in a script.
+    static func main() {
+        StandardDescriptors.openMissing()
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        guard !arguments.contains("") || arguments.first == "---completion" else {
+            exit(withError: ValidationError("an argument is empty"))
+        }
+        main(arguments)
+    }
+}

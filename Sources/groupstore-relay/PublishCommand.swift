@@ -1,0 +1,91 @@
+import ArgumentParser
+import GroupContainers
+import LinuxSystem
+import NATSStreams
+import PersistentHistory
+import RelayStatus
+import StoreRelay
+import SystemPackage
+
+struct PublishCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "publish",
+        abstract: "Publish a store's changes to a stream.",
+        discussion: """
+            Runs in the foreground until it is stopped. A broker that is away costs lag and nothing else: no writer \
+            waits, and nothing is lost. Changes that followers lack are kept in the store's history. If the stream \
+            leads to a change that isn't in the store's history, because another store is published there or this one \
+            was restored from a backup, it stops with exit code 73: superseded.
+            """)
+
+    @Argument(help: ArgumentHelp("The store, a path or GROUP_ID/NAME.", valueName: "store"), completion: .file())
+    var store: String
+
+    @OptionGroup var connection: ConnectionArguments
+
+    @Option(help: ArgumentHelp("The time for which the broker keeps messages: 90s, 12h, 7d.", valueName: "time"))
+    var maxAge: AgeArgument?
+
+    @Option(help: ArgumentHelp("The bytes above which the broker drops the oldest messages.", valueName: "bytes"))
+    var maxBytes: Int64?
+
+    @Option(help: "The number of the stream's copies in a cluster, 1 to 5 (default: 3, or 1 without a cluster).")
+    var replicas: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "Continue a stream that another home has filled. The token is its last one, as 'superseded' states it.",
+            valueName: "token"))
+    var takeOver: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Where snapshots are kept while followers load them; needs room for the store (default: the user's cache).",
+            valueName: "dir"), completion: .directory)
+    var snapshotDirectory: String?
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        if let replicas, !(1...5).contains(replicas) { throw ValidationError("--replicas must be 1 to 5") }
+        if let maxBytes, maxBytes < 1 << 20 { throw ValidationError("--max-bytes must be at least 1048576") }
+        if let takeOver, HistoryToken(takeOver) == nil { throw ValidationError("--take-over must be a token") }
+    }
+
+    func run() throws {
+        let output = RelayOutput(outputOptions)
+        try output.reporting {
+            let signals = try StopSignals()
+            let location = try StorePlaces.existing(store)
+            let stream = try connection.relayStream()
+            var options = PublisherOptions(
+                stream, try connection.options(name: "groupstore-relay publish \(stream.name)"),
+                snapshots: snapshotDirectory.map { FilePath($0) } ?? Environment.snapshots)
+            options.maxAge = maxAge?.duration
+            options.maxBytes = maxBytes
+            options.replicas = replicas
+            options.key = try connection.relayKey()
+            options.takeOver = takeOver.flatMap(HistoryToken.init)
+            options.status = RelayRecord.directory(environment: Environment.all)
+            let publisher = StorePublisher(location, options) { event in
+                if !output.report(event) { signals.stop.request() }
+            }
+            try publisher.run(signals.stop)
+            output.record(["type": "summary", "outcome": "stopped"])
+        }
+        if StopSignals.endCode != 0 { throw ExitCode(StopSignals.endCode) }
+    }
+}
+
+/// A time on the command line: a number with its unit, `s`, `m`, `h` or `d`.
+struct AgeArgument: ExpressibleByArgument {
+    let duration: Duration
+
+    init?(argument: String) {
+        let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
+        guard let unit = argument.last.flatMap({ units[$0] }), let number = Int64(argument.dropLast()), number > 0,
+            number <= 36_500
+        else { return nil }
+        duration = .seconds(number * unit)
+    }
+}

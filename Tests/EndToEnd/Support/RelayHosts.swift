@@ -1,0 +1,148 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+
+extension Programs {
+    static let relay = Word(directory.appending("groupstore-relay"))
+}
+
+/// A running `groupstore-relay`, whose JSON lines are read.
+final class RelayProcess {
+    let process: RunningProcess
+
+    init(_ arguments: [Word], runtime: FilePath) throws {
+        process = try RunningProcess(
+            Programs.relay, arguments + ["--json"],
+            environment: [
+                "XDG_RUNTIME_DIR": runtime.string, "XDG_CACHE_HOME": runtime.appending("cache").string,
+            ])
+    }
+
+    /// Returns the next event of this type, and skips those before it.
+    @discardableResult
+    func event(_ type: String, where condition: (JSONObject) -> Bool = { _ in true }) throws -> JSONObject {
+        var found: JSONObject?
+        try process.line { line in
+            guard let object = JSONObject(line: line), object.type == type, condition(object) else { return false }
+            found = object
+            return true
+        }
+        return found ?? [:]
+    }
+
+    /// Ends the program in an orderly way.
+    @discardableResult
+    func stop() throws -> FinishedProcess {
+        process.signal(SIGTERM)
+        return try process.wait()
+    }
+}
+
+/// A home and a follower's host, as two directories, with a broker between them.
+final class RelayHosts {
+    let server: NATSServer
+    private let scratch: TemporaryDirectory
+    let home: FilePath
+    let replica: FilePath
+    let key: FilePath
+
+    var runtime: FilePath { scratch.path.appending("run") }
+    var group: FilePath { scratch.path.appending("group") }
+
+    /// Creates a home with a history and one row.
+    init(_ program: FilePath, configuration: String = "") throws {
+        server = try NATSServer(program, configuration: configuration)
+        scratch = try TemporaryDirectory()
+        home = scratch.path.appending("Notes.sqlite")
+        replica = scratch.path.appending("group").appending("Notes.sqlite")
+        key = scratch.path.appending("key")
+        let directory = try Directory(scratch.path)
+        for name: FilePath.Component in ["run", "group"] { try directory.makeDirectory(name, mode: 0o700) }
+        let file = try directory.open("key", flags: O_WRONLY | O_CREAT, mode: 0o600)
+        try file.write(Array("0123456789abcdef0123456789abcdef\n".utf8), at: 0)
+        try sqlite(
+            home,
+            """
+            PRAGMA journal_mode = WAL;
+            CREATE TABLE Note (id INTEGER PRIMARY KEY, title TEXT, body BLOB);
+            INSERT INTO Note VALUES (0, 'first', x'00ff');
+            """)
+        let done = try groupstore("history", "enable", Word(home))
+        guard done.status == 0 else { throw Unexpected(done.errors) }
+    }
+
+    func path(_ name: FilePath.Component) -> FilePath { scratch.path.appending(name) }
+
+    func publish(_ store: FilePath? = nil, options: [Word] = [], key: FilePath? = nil) throws -> RelayProcess {
+        try RelayProcess(
+            [
+                "publish", Word(store ?? home), "--server", Word(server.url), "--stream", "Notes", "--key",
+                Word(key ?? self.key),
+            ]
+                + options,
+            runtime: runtime)
+    }
+
+    func follow(options: [Word] = [], key: FilePath? = nil) throws -> RelayProcess {
+        try RelayProcess(
+            [
+                "follow", Word(group), "--server", Word(server.url), "--stream", "Notes", "--follower", "other",
+                "--key", Word(key ?? self.key),
+            ] + options, runtime: runtime)
+    }
+
+    /// Adds rows to the home, and returns the token of its last change.
+    @discardableResult
+    func write(_ sql: String, to store: FilePath? = nil) throws -> String {
+        try sqlite(store ?? home, sql)
+        return try token(store ?? home)
+    }
+
+    func token(_ store: FilePath) throws -> String {
+        try sqlite(
+            store,
+            """
+            SELECT 'h1.' || identifier || '.' || coalesce(
+                (SELECT number || '.' || printf('%x', nonce) FROM GS_CHANGE ORDER BY number DESC LIMIT 1),
+                trimmed || '.' || printf('%x', trimmed_nonce))
+            FROM GS_HISTORY
+            """
+        ).split(separator: "\n").last.map(String.init) ?? ""
+    }
+
+    /// The app's rows and the history's of a store, as text.
+    func content(_ store: FilePath) throws -> String {
+        try sqlite(
+            store,
+            "SELECT id, quote(title), quote(body) FROM Note ORDER BY id; SELECT number, nonce, key FROM GS_CHANGE;")
+    }
+
+    /// Waits until the follower has reached the home's last change, and returns true if both are equal then.
+    func areEqual(_ follower: RelayProcess) throws -> Bool {
+        let token = try self.token(home)
+        try follower.event("caught_up") { $0.string("upto") == token }
+        return try content(home) == content(replica)
+    }
+
+    /// Publishes a message beside the relay, as anybody may who has the credentials.
+    func publishForgery(_ headers: String, _ body: String) throws {
+        let script = """
+            import socket, sys
+            headers = ("NATS/1.0\\r\\n" + sys.argv[2] + "\\r\\n\\r\\n").encode()
+            body = sys.argv[3].encode()
+            connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+            stream = connection.makefile("rwb")
+            stream.readline()
+            stream.write(b'CONNECT {"verbose":false,"headers":true}\\r\\n')
+            stream.write(b"HPUB gs.Notes.changes %d %d\\r\\n" % (len(headers), len(headers) + len(body)))
+            stream.write(headers + body + b"\\r\\nPING\\r\\n")
+            stream.flush()
+            while not stream.readline().startswith(b"PONG"):
+                pass
+            """
+        let done = try run("python3", ["-c", Word(script), "\(server.port)", Word(headers), Word(body)])
+        guard done.status == 0 else { throw Unexpected(done.errors) }
+    }
+}

@@ -1,0 +1,213 @@
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import NATSStreams
+
+/// Streams on real brokers.
+@Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"))
+struct MessageStreamTests {
+    private static let configuration = StreamConfiguration(name: "GS_Notes", subject: "gs.Notes.changes")
+
+    private func connect(_ server: NATSServer) throws -> NATSConnection {
+        try NATSConnection(ConnectionOptions(servers: [ServerAddress(server.url)], name: "test"))
+    }
+
+    private func publish(_ count: Int, _ connection: NATSConnection, after last: UInt64 = 0) throws -> UInt64 {
+        let publisher = try FencedPublisher(
+            connection, stream: "GS_Notes", subject: "gs.Notes.changes", after: last)
+        for number in 0..<count {
+            try publisher.publish(
+                headers: [("Gs-Upto", "\(last + UInt64(number) + 1)")], body: Array("body \(number)".utf8))
+        }
+        try publisher.finish()
+        return publisher.lastSequence
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func keepsAndReadsMessagesInOrder(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        try connection.ensureStream(Self.configuration)
+        try connection.ensureStream(Self.configuration)
+        #expect(try connection.lastMessage(ofStream: "GS_Notes", subject: "gs.Notes.changes") == nil)
+        #expect(try publish(1000, connection) == 1000)
+
+        let last = try #require(try connection.lastMessage(ofStream: "GS_Notes", subject: "gs.Notes.changes"))
+        #expect(last.sequence == 1000)
+        #expect(last.headers["Gs-Upto"] == "1000")
+        #expect(try connection.message(500, ofStream: "GS_Notes")?.body == Array("body 499".utf8))
+        #expect(try connection.message(1001, ofStream: "GS_Notes") == nil)
+        #expect(try connection.state(ofStream: "GS_Notes").last == 1000)
+
+        let reader = try StreamReader(connection, stream: "GS_Notes", from: 3)
+        for number in 3...1000 {
+            let found = try #require(try reader.next(within: .ample))
+            #expect(found.sequence == UInt64(number))
+            #expect(found.message.headers["Gs-Upto"] == "\(number)")
+            if number == 1000 { #expect(found.pending == 0) }
+        }
+        #expect(try reader.next(within: .milliseconds(50)) == nil)
+        #expect(try publish(1, connection, after: 1000) == 1001)
+        #expect(try reader.next(within: .ample)?.sequence == 1001)
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func storesNothingAfterSomebodyElsePublished(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        try connection.ensureStream(Self.configuration)
+        let first = try FencedPublisher(connection, stream: "GS_Notes", subject: "gs.Notes.changes", after: 0)
+        _ = try publish(1, connection)
+        #expect {
+            for _ in 0..<300 { try first.publish(headers: [], body: [1, 2, 3]) }
+            try first.finish()
+        } throws: { error in
+            (error as? NATSError)?.code == .streamMoved
+        }
+        #expect(try connection.state(ofStream: "GS_Notes").last == 1)
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func rejectsAStreamThatOthersMayEmpty(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        let request = #"{"name":"GS_Notes","subjects":["gs.Notes.changes"],"storage":"file","retention":"limits"}"#
+        _ = try connection.request(OutgoingMessage("$JS.API.STREAM.CREATE.GS_Notes", body: Array(request.utf8)))
+        #expect { try connection.ensureStream(Self.configuration) } throws: { error in
+            (error as? NATSError)?.code == .streamDiffers
+        }
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func reportsABrokerThatIsGoneOrStopped(program: FilePath) throws {
+        let server = try NATSServer(program)
+        var options = ConnectionOptions(servers: [try ServerAddress(server.url)], name: "test")
+        options.timeout = .milliseconds(300)
+        let connection = try NATSConnection(options)
+        try connection.ensureStream(Self.configuration)
+        try server.suspend()
+        #expect { try connection.state(ofStream: "GS_Notes") } throws: { error in
+            (error as? NATSError)?.code == .timedOut
+        }
+        server.resume()
+        try server.kill()
+        let subscription = try? connection.subscribe("gs.Notes.snapshot")
+        #expect(throws: NATSError.self) {
+            while true { _ = try subscription?.next(within: .ample) ?? { throw NATSError(.lost, "gone") }() }
+        }
+        #expect { try NATSConnection(options) } throws: { error in
+            (error as? NATSError)?.code == .unreachable
+        }
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func endsAWaitWhenTheConnectionIsClosed(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        let subscription = try connection.subscribe("gs.Notes.ack.*")
+        _ = try SystemThread(name: "close") { connection.close() }
+        #expect { while true { _ = try subscription.next(within: .ample) } } throws: { error in
+            (error as? NATSError)?.code == .lost
+        }
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func requestsFailAtOnceWithoutAnybodyToAnswer(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        #expect { try connection.request(OutgoingMessage("gs.Notes.snapshot")) } throws: { error in
+            (error as? NATSError)?.code == .noJetStream
+        }
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func saysWhichCredentialsAreRefusedAndWhatIsNotPermitted(program: FilePath) throws {
+        let server = try NATSServer(
+            program,
+            configuration: """
+                authorization { users: [
+                    { user: relay, password: right, permissions: { publish: ["gs.>"], subscribe: ["_INBOX.>"] } }
+                ] }
+                """)
+        let scratch = try TemporaryDirectory()
+        let file = scratch.path.appending("creds")
+        var options = ConnectionOptions(servers: [try ServerAddress(server.url)], name: "test")
+        options.credentials = file
+        options.timeout = .seconds(1)
+        func write(_ text: String, mode: UInt32) throws {
+            try Directory(scratch.path).removeFile("creds")
+            let descriptor = try Directory(scratch.path).open("creds", flags: 0o102, mode: mode)
+            try descriptor.write(Array(text.utf8), at: 0)
+        }
+        func code() -> NATSError.Code? {
+            do {
+                let connection = try NATSConnection(options)
+                try connection.ensureStream(Self.configuration)
+                return nil
+            } catch {
+                return error.code
+            }
+        }
+        #expect(code() == .badFile)
+        try write("relay:wrong\n", mode: 0o600)
+        #expect(code() == .refused)
+        try write("relay:right\n", mode: 0o644)
+        #expect(code() == .badFile)
+        try write("relay:right\n", mode: 0o600)
+        #expect(code() == .notPermitted)
+    }
+
+    /// 127.1 is this machine by another name than the ones that are known to be.
+    @Test(arguments: NATSServer.programs)
+    func requiresTLSWhereOthersCanRead(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let options = ConnectionOptions(servers: [try ServerAddress("nats://127.1:\(server.port)")], name: "test")
+        #expect { try NATSConnection(options) } throws: { error in
+            (error as? NATSError)?.code == .insecure
+        }
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func connectsOverTLSToTheNamedServerAlone(program: FilePath) throws {
+        let server = try NATSServer(
+            program,
+            configuration: """
+                tls { cert_file: "%DIRECTORY%/server.pem", key_file: "%DIRECTORY%/server.key" }
+                """,
+            prepare: """
+                openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=ca
+                openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost
+                echo subjectAltName=DNS:localhost > extensions
+                openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out server.pem \
+                    -extfile extensions
+                openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout other.key -out other.pem -subj /CN=other
+                """)
+        func code(_ address: String, authority: FilePath.Component?) throws -> NATSError.Code? {
+            var options = ConnectionOptions(servers: [try ServerAddress(address)], name: "test")
+            options.authorities = try authority.map { try server.directory.appending($0) }
+            do {
+                try NATSConnection(options).ensureStream(Self.configuration)
+                return nil
+            } catch {
+                return error.code
+            }
+        }
+        let port = server.port
+        #expect(try code("tls://localhost:\(port)", authority: "ca.pem") == nil)
+        #expect(try code("nats://localhost:\(port)", authority: "ca.pem") == nil)
+        #expect(try code("tls://localhost:\(port)", authority: "other.pem") == .tls)
+        #expect(try code("tls://localhost:\(port)", authority: nil) == .tls)
+        #expect(try code("nats://127.1:\(port)", authority: "ca.pem") == .tls, "the certificate has another name")
+    }
+
+    @Test func readsADeliverysPlaceOfOldAndNewServers() {
+        let place = DeliveryPlace("$JS.ACK.GS_Notes.abc.1.17.3.1700000000000000000.5")
+        #expect(place?.sequence == 17 && place?.delivery == 3 && place?.pending == 5)
+        let longer = DeliveryPlace("$JS.ACK._.hash.GS_Notes.abc.1.17.3.1700000000000000000.5.rand")
+        #expect(longer == place)
+        #expect(DeliveryPlace("$JS.ACK.GS_Notes.abc.1.x.3.1.5") == nil)
+        #expect(DeliveryPlace("_INBOX.abc") == nil)
+    }
+}

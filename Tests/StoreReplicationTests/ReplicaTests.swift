@@ -1,0 +1,141 @@
+import LinuxSystem
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreReplication
+
+struct ReplicaTests {
+    @Test func stopsWhenAnotherProgramHasWritten() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); CREATE TABLE plain (a)")
+        let replica = try pair.replica()
+        try ReplicatedPair.write("INSERT INTO plain VALUES ('mine')", pair.copy)
+        try pair.write("INSERT INTO t VALUES (1, 'a')")
+        let diverged = ReplicationError.diverged(tables: ["plain"], pair.copy.path)
+        #expect(throws: diverged) { try replica.check() }
+        #expect(throws: diverged) { try replica.apply(pair.parts(after: replica.position)[0]) }
+        #expect(throws: diverged) { try replica.replace(with: pair.snapshot()) }
+        #expect(throws: diverged) { try Replica(opening: pair.copy, stream: "test") }
+        #expect(try ReplicatedPair.content(pair.copy)["plain"]?.count == 1)
+        try replica.replace(with: pair.snapshot(), discardingOwnWrites: true)
+        #expect(try pair.isEqual())
+    }
+
+    @Test func stopsWhenTheSchemaWasChanged() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a)")
+        let replica = try pair.replica()
+        try ReplicatedPair.write("CREATE TABLE mine (a)", pair.copy)
+        #expect(throws: ReplicationError.diverged(tables: ["sqlite_schema"], pair.copy.path)) { try replica.check() }
+    }
+
+    @Test(arguments: [("id INTEGER PRIMARY KEY, a", true), ("id, a", false)])
+    func standsAVacuumThatKeepsTheRowNumbers(_ columns: String, _ isKept: Bool) throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (\(columns)); INSERT INTO t VALUES (1, 2), (3, 4), (5, 6)")
+        let replica = try pair.replica()
+        try ReplicatedPair.write("VACUUM", pair.copy)
+        try pair.write("DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (8, 9)")
+        if isKept {
+            #expect(try pair.update(replica) == .applied(replica.position))
+            #expect(try pair.isEqual())
+        } else {
+            #expect(throws: ReplicationError.diverged(tables: ["t"], pair.copy.path)) { try pair.update(replica) }
+        }
+    }
+
+    @Test func keepsItsOwnSubscribers() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 'a')")
+        try HistoryMaintenance(pair.home).acknowledge(ReplicationSource(pair.home).current(), by: "home's")
+        let replica = try pair.replica()
+        let token = replica.position
+        try HistoryMaintenance(pair.copy).acknowledge(token, by: "own")
+        try pair.write("INSERT INTO t VALUES (2, 'b')")
+        try replica.replace(with: pair.snapshot())
+        let names = try replica.database.text("SELECT group_concat(name) FROM GS_SUBSCRIBER")
+        #expect(names == "own")
+        #expect(try pair.isEqual())
+    }
+
+    @Test func readersSeeASnapshotArriveAtOnce() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 'a')")
+        let replica = try pair.replica()
+        let reader = try StoreWriter(pair.copy.path)
+        try reader.execute("BEGIN")
+        #expect(try reader.integer("SELECT count(*) FROM t") == 1)
+        try pair.write("INSERT INTO t VALUES (2, 'b'); CREATE TABLE more (a)")
+        _ = try HistoryInstallation(pair.home).enable()
+        try replica.replace(with: pair.snapshot())
+        #expect(try reader.integer("SELECT count(*) FROM t") == 1)
+        try reader.execute("COMMIT")
+        #expect(try reader.integer("SELECT count(*) FROM t, (SELECT count(*) FROM more)") == 2)
+    }
+
+    @Test func promotedReplicaIsAHomeOfItsOwn() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 'a')")
+        var replica: Replica? = try pair.replica()
+        let token = try #require(replica?.position)
+        replica = nil
+        #expect(throws: ReplicationError.isReplica(pair.copy.path)) { try ReplicationSource(pair.copy) }
+        let promoted = try Replica.promote(pair.copy)
+        #expect(promoted.history != token.history)
+        let source = try ReplicationSource(pair.copy)
+        #expect(throws: StoreHistory.Discontinuity.epoch) { try source.check(token) }
+        #expect(try source.current() == promoted)
+        try ReplicatedPair.write("INSERT INTO t VALUES (2, 'b')", pair.copy)
+        #expect(try source.current().number == promoted.number + 1)
+        #expect(throws: ReplicationError.notAReplica(pair.copy.path)) { try Replica.promote(pair.copy) }
+    }
+
+    @Test func placesNothingOverAnotherFile() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a)")
+        let snapshot = try pair.snapshot()
+        for name in ["replica.sqlite", "replica.sqlite-wal"] {
+            let path = pair.directory.path.appending(name)
+            _ = try pair.copy.directory.open(#require(path.lastComponent), flags: 0o101, mode: 0o600)
+            #expect(throws: ReplicationError.exists(path)) {
+                try Replica.create(pair.copy, from: snapshot, stream: "test")
+            }
+            try pair.copy.directory.removeFile(#require(path.lastComponent))
+        }
+        #expect(throws: ReplicationError.exists(pair.directory.path.appending("snapshot1"))) {
+            try Snapshot.make(of: pair.home, at: pair.directory.path.appending("snapshot1"))
+        }
+    }
+
+    @Test func refusesASnapshotThatIsNotWhatWasAnnounced() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a)")
+        let good = try pair.snapshot()
+        let other = HistoryToken(history: good.upto.history, number: good.upto.number + 1, nonce: 1)
+        for bad in [
+            Snapshot(path: good.path, size: good.size + 1, sha256: good.sha256, upto: good.upto, schema: good.schema),
+            Snapshot(path: good.path, size: good.size, sha256: good.schema, upto: good.upto, schema: good.schema),
+            Snapshot(path: good.path, size: good.size, sha256: good.sha256, upto: other, schema: good.schema),
+            Snapshot(path: good.path, size: good.size, sha256: good.sha256, upto: good.upto, schema: good.sha256),
+        ] {
+            #expect { try bad.check() } throws: { ($0 as? ReplicationError)?.errorCode == "malformed_snapshot" }
+            #expect(throws: (any Error).self) { try Replica.create(pair.copy, from: bad, stream: "test") }
+        }
+        let chunks = try (0..<good.chunkCount(size: 1000)).flatMap { try good.chunk($0, size: 1000) }
+        #expect(Int64(chunks.count) == good.size && SHA256Stream.digest(chunks) == good.sha256)
+        #expect(try pair.copy.directory.names().allSatisfy { !$0.string.hasPrefix(".") })
+    }
+
+    @Test(arguments: [
+        ("CREATE TABLE t (a COLLATE mine UNIQUE)", "only the store's own program"),
+        ("CREATE VIRTUAL TABLE f USING fts5(a, content='')", "without content"),
+        ("CREATE VIRTUAL TABLE f USING dbstat", "module dbstat"),
+        ("CREATE VIRTUAL TABLE f USING fts4(a, languageid=l)", "languageid"),
+        ("CREATE TABLE t (rowid, oid, _rowid_)", "its columns take all names"),
+    ])
+    func refusesByNameWhatItCannotReplicate(_ sql: String, _ reason: String) throws {
+        let pair = try ReplicatedPair(sql)
+        #expect {
+            try ReplicationSource(pair.home)
+        } throws: { error in
+            guard case .unreplicable(let object, let found, _)? = error as? ReplicationError else { return false }
+            return (object.contains("table t") || object.contains("table f")) && found.contains(reason)
+        }
+    }
+}
