@@ -131,8 +131,10 @@ final class BatchApplier {
             return
         }
         let known = try tables.digests[name] ?? content.digest().sha256
-        // An earlier batch with these rows was lost.
-        guard known == line.sha256 else { throw BatchRefusal(outcome: .gap) }
+        guard known == line.sha256 else {
+            // An earlier batch with these rows was lost; or this is an older one that leads here.
+            throw BatchRefusal(outcome: batch.upto == state.position ? .skipped : .gap)
+        }
         tables.digests[name] = known
     }
 

@@ -59,8 +59,8 @@ package final class Replica {
     /// Takes the next part. A batch is committed with its last part, if it is whole and true; before, nothing of it is
     /// written. After an error or another outcome than `partial`, nothing of the batch remains.
     ///
-    /// Begin with the first batch of the stream that leads beyond the position, else with the last one: it may say
-    /// something that no change says, and that a snapshot with the same position doesn't have.
+    /// Begin with the first batch of the stream whose `upto` is the position or later, else with the last one: it may
+    /// say something that no change says, and that a snapshot with the same position doesn't have.
     ///
     /// Throws `ReplicationError.diverged`, `.malformedBatch`, `SystemError`, and `StoreError`, of which `.busy` may be
     /// tried again with the batch's first part.

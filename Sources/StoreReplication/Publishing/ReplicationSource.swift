@@ -1,6 +1,8 @@
 import PersistentHistory
 import SQLiteFormat
 import SQLiteStore
+import Synchronization
+import SystemPackage
 
 /// The home of a store whose changes are sent to replicas. It reads without leaving a trace, and holds no connection
 /// between its calls. Confined to one thread.
@@ -61,7 +63,7 @@ package final class ReplicationSource {
     package func batch(
         after token: HistoryToken, maxPartSize: Int = BatchPart.maxBodySize, send: (BatchPart) throws -> Void
     ) throws -> HistoryToken? {
-        let snapshots = Snapshot.made.load(ordering: .sequentiallyConsistent)
+        let snapshots = Snapshot.made.withLock { $0[location.path] ?? 0 }
         if snapshots != knownSnapshots { knownExtras = nil }
         // If the store's files changed meanwhile, the body runs again.
         let batch = try StoreReader.read(location) { reader in

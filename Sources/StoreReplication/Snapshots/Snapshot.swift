@@ -26,15 +26,15 @@ package struct Snapshot: Sendable, Equatable {
         (self.upto, self.schema) = (upto, schema)
     }
 
-    /// The number of snapshots that this process has made. A snapshot may have what no batch says: `user_version` may
-    /// be another one by then, and the former one again before the next batch.
-    static let made = Atomic(0)
+    /// The number of snapshots that this process has made of each store. A snapshot may have what no batch says:
+    /// `user_version` may be another one by then, and the former one again before the next batch.
+    static let made = Mutex<[FilePath: Int]>([:])
 
     /// Copies a store to a new file at `path`, without its named subscribers. Throws as `ReplicationSource.init` does,
     /// and `ReplicationError.exists`; no file is left then.
     package static func make(of location: StoreLocation, at path: FilePath) throws -> Snapshot {
         let file = try SnapshotFile(creating: path)
-        defer { made.add(1, ordering: .sequentiallyConsistent) }
+        defer { made.withLock { $0[location.path, default: 0] += 1 } }
         do {
             let (upto, schema) = try StoreReader.read(location) { reader in
                 let store = try ReplicableStore(reader)

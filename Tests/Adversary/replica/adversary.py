@@ -304,7 +304,7 @@ class Round:
         """Returns the messages from a follower's position on, and whether they were tampered with."""
         number = int(token.split(".")[2])
         starts = [index for index, part in enumerate(self.stream) if part.number == 1]
-        beyond = [index for index in starts if int(self.stream[index].upto.split(".")[2]) > number]
+        beyond = [index for index in starts if int(self.stream[index].upto.split(".")[2]) >= number]
         start = (beyond + starts[-1:] + [0])[0]
         messages = self.stream[start:]
         if not faulty or not messages:
