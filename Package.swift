@@ -65,8 +65,9 @@ let package = Package(
         .target(
             name: "GroupStoreGRDB",
             dependencies: [
-                "FileCoordination", "GroupContainers", "GroupStore", "LinuxSystem", "StoreRelocation", grdb, grdbSQLite,
-                systemPackage,
+                "FileCoordination", "GroupContainers", "GroupStore", "LinuxSystem", "SQLiteStore", "StoreRelocation",
+                grdb,
+                grdbSQLite, systemPackage,
             ],
             swiftSettings: strict),
         .target(
