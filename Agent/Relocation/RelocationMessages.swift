@@ -89,6 +89,18 @@ extension RelocationEvent {
     }
 }
 
+extension StoreProgress {
+    /// How far a relocation is, for subscribers; nil for an event that says nothing about it.
+    init?(_ event: RelocationEvent) {
+        switch event {
+        case .copied(let bytes, let all):
+            self.init(.relocating, fraction: all > 0 ? Double(bytes) / Double(all) : 1, activity: "copying")
+        case .transforming(let fraction, let activity): self.init(.migrating, fraction: fraction, activity: activity)
+        case .plan, .recovered, .waiting, .published, .note: return nil
+        }
+    }
+}
+
 extension RemovedContent {
     /// An array with an object for each entity and property: `objects`, `values` or `links`, and their number.
     package var json: JSONValue {
