@@ -114,6 +114,33 @@ extension RemovedContent {
     }
 }
 
+extension InvalidContent.Fault {
+    /// The members of lines of the type `fault`: one line, or several if it has very many keys. A line of the protocol
+    /// is bounded.
+    package var members: [JSONObject] {
+        let starts = keys.isEmpty ? [0] : Array(stride(from: 0, to: keys.count, by: 1000))
+        return starts.map { start in
+            let part = keys[start..<min(start + 1000, keys.count)]
+            return [
+                "entity": .string(entity), "property": .string(property), "code": .integer(Int64(code)),
+                "message": .string(message), "keys": .array(part.map { .integer($0) }),
+            ]
+        }
+    }
+}
+
+extension InvalidContent.Fault {
+    /// Reads what `members` has written; nil if it is something else.
+    package init?(_ object: JSONObject) {
+        guard let entity = object.string("entity"), let property = object.string("property"),
+            let message = object.string("message"), case .array(let keys)? = object["keys"]
+        else { return nil }
+        self.init(
+            entity: entity, property: property, code: Int(clamping: object.integer("code") ?? 0), message,
+            keys: keys.compactMap { if case .integer(let key) = $0 { key } else { nil } })
+    }
+}
+
 extension FileHolder {
     package var json: JSONObject {
         var object: JSONObject = ["pid": .integer(Int64(pid)), "program": .string(program)]
@@ -215,6 +242,7 @@ extension RelocateOperation {
                 migration.renamings.append(renaming)
             }
             migration.allowsPartialHistory = allowsPartialHistory
+            migration.validation = try RelocationRequest.word(validation, "validate") ?? .none
             migration.onIncompatible = try RelocationRequest.word(onIncompatible, "on_incompatible") ?? .refuse
             if let defaultStore { migration.defaultStore = try Self.path(defaultStore) }
             return migration

@@ -23,6 +23,7 @@ package struct MigrationDryRun {
     /// Returns true if the trial needs the store's rows. That includes a store whose objects reference external files,
     /// since orphaned files follow from the rows.
     private func needsRows(_ reader: StoreReader) throws -> Bool {
+        if manager.options.validation != .none { return true }
         guard manager.steps.count == 1, let step = manager.steps.first, case .inferred = step.method else {
             return true
         }

@@ -71,7 +71,9 @@ struct MigrateCommand: ParsableCommand {
             let location = try StoreArgument(store).location()
             let started = ContinuousClock.now
             if !dryRun { try finishInterrupted(location) }
-            let job = try MigrationJob(location, models: models, options: modelOptions, isDryRun: dryRun)
+            let job = try MigrationJob(
+                location, models: models, options: modelOptions, isDryRun: dryRun,
+                faultHandler: FaultPrinter(output).print)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
             if to != nil || !job.manager.steps.isEmpty, !dryRun {
                 done = try migrate(job, MigrationReporter(output))

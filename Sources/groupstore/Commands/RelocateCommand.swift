@@ -132,7 +132,9 @@ struct RelocateCommand: ParsableCommand {
             var trace: StatementTrace?
             try reporting(output) { trace = try modelOptions.trace() }
             try migration.map {
-                try request.migrate($0, trace: trace, isCancelled: { Interruption.isRequested })
+                try request.migrate(
+                    $0, trace: trace, isCancelled: { Interruption.isRequested },
+                    faultHandler: FaultPrinter(output).print)
             }
             FileLease.ignoreBreakSignal()
             let engine = Relocation(
