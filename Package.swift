@@ -198,7 +198,8 @@ let package = Package(
         .executableTarget(
             name: "Fuzz",
             dependencies: [
-                "AgentProtocol", "GroupContainers", "GroupStoreAgent", "LinuxSystem", "TestSupport", systemPackage,
+                "AgentProtocol", "GroupContainers", "GroupStoreAgent", "LinuxSystem", "ManagedObjectModels",
+                "StoreMigration", "TestSupport", systemPackage,
             ],
             path: "Tests/Fuzz", swiftSettings: strict),
         .testTarget(

@@ -64,22 +64,3 @@ package struct MigrationDryRun {
         }
     }
 }
-
-/// A temporary directory that is removed with the last reference to it.
-private final class ScratchDirectory {
-    let path: FilePath
-
-    init() throws {
-        let base = FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
-        var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
-            Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
-        }
-        guard mkdtemp(&template) != nil else { throw SystemError.last("mkdtemp", path: base) }
-        path = FilePath(platformString: template)
-    }
-
-    deinit {
-        guard let name = path.lastComponent else { return }
-        try? Directory(path.removingLastComponent()).removeTree(name)
-    }
-}
