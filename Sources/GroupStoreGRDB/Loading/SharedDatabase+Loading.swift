@@ -53,8 +53,8 @@ extension SharedDatabase {
     /// - Returns: The open database.
     /// - Throws: `GroupStoreError`: `busy` with the processes that hold the old store, after the deadline; `refused`,
     ///   for instance if both places have rows of their own; `noContainer`. Nothing has changed then, and
-    ///   ``init(_:configuration:patience:openableModelVersions:prepare:)`` opens the store where it is. Also GRDB's
-    ///   errors, `FileCoordinationError`, `CancellationError`, and the errors of the closures.
+    /// ``init(_:configuration:patience:openableModelVersions:sqlTrace:prepare:)`` opens the store where it is. Also
+    /// GRDB's errors, `FileCoordinationError`, `CancellationError`, and the errors of the closures.
     public static func load(
         _ name: String, in container: GroupContainer, relocating legacy: URL? = nil, migrator: DatabaseMigrator? = nil,
         configuration: GRDB.Configuration = GRDB.Configuration(), patience: Duration = .seconds(60),
