@@ -68,8 +68,9 @@ let package = Package(
         .target(
             name: "GroupStoreGRDB",
             dependencies: [
-                "FileCoordination", "GroupContainers", "GroupStore", "LinuxSystem", "StoreRelocation", grdb, grdbSQLite,
-                systemPackage,
+                "FileCoordination", "GroupContainers", "GroupStore", "LinuxSystem", "SQLiteStore", "StoreRelocation",
+                grdb,
+                grdbSQLite, systemPackage,
             ],
             swiftSettings: strict),
         .target(
@@ -233,7 +234,8 @@ let package = Package(
         .executableTarget(
             name: "Fuzz",
             dependencies: [
-                "AgentProtocol", "GroupContainers", "GroupStoreAgent", "LinuxSystem", "TestSupport", systemPackage,
+                "AgentProtocol", "GroupContainers", "GroupStoreAgent", "LinuxSystem", "ManagedObjectModels",
+                "StoreMigration", "TestSupport", systemPackage,
             ],
             path: "Tests/Fuzz", swiftSettings: strict),
         .testTarget(

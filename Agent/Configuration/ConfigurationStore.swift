@@ -10,7 +10,7 @@ import SystemPackage
 extension ConfigurationFile {
     private static let storeKeys: Set<String> = [
         "name", "legacy", "on-conflict", "retire", "settle", "journal-mode", "history", "model", "mappings",
-        "on-incompatible", "default-store", "assume-closed", "models", "configuration",
+        "on-incompatible", "default-store", "assume-closed", "models", "configuration", "validate",
     ]
 
     func read(store node: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
@@ -60,7 +60,7 @@ extension ConfigurationFile {
             for path in try self.list(list, "models") { models.append(try absolute(path)) }
         }
         guard let model = models.first else {
-            for key in ["mappings", "on-incompatible", "default-store", "configuration"] {
+            for key in ["mappings", "on-incompatible", "default-store", "configuration", "validate"] {
                 guard let node = section[key] else { continue }
                 throw invalid(node.line, "\(key) without a model", "add model:, or remove it")
             }
@@ -73,6 +73,7 @@ extension ConfigurationFile {
             for path in try list(mappings, "mappings") { migration.mappings.append(try absolute(path)) }
         }
         if let value = section["on-incompatible"] { migration.onIncompatible = try choice(value, "on-incompatible") }
+        if let value = section["validate"] { migration.validation = try choice(value, "validate") }
         if let value = section["default-store"] {
             guard migration.onIncompatible == .setAside else {
                 throw invalid(value.line, "default-store without on-incompatible: set-aside", "add that, or remove it")

@@ -42,7 +42,8 @@ package final class FeedControl: Sendable {
         return promise.wait(duration)
     }
 
-    /// Publishes the event after earlier commits; after `resume` while the store is released, except for `relocating`.
+    /// Publishes the event after earlier commits; after `resume` while the store is released, except for
+    /// `relocating` and progress.
     package func announce(_ event: StoreEvent, of store: StoreAddress) {
         feedThread.perform { $0.announce(event, of: store) }
     }

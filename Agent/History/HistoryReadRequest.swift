@@ -66,7 +66,7 @@ extension Publisher {
         case .migrated:
             subscription.rows?.discardUndelivered()
             subscription.rows?.recordMigration()
-        case .relocating, .abandoned: break
+        case .relocating, .progress, .abandoned: break
         }
         guard subscription.joining == nil else {
             subscription.joining?.events.append(numbered)
@@ -76,7 +76,7 @@ extension Publisher {
     }
 
     /// Sends an event. Its token never covers a change that wasn't sent yet.
-    private func send(
+    func send(
         _ event: StoreEvent, number: UInt64, rows: [JSONObject]? = nil, to subscription: Subscription,
         _ state: inout State
     ) {
@@ -184,9 +184,7 @@ extension Publisher {
         case .reset(let reason): events.append(EventLog.Numbered(event: .reset(reason), number: last))
         case .leftOut, .nothing: break
         }
-        if let ongoing = state.relocations[subscription.store]?.announcement {
-            events.append(EventLog.Numbered(event: ongoing, number: last))
-        }
+        events += ongoing(for: subscription, state).map { EventLog.Numbered(event: $0, number: last) }
         let token =
             events.isEmpty
             ? self.token(last, cursor.position)

@@ -28,11 +28,18 @@ extension RelocationScheduler {
             var migrated: StoreEvent?
             do throws(RelocationFailure) {
                 if let migration = migrationRequest {
-                    try request.migrate(migration, isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() })
+                    try request.migrate(
+                        migration, isCancelled: { [isStopping] in isStopping.isSet || isAbandoned() },
+                        faultHandler: { fault in
+                            for members in fault.members { events(.progress(type: "fault", members)) }
+                        })
                 }
                 request.journalMode = request.journalMode ?? configured?.journalMode
-                let engine = engine(request, opener, isAbandoned: isAbandoned) { event in
+                let engine = engine(request, opener, isAbandoned: isAbandoned) { [announcements] event in
                     if let line = event.line { events(.progress(type: line.type, line.members)) }
+                    if let store, !operation.dryRun, let progress = StoreProgress(event) {
+                        announcements.progress(progress, of: store)
+                    }
                 }
                 if operation.undo { try configuration.checkNotConfiguredAsLegacy(request) }
                 let summary =

@@ -89,6 +89,18 @@ extension RelocationEvent {
     }
 }
 
+extension StoreProgress {
+    /// How far a relocation is, for subscribers; nil for an event that says nothing about it.
+    init?(_ event: RelocationEvent) {
+        switch event {
+        case .copied(let bytes, let all):
+            self.init(.relocating, fraction: all > 0 ? Double(bytes) / Double(all) : 1, activity: "copying")
+        case .transforming(let fraction, let activity): self.init(.migrating, fraction: fraction, activity: activity)
+        case .plan, .recovered, .waiting, .published, .note: return nil
+        }
+    }
+}
+
 extension RemovedContent {
     /// An array with an object for each entity and property: `objects`, `values` or `links`, and their number.
     package var json: JSONValue {
@@ -99,6 +111,33 @@ extension RemovedContent {
                 object[loss.unit.rawValue] = .integer(loss.count)
                 return .object(object)
             })
+    }
+}
+
+extension InvalidContent.Fault {
+    /// The members of lines of the type `fault`: one line, or several if it has very many keys. A line of the protocol
+    /// is bounded.
+    package var members: [JSONObject] {
+        let starts = keys.isEmpty ? [0] : Array(stride(from: 0, to: keys.count, by: 1000))
+        return starts.map { start in
+            let part = keys[start..<min(start + 1000, keys.count)]
+            return [
+                "entity": .string(entity), "property": .string(property), "code": .integer(Int64(code)),
+                "message": .string(message), "keys": .array(part.map { .integer($0) }),
+            ]
+        }
+    }
+}
+
+extension InvalidContent.Fault {
+    /// Reads what `members` has written; nil if it is something else.
+    package init?(_ object: JSONObject) {
+        guard let entity = object.string("entity"), let property = object.string("property"),
+            let message = object.string("message"), case .array(let keys)? = object["keys"]
+        else { return nil }
+        self.init(
+            entity: entity, property: property, code: Int(clamping: object.integer("code") ?? 0), message,
+            keys: keys.compactMap { if case .integer(let key) = $0 { key } else { nil } })
     }
 }
 
@@ -203,6 +242,7 @@ extension RelocateOperation {
                 migration.renamings.append(renaming)
             }
             migration.allowsPartialHistory = allowsPartialHistory
+            migration.validation = try RelocationRequest.word(validation, "validate") ?? .none
             migration.onIncompatible = try RelocationRequest.word(onIncompatible, "on_incompatible") ?? .refuse
             if let defaultStore { migration.defaultStore = try Self.path(defaultStore) }
             return migration

@@ -18,7 +18,7 @@ struct EventCounts: Equatable {
         case .relocated: relocations["relocated", default: 0] += 1
         case .migrated: relocations["migrated", default: 0] += 1
         case .abandoned(let outcome, _): relocations[outcome, default: 0] += 1
-        case .relocating: break
+        case .relocating, .progress: break
         }
     }
 

@@ -43,10 +43,14 @@ struct EventLog {
             // Removed in halves: moving up all others for each removal would cost more than everything else.
             if recent.count == 2 * Self.maximumRecent { recent.removeFirst(Self.maximumRecent) }
             recent.append((number, tables))
-        case .relocating, .abandoned: break
+        case .relocating, .progress, .abandoned: break
         }
         return numbered
     }
+
+    /// Returns an event that tells how far a relocation is. It has the number of the last event: there is nothing in it
+    /// to catch up with.
+    func progress(_ progress: StoreProgress) -> Numbered { Numbered(event: .progress(progress), number: number) }
 
     /// Returns the events that a subscriber with the token must be sent: none, one coalesced change, the last
     /// relocation, or a reset because the token is useless.
@@ -84,10 +88,10 @@ struct Backlog {
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// Folds a change into the change or reset before it, and replaces an earlier `relocating` by a later one. Too many
-    /// other events become one `reset`.
+    /// Folds a change into the change or reset before it, and replaces an earlier `relocating` or progress by a later
+    /// one. Too many other events become one `reset`.
     mutating func append(_ new: EventLog.Numbered) {
-        if case .relocating = new.event, case .relocating? = entries.last?.event {
+        if new.event.describesRelocation, entries.last?.event.describesRelocation == true {
             entries[entries.count - 1] = new
             return
         }
@@ -101,7 +105,7 @@ struct Backlog {
                 entries[entries.count - 1] = EventLog.Numbered(
                     event: last.event, number: new.number, position: new.position)
                 return
-            case .relocating, .relocated, .migrated, .abandoned: break
+            case .relocating, .progress, .relocated, .migrated, .abandoned: break
             }
         }
         entries.append(new)
@@ -114,5 +118,15 @@ struct Backlog {
     mutating func drain() -> [EventLog.Numbered] {
         defer { entries = [] }
         return entries
+    }
+}
+
+extension StoreEvent {
+    /// True if the event describes a relocation that goes on: a later one says all that matters.
+    var describesRelocation: Bool {
+        switch self {
+        case .relocating, .progress: true
+        case .change, .relocated, .migrated, .abandoned, .reset: false
+        }
     }
 }

@@ -68,7 +68,7 @@ extension Publisher {
             var flushed: [Subscription] = []
             client.flush { events, subscription in
                 flushed.append(subscription)
-                return lines(events, of: subscription.store, isUntrusted: client.isUntrusted, state)
+                return lines(events, of: subscription, state)
             }
             for subscription in flushed { answerBarriers(of: subscription, &state) }
             reportIfFinished(client, &state)

@@ -29,7 +29,8 @@ extension Publisher {
             guard !state.lastReaderChecks.isEmpty, let last = state.lastReaderChecks[store] else { return [] }
             switch event {
             case .relocated, .migrated, .reset: break
-            case .change, .relocating, .abandoned: if last.duration(to: now) < Self.checkInterval { return [] }
+            case .change, .relocating, .progress, .abandoned:
+                if last.duration(to: now) < Self.checkInterval { return [] }
             }
             state.lastReaderChecks[store] = now
             let untrusted = (state.subscribers[store] ?? []).map(\.client).filter(\.isUntrusted)

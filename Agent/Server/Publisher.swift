@@ -84,17 +84,23 @@ package final class Publisher: Sendable {
 
     /// Encodes a backlog's events, whose number is bounded. If a reset stands for omitted events, a relocation in
     /// progress is announced again.
-    func lines(
-        _ events: [EventLog.Numbered], of store: StoreAddress, isUntrusted: Bool, _ state: State
-    ) -> [UInt8] {
+    func lines(_ events: [EventLog.Numbered], of subscription: Subscription, _ state: State) -> [UInt8] {
         var events = events
         let lastNonChange = events.last { event in if case .change = event.event { false } else { true } }
-        if case .reset? = lastNonChange?.event, let event = state.relocations[store]?.announcement,
-            let last = events.last
-        {
-            events.append(EventLog.Numbered(event: event, number: last.number, position: last.position))
+        if case .reset? = lastNonChange?.event, let last = events.last {
+            events += ongoing(for: subscription, state).map { event in
+                EventLog.Numbered(event: event, number: last.number, position: last.position)
+            }
         }
-        return events.flatMap { line($0, of: store, isUntrusted: isUntrusted) }
+        let isUntrusted = subscription.client.isUntrusted
+        return events.flatMap { line($0, of: subscription.store, isUntrusted: isUntrusted) }
+    }
+
+    /// Returns the events that describe a relocation which is under way, for a subscriber that doesn't know of it.
+    func ongoing(for subscription: Subscription, _ state: State) -> [StoreEvent] {
+        let relocation = state.relocations[subscription.store]
+        return [relocation?.announcement, relocation?.progress.map { .progress($0) }].compactMap(\.self)
+            .filter(subscription.admits)
     }
 
     func token(_ number: UInt64, _ position: HistoryToken? = nil) -> String {
@@ -146,11 +152,12 @@ extension Publisher {
             let before = state.relocations[store]
             let relocation = RelocationState.after(event, before)
             // The same holders are still waited for: nothing new.
-            if case .relocating = event, relocation == before { return false }
+            if event.describesRelocation, relocation == before { return false }
             state.relocations[store] = relocation
             distribute(event, of: store, &state)
             if case .reset = event, let announcement = relocation?.announcement {
                 distribute(announcement, of: store, &state)
+                if let progress = relocation?.progress { distribute(.progress(progress), of: store, &state) }
             }
             if state.eventLogs[store] == nil, relocation?.announcement == nil { state.relocations[store] = nil }
             return !state.historiesToRead.isEmpty
@@ -159,6 +166,7 @@ extension Publisher {
     }
 
     private func distribute(_ event: StoreEvent, of store: StoreAddress, _ state: inout State) {
+        if case .progress(let progress) = event { return distribute(progress, of: store, &state) }
         guard let numbered = state.eventLogs[store]?.append(event) else { return }
         guard let subscribers = state.subscribers[store] else { return }
         let line = line(numbered, of: store, &state)
@@ -174,6 +182,14 @@ extension Publisher {
                 subscription.client.send(numbered, line: ownLine, of: subscription)
                 reportIfFinished(subscription.client, &state)
             }
+        }
+    }
+
+    private func distribute(_ progress: StoreProgress, of store: StoreAddress, _ state: inout State) {
+        guard let numbered = state.eventLogs[store]?.progress(progress) else { return }
+        for subscription in state.subscribers[store] ?? [] where subscription.admits(numbered.event) {
+            // A subscriber that waits for its answer gets the present state with it.
+            if subscription.joining == nil { send(numbered.event, number: numbered.number, to: subscription, &state) }
         }
     }
 
@@ -284,10 +300,10 @@ extension Publisher {
             var reply: JSONObject = ["token": .string(missed.isEmpty ? self.token(eventLog.number) : token ?? "")]
             reply.setPath("path", bytes: path)
             answer(.reply(id: id, reply), to: client, &state)
-            let ongoing = state.relocations[store]?.announcement.map { event in
+            let ongoing = ongoing(for: subscription, state).map { event in
                 EventLog.Numbered(event: event, number: eventLog.number)
             }
-            for event in missed + (ongoing.map { [$0] } ?? []) {
+            for event in missed + ongoing {
                 client.send(event, line: line(event, of: store, isUntrusted: client.isUntrusted), of: subscription)
             }
         }

@@ -13,6 +13,7 @@ final class Subscription {
     /// True if it wants to know which tables change.
     let wantsDetail: Bool
     private let wantsBookmarks: Bool
+    private let wantsProgress: Bool
     /// The cursor, if the store's history is read for it.
     var rows: RowCursor?
     /// Its pending answer; nil once it is answered.
@@ -38,6 +39,7 @@ final class Subscription {
         filter = operation.tables
         wantsDetail = operation.wantsDetail
         wantsBookmarks = operation.wantsBookmarks
+        wantsProgress = operation.wantsProgress
         delivered = number
     }
 
@@ -53,7 +55,11 @@ final class Subscription {
 
     /// Returns true if the subscription is for the event.
     func admits(_ event: StoreEvent) -> Bool {
-        if let filter, case .change(let tables) = event { filter.admits(tables) } else { true }
+        switch event {
+        case .change(let tables): filter.map { $0.admits(tables) } ?? true
+        case .progress: wantsProgress
+        case .relocating, .relocated, .migrated, .abandoned, .reset: true
+        }
     }
 
     /// Moves on past an event that isn't for it, unless earlier ones wait.

@@ -16,7 +16,7 @@ struct NotesWidget {
         do {
             let container = try GroupContainer(identifier: arguments[1])
             let store = try SharedStore(arguments[2], in: container)
-            for try await change in store.changes() { show(change) }
+            for try await change in store.changes(reportingProgress: true) { show(change) }
         } catch {
             say("NotesWidget: \(error)", to: .standardError)
             exit(1)
@@ -29,6 +29,8 @@ struct NotesWidget {
             say("changed: \(tables?.joined(separator: ", ") ?? "something")\(isComplete ? "" : ", maybe more")")
         case .relocating(let holders, _):
             say("relocating, waiting for \(holders.count) programs")
+        case .progress(let progress, _):
+            say("\(progress.work): \(Int(progress.fraction * 100)) %, \(progress.activity)")
         case .relocated(_, let url, _): say("relocated to \(url.path)")
         case .migrated(let old, let new, _): say("migrated from \(old ?? "an unknown version") to \(new)")
         case .abandoned(let outcome, let message, _): say("not relocated: \(outcome): \(message)")

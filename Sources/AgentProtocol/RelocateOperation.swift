@@ -56,6 +56,8 @@ package struct RelocateOperation: Sendable, Equatable {
     /// The renamings, as on the command line, such as `Car=Automobile`.
     package var renamings: [String] = []
     package var allowsPartialHistory = false
+    /// The policy for objects that the model's rules don't allow, as on the command line; nil for no validation.
+    package var validation: String?
     package var onIncompatible: String?
     package var defaultStore: NamedFile?
 
@@ -112,10 +114,12 @@ extension RelocateOperation {
             renamings.append(text)
         }
         allowsPartialHistory = object.bool("allow_partial_history") ?? false
+        validation = object.string("validate")
         onIncompatible = object.string("on_incompatible")
         defaultStore = try Self.file("default_store", of: object)
         let needsModel =
-            modelVersion != nil || configuration != nil || onIncompatible != nil || defaultStore != nil
+            modelVersion != nil || configuration != nil || validation != nil || onIncompatible != nil
+            || defaultStore != nil
             || !mappings.isEmpty || !mergedModels.isEmpty
         guard model != nil || !needsModel else {
             throw WireError(
@@ -177,6 +181,7 @@ extension RelocateOperation {
         if !mappings.isEmpty { object["mappings"] = .array(mappings.map { .object($0.json) }) }
         if !renamings.isEmpty { object["renamings"] = .array(renamings.map { .string($0) }) }
         if allowsPartialHistory { object["allow_partial_history"] = true }
+        object["validate"] = validation.map { .string($0) }
         object["on_incompatible"] = onIncompatible.map { .string($0) }
         object["default_store"] = defaultStore.map { .object($0.json) }
     }

@@ -18,6 +18,8 @@ package enum StoreEvent: Sendable, Equatable {
     case change(ChangedTables)
     /// A legacy store is about to become this one; `waitingFor` lists the processes that still have it open.
     case relocating(waitingFor: [Holder])
+    /// How far the relocation is that `relocating` announced. It has no number of its own.
+    case progress(StoreProgress)
     /// The store was relocated. `from` is empty for subscribers that may not know it.
     case relocated(from: [UInt8], to: [UInt8])
     /// The store has another model version now; everything read from it before is stale. `fromModel` is nil if the
@@ -58,7 +60,7 @@ package enum StoreEvent: Sendable, Equatable {
         case .relocated(_, let to): .relocated(from: [], to: to)
         case .abandoned(let outcome, _):
             .abandoned(outcome: outcome, message: "the relocation moved nothing: \(outcome)")
-        case .change, .relocating, .migrated, .reset: self
+        case .change, .relocating, .progress, .migrated, .reset: self
         }
     }
 
@@ -76,6 +78,7 @@ package enum StoreEvent: Sendable, Equatable {
             tables.write(to: &object)
         case .relocating(let holders):
             object["waiting_for"] = Self.json(of: holders)
+        case .progress(let progress): progress.write(to: &object)
         case .relocated(let from, let to):
             if !from.isEmpty { object.setPath("from", bytes: from) }
             object.setPath("to", bytes: to)
@@ -109,6 +112,7 @@ package enum StoreEvent: Sendable, Equatable {
         switch self {
         case .change: "change"
         case .relocating: "relocating"
+        case .progress(let progress): progress.work.rawValue
         case .relocated: "relocated"
         case .migrated: "migrated"
         case .abandoned: "abandoned"

@@ -16,6 +16,8 @@ package struct SubscribeOperation: Sendable, Equatable {
     package var wantsDurableTokens = false
     /// True to send a bookmark now and then, which tells how far the events that were left out have advanced.
     package var wantsBookmarks = false
+    /// True to send how far a relocation or migration of the store is.
+    package var wantsProgress = false
 
     package init(_ store: StoreAddress, since: String? = nil, tables: TableFilter? = nil) {
         self.store = store
@@ -45,6 +47,7 @@ extension SubscribeOperation {
         wantsRows = try object.flag("rows")
         wantsDurableTokens = try object.flag("durable")
         wantsBookmarks = try object.flag("bookmarks")
+        wantsProgress = try object.flag("progress")
         wantsDetail = try object.flag("detail", unlessThere: true)
         guard wantsDetail || (tables == nil && filter.isEmpty && !wantsRows) else {
             throw WireError(
@@ -59,10 +62,11 @@ extension SubscribeOperation {
         if let since { object["since"] = .string(since) }
         if let tables { object["tables"] = .array(tables.names.map { .string($0) }) }
         filter.write(to: &object)
-        for (key, isWanted) in [("rows", wantsRows), ("durable", wantsDurableTokens), ("bookmarks", wantsBookmarks)]
-        where isWanted {
-            object[key] = true
-        }
+        let flags = [
+            ("rows", wantsRows), ("durable", wantsDurableTokens), ("bookmarks", wantsBookmarks),
+            ("progress", wantsProgress),
+        ]
+        for (key, isWanted) in flags where isWanted { object[key] = true }
         if !wantsDetail { object["detail"] = false }
     }
 }

@@ -54,7 +54,10 @@ extension JSONObject {
     }
 
     /// Returns a number of seconds, written with or without a fraction.
-    package func seconds(_ key: String) -> Double? {
+    package func seconds(_ key: String) -> Double? { number(key) }
+
+    /// Returns a number that is written with or without a fraction.
+    package func number(_ key: String) -> Double? {
         switch self[key] {
         case .integer(let value)?: Double(value)
         case .number(let value)?: value

@@ -29,6 +29,30 @@ public enum StoreChange: Sendable, Equatable {
         }
     }
 
+    /// How far the relocation or migration of a store is.
+    public struct Progress: Hashable, Sendable {
+        /// What is being done.
+        public enum Work: String, Sendable {
+            /// A store at a legacy place is being copied.
+            case relocating
+            /// The store, or its copy, is being migrated to another model version.
+            case migrating
+        }
+
+        /// What is being done.
+        public let work: Work
+        /// The part of the work that is done, from 0 to 1. A relocation that also migrates counts twice from 0.
+        public let fraction: Double
+        /// The present activity, in words for people.
+        public let activity: String
+
+        package init(_ work: Work, fraction: Double, activity: String) {
+            self.work = work
+            self.fraction = fraction
+            self.activity = activity
+        }
+    }
+
     /// A transaction was committed, and is visible to a reader from now on.
     ///
     /// - `tables` names the changed tables; nil if they aren't known.
@@ -41,6 +65,8 @@ public enum StoreChange: Sendable, Equatable {
     /// waits for. The state lasts until `relocated`, `abandoned`, `reset` or `disconnected`; if it lasts beyond one of
     /// the latter two, the event comes again.
     case relocating(waitingFor: [Holder], token: String)
+    /// How far the announced relocation or migration is: at most ten times a second, to a sequence that asked for it.
+    case progress(Progress, token: String)
     /// The store was relocated. `from` names no file if this user may not know the former location.
     ///
     /// A subscriber in a process that presents the store receives this when the store is open again there, or after 10
@@ -70,7 +96,7 @@ public enum StoreChange: Sendable, Equatable {
     public var changesContent: Bool {
         switch self {
         case .changed, .relocated, .migrated, .reset: true
-        case .relocating, .abandoned, .disconnected, .notServed, .connected: false
+        case .relocating, .progress, .abandoned, .disconnected, .notServed, .connected: false
         }
     }
 
@@ -89,16 +115,18 @@ public enum StoreChange: Sendable, Equatable {
     var reopensStore: Bool {
         switch self {
         case .relocated, .migrated: true
-        case .changed, .relocating, .abandoned, .reset, .disconnected, .notServed, .connected: false
+        case .changed, .relocating, .progress, .abandoned, .reset, .disconnected, .notServed, .connected: false
         }
     }
 
-    /// The token with which ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:)`` continues
+    /// The token with which
+    /// ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:reportingProgress:)`` continues
     /// after this event; nil for `disconnected` and `notServed`.
     public var token: String? {
         switch self {
-        case .changed(_, _, _, let token), .relocating(_, let token), .relocated(_, _, let token),
-            .migrated(_, _, let token), .abandoned(_, _, let token), .reset(_, let token), .connected(let token):
+        case .changed(_, _, _, let token), .relocating(_, let token), .progress(_, let token),
+            .relocated(_, _, let token), .migrated(_, _, let token), .abandoned(_, _, let token), .reset(_, let token),
+            .connected(let token):
             token
         case .disconnected, .notServed: nil
         }
@@ -109,6 +137,10 @@ extension StoreChange {
     /// Returns nil for an event of a later agent that this library doesn't know. Its token is kept all the same.
     init?(type: String, _ object: JSONObject) {
         guard let token = object.string("token") else { return nil }
+        if let work = Progress.Work(rawValue: type), let fraction = object.number("fraction") {
+            self = .progress(Progress(work, fraction: fraction, activity: object.string("doing") ?? ""), token: token)
+            return
+        }
         switch type {
         case "change":
             var tables: [String]?

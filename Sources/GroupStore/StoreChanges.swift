@@ -7,7 +7,8 @@ import Synchronization
 import SystemPackage
 
 /// The changes of a store, as an asynchronous sequence: those of a ``SharedStore``, from
-/// ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:)``, or those of any SQLite database.
+/// ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:reportingProgress:)``, or those of any
+/// SQLite database.
 ///
 ///     for try await change in StoreChanges(of: URL(filePath: "/srv/notes/Notes.sqlite")) {
 ///         if change.changesContent { reload(change.tables) }
@@ -94,12 +95,15 @@ extension SharedStore {
     ///     delivered.
     ///   - includingRows: Adds the changed rows to a change if they are few.
     ///   - durably: Makes tokens valid after a restart of the agent, and with another agent.
+    ///   - reportingProgress: Also delivers ``StoreChange/progress(_:token:)``, if an agent relocates or migrates the
+    ///     store.
     ///
     /// - Important: Pass false for `namingTables` only without a filter, `tables` or `includingRows`; the agent refuses
     ///   the combination.
     public func changes(
         since token: String? = nil, tables: [String]? = nil, namingTables: Bool = true,
-        filter: RowFilter = RowFilter(), includingRows: Bool = false, durably: Bool = false
+        filter: RowFilter = RowFilter(), includingRows: Bool = false, durably: Bool = false,
+        reportingProgress: Bool = false
     ) -> StoreChanges {
         let names = tables ?? filter.tables
         var subscription = SubscribeOperation(address, since: token, tables: names.map { TableFilter($0) })
@@ -107,6 +111,7 @@ extension SharedStore {
         subscription.wantsDetail = namingTables
         subscription.wantsRows = includingRows
         subscription.wantsDurableTokens = durably
+        subscription.wantsProgress = reportingProgress
         return StoreChanges(
             subscription: subscription, socket: AgentSocket.path(environment: AgentRegistries.environment), store: self)
     }

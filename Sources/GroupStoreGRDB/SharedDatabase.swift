@@ -46,6 +46,8 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     public let store: SharedStore
     /// GRDB's configuration of each connection that is opened.
     public let configuration: GRDB.Configuration
+    /// The trace of the statements that the connections run.
+    public let sqlTrace: SQLTrace
     private let prepare: @Sendable (Connection) async throws -> Void
     let lifecycle: ConnectionLifecycle<Connection>
     /// GRDB's methods that can't throw an error of ours use it while the shared database is closed.
@@ -67,24 +69,27 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     ///   - patience: How long an access waits while the database is closed for another process.
     ///   - openableModelVersions: See `GroupStore.SharedStore.present(openableModelVersions:open:close:failed:)`.
     ///     While the database is open, no migration makes the store a version that this program can't open.
+    ///   - sqlTrace: What is printed of the statements that the connections run.
     ///   - prepare: Called with each connection that is opened, before any access.
     /// - Throws: GRDB's errors, `GroupStoreError`, `FileCoordinationError`, and the error of `prepare`.
     public convenience init(
         _ store: SharedStore, configuration: GRDB.Configuration = GRDB.Configuration(),
         patience: Duration = .seconds(60), openableModelVersions: Set<String>? = nil,
-        prepare: @escaping @Sendable (Connection) throws -> Void = { _ in }
+        sqlTrace: SQLTrace = .environment, prepare: @escaping @Sendable (Connection) throws -> Void = { _ in }
     ) async throws {
         try await self.init(
             presenting: store, configuration: configuration, patience: patience,
-            openableModelVersions: openableModelVersions, prepare: { try prepare($0) })
+            openableModelVersions: openableModelVersions, sqlTrace: sqlTrace, prepare: { try prepare($0) })
     }
 
     init(
         presenting store: SharedStore, configuration: GRDB.Configuration, patience: Duration,
-        openableModelVersions: Set<String>?, prepare: @escaping @Sendable (Connection) async throws -> Void
+        openableModelVersions: Set<String>?, sqlTrace: SQLTrace,
+        prepare: @escaping @Sendable (Connection) async throws -> Void
     ) async throws {
         self.store = store
         self.configuration = configuration
+        self.sqlTrace = sqlTrace
         self.prepare = prepare
         lifecycle = ConnectionLifecycle(store: store.name, patience: patience)
         standIn = try UnavailableDatabase()
@@ -109,7 +114,7 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     // MARK: Opening and closing
 
     private func open(_ url: URL) async throws {
-        let connection = try await configuration.open(Connection.self, at: url)
+        let connection = try await sqlTrace.added(to: configuration, of: store.name).open(Connection.self, at: url)
         try await prepare(connection)
         lifecycle.opened(connection)
         follow()

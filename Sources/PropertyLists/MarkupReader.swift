@@ -6,10 +6,21 @@
 /// The reader rejects a document that declares entities, so it never expands one and never reads another file. It also
 /// rejects a document that is too long or too deeply nested.
 package struct MarkupReader {
-    private static let maximumSize = PropertyListValue.maximumSize
+    /// The size of a document that is read.
+    package struct Limits: Sendable {
+        let size: Int
+        let elements: Int
+
+        /// For models and property lists.
+        package static let standard = Limits(size: PropertyListValue.maximumSize, elements: 1_000_000)
+        /// For a whole store, which its app holds in memory as well.
+        package static let store = Limits(size: 512 << 20, elements: 20_000_000)
+    }
+
     private static let maximumDepth = PropertyListValue.maximumDepth
-    private static let maximumElementCount = 1_000_000
     private static let maximumAttributeCount = 100
+
+    private let limits: Limits
 
     private let bytes: [UInt8]
     private var position = 0
@@ -20,9 +31,11 @@ package struct MarkupReader {
     private var elementCount = 0
 
     /// Parses a document and returns its root element. Throws `MarkupError`.
-    package static func read(_ bytes: [UInt8]) throws(MarkupError) -> MarkupElement {
-        guard bytes.count <= maximumSize else {
-            throw MarkupError(message: "the document is larger than \(maximumSize >> 20) MiB", line: 1)
+    package static func read(
+        _ bytes: [UInt8], limits: Limits = .standard
+    ) throws(MarkupError) -> MarkupElement {
+        guard bytes.count <= limits.size else {
+            throw MarkupError(message: "the document is larger than \(limits.size >> 20) MiB", line: 1)
         }
         guard !bytes.starts(with: [0xFE, 0xFF]), !bytes.starts(with: [0xFF, 0xFE]) else {
             throw MarkupError(message: "the document is in UTF-16; only UTF-8 is supported", line: 1)
@@ -30,12 +43,13 @@ package struct MarkupReader {
         guard String(validating: bytes, as: UTF8.self) != nil else {
             throw MarkupError(message: "the document is not valid UTF-8", line: 1)
         }
-        var reader = MarkupReader(bytes)
+        var reader = MarkupReader(bytes, limits)
         return try reader.document()
     }
 
-    private init(_ bytes: [UInt8]) {
+    private init(_ bytes: [UInt8], _ limits: Limits) {
         self.bytes = bytes
+        self.limits = limits
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { position = 3 }
     }
 
@@ -84,8 +98,8 @@ package struct MarkupReader {
             attributes.append(attribute)
         }
         elementCount += 1
-        guard elementCount <= Self.maximumElementCount else {
-            throw error("the document has more than \(Self.maximumElementCount) elements")
+        guard elementCount <= limits.elements else {
+            throw error("the document has more than \(limits.elements) elements")
         }
         guard openElements.count < Self.maximumDepth else {
             throw error("elements are nested more than \(Self.maximumDepth) levels deep")

@@ -34,6 +34,11 @@ package indirect enum PropertyListValue: Equatable, Sendable {
         }
     }
 
+    /// Reads a `<plist>` element of a document. Throws `PropertyListError`.
+    package init(_ element: MarkupElement) throws(PropertyListError) {
+        self = try XMLPropertyList.value(ofList: element)
+    }
+
     package var string: String? { if case .string(let value) = self { value } else { nil } }
     package var data: [UInt8]? { if case .data(let value) = self { value } else { nil } }
     package var array: [PropertyListValue]? { if case .array(let value) = self { value } else { nil } }

@@ -7,6 +7,11 @@ enum XMLPropertyList {
         do throws(MarkupError) { root = try MarkupReader.read(bytes) } catch {
             throw PropertyListError(error.message, line: error.line)
         }
+        return try value(ofList: root)
+    }
+
+    /// Reads a `<plist>`, which may be part of a document.
+    static func value(ofList root: MarkupElement) throws(PropertyListError) -> PropertyListValue {
         guard root.name == "plist" else { throw PropertyListError("the root element is not <plist>", line: root.line) }
         guard let content = root.children.first, root.children.count == 1 else {
             throw PropertyListError("a <plist> must hold exactly one value", line: root.line)

@@ -46,7 +46,7 @@ extension FollowedStores {
         let includesReplacement = announced.contains { event in
             switch event {
             case .relocated, .migrated, .reset: true
-            case .change, .relocating, .abandoned: false
+            case .change, .relocating, .progress, .abandoned: false
             }
         }
         // A relocation that waits for other programs releases the store repeatedly, without an event.
@@ -64,7 +64,9 @@ extension FollowedStores {
     }
 
     package func announce(_ event: StoreEvent, of address: StoreAddress) {
-        if released[address] != nil, !event.isRelocating {
+        if case .progress = event {
+            receiver.publish(event, of: address)
+        } else if released[address] != nil, !event.isRelocating {
             released[address]?.append(event)
         } else {
             if let store = stores[address] { poll(store) }

@@ -61,6 +61,8 @@ public struct MigrationManager: Sendable {
     public var options: MigrationOptions
     /// The policy classes, by the names that mapping models use.
     public var policies: EntityMigrationPolicies = [:]
+    /// Called with each fault that `options.validation` finds; without it, the outcome's remarks name the faults.
+    package var faultHandler: (@Sendable (InvalidContent.Fault) -> Void)?
 
     /// Creates a migration from explicit steps.
     public init(steps: [MigrationStep], options: MigrationOptions = MigrationOptions()) {
@@ -170,6 +172,7 @@ public struct MigrationManager: Sendable {
                 losses = try self.losses(store)
                 return try OrphanedFiles(store, beside: supportOwner, first.source)
             }
+            var invalid = InvalidContent()
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
                 let outcome = try perform(
@@ -178,12 +181,19 @@ public struct MigrationManager: Sendable {
                 ) { fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
+                invalid.faults += outcome.deniedDeletions
                 // The losses of the first step were counted before it began.
                 notes += (index == 0 ? [] : outcome.losses.sentences) + outcome.remarks
             }
             var orphanedFilesNote: String?
             if let last = steps.last {
                 let store = try StoreWriter(staged: path)
+                if options.validation != .none {
+                    report(1, "validating")
+                    store.interrupt(when: isCancelled)
+                    invalid.faults += try ObjectValidation(store, last.destination).faults()
+                    notes += try handle(invalid)
+                }
                 notes += try ExternalReferences(store, beside: supportOwner, last.destination).missing().map(\.sentence)
                 // Files beside the copy are copies, and a store that loses content is kept in the archive.
                 orphanedFilesNote = try orphans?.cleanUp(
@@ -215,6 +225,8 @@ public struct MigrationManager: Sendable {
                 return isCancelled()
             }
             try run(step.stage?.willMigrate, on: store, of: step.source)
+            let denied =
+                options.validation == .none ? [] : try DeniedDeletions(store, step)?.faults() ?? []
             let audit = try StepAudit(of: path, madeFrom: step.stage == nil ? original : nil)
             store.record(audit.writes)
             let migration = try store.transaction(.deferred) {
@@ -227,15 +239,35 @@ public struct MigrationManager: Sendable {
             try audit.check(step, isCancelled: isCancelled)
             try run(step.stage?.didMigrate, on: store, of: step.destination)
             progress.finish()
-            return MigrationOutcome(losses: RemovedContent(migration.losses), remarks: migration.notes)
+            return MigrationOutcome(
+                losses: RemovedContent(migration.losses), remarks: migration.notes, deniedDeletions: denied)
         case .custom(let mapping):
             let audit = try StepAudit(of: path, madeFrom: original)
-            let notes = try perform(
+            let (notes, denied) = try perform(
                 mapping, in: step, at: path, supportBeside: supportOwner, isCancelled: isCancelled, trace: trace,
                 progress: report)
             try audit.check(step, isCancelled: isCancelled)
-            return MigrationOutcome(losses: .none, remarks: notes)
+            return MigrationOutcome(losses: .none, remarks: notes, deniedDeletions: denied)
         }
+    }
+
+    /// Reports all faults. Returns remarks about them, or throws `MigrationError` if they refuse the migration.
+    private func handle(_ invalid: InvalidContent) throws -> [String] {
+        guard !invalid.isEmpty else { return [] }
+        for fault in invalid.faults { faultHandler?(fault) }
+        let number = invalid.count == 1 ? "1 fault" : "\(invalid.count) faults"
+        let sentence = "\(number) of validation: objects that the newer model's rules don't allow"
+        let shortened = invalid.faults.map { $0.sentence(first: 10) }
+        guard options.validation == .refuse else { return [sentence] + (faultHandler == nil ? shortened : []) }
+        throw MigrationError(
+            CoreDataError.multipleValidationFaults, sentence,
+            remedy: "change those objects first, or allow them: --validate report",
+            findings: invalid.faults.map { fault in
+                MigrationFinding(
+                    .error, code: fault.code, entity: fault.entity, property: fault.property,
+                    String(fault.sentence(first: 10).dropFirst(fault.entity.count + fault.property.count + 3)),
+                    remedy: "change those objects, or the rule in the model")
+            })
     }
 
     /// Runs a stage's handler in one transaction.
@@ -261,16 +293,16 @@ public struct MigrationManager: Sendable {
     private func perform(
         _ mapping: MappingModel, in step: MigrationStep, at path: FilePath, supportBeside supportOwner: FilePath,
         isCancelled: @escaping () -> Bool, trace: StatementTrace?, progress report: @escaping ProgressHandler
-    ) throws -> [String] {
+    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault]) {
         let newStore = FilePath(path.string + Self.newStoreSuffix)
         defer { _ = newStore.withPlatformString { unlink($0) } }
         do {
             _ = newStore.withPlatformString { unlink($0) }
-            let notes = try fill(
+            let filled = try fill(
                 newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, isCancelled: isCancelled,
                 trace: trace, progress: report)
             try StagedFile.replaceBytes(of: path, with: newStore)
-            return notes
+            return filled
         } catch let error as MappingModelError {
             let code = error.code == .unknownPolicy ? CoreDataError.entityMigrationPolicy : CoreDataError.migration
             throw MigrationError(error, code: code)
@@ -283,15 +315,16 @@ public struct MigrationManager: Sendable {
         _ newStore: FilePath, by mapping: MappingModel, in step: MigrationStep, from path: FilePath,
         supportBeside supportOwner: FilePath, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
         progress report: @escaping ProgressHandler
-    ) throws -> [String] {
+    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault]) {
         let store = try StoreWriter(newStore, creating: true)
         if let trace { store.trace(level: trace.level, trace.report) }
         store.interrupt(when: isCancelled)
         var migration = try MappingMigration(
             mapping, into: store, from: path, supportBeside: supportOwner, of: step.source, to: step.destination,
             policies: policies, report)
+        if options.validation != .none { migration.findsDeniedDeletions(to: step.destinationName) }
         try migration.run()
-        return migration.notes
+        return (migration.notes, migration.deniedDeletions)
     }
 }
 
@@ -302,10 +335,16 @@ package struct MigrationOutcome: Sendable {
     package var remarks: [String]
     /// A sentence about external files that no object references any more and that stay on disk; nil if there are none.
     package let orphanedFilesNote: String?
+    /// The dropped objects whose deletion a delete rule would have denied, if the migration checks them.
+    let deniedDeletions: [InvalidContent.Fault]
 
     package static let none = MigrationOutcome(losses: .none, remarks: [])
 
-    package init(losses: RemovedContent, remarks: [String], orphanedFilesNote: String? = nil) {
+    init(
+        losses: RemovedContent, remarks: [String], orphanedFilesNote: String? = nil,
+        deniedDeletions: [InvalidContent.Fault] = []
+    ) {
+        self.deniedDeletions = deniedDeletions
         self.losses = losses
         self.remarks = remarks
         self.orphanedFilesNote = orphanedFilesNote

@@ -5,9 +5,26 @@ public struct MigrationOptions: Equatable, Sendable {
     /// True if persistent history may lose the changes of removed entities, as with
     /// `NSPersistentHistoryAllowPartialHistoryMigration`. If false, such a migration is refused.
     public var allowsPartialHistory: Bool
+    /// The check of the objects by the newest model's validation rules after the migration.
+    public var validation: MigrationValidation
 
     /// Creates options.
-    public init(allowsPartialHistory: Bool = false) { self.allowsPartialHistory = allowsPartialHistory }
+    public init(allowsPartialHistory: Bool = false, validation: MigrationValidation = .none) {
+        self.allowsPartialHistory = allowsPartialHistory
+        self.validation = validation
+    }
+}
+
+/// The check of migrated objects: limits, lengths, patterns and predicates of attributes, mandatory properties, numbers
+/// of related objects, and delete rules that deny what a migration drops. Core Data itself checks limits and patterns
+/// only when an object is saved, and no delete rule.
+public enum MigrationValidation: String, Sendable, CaseIterable {
+    /// No check but the one that every migration makes.
+    case none
+    /// Migrates, and reports the faults.
+    case report
+    /// Refuses the migration if there is a fault. The store is unchanged then.
+    case refuse
 }
 
 /// Reports a migration's progress for a progress bar: a fraction from 0 to 1 and the current activity.

@@ -8,6 +8,7 @@ import SystemPackage
 /// A reader of external data to fuzz.
 enum Target: String, CaseIterable {
     case journal, receipt, claim, request, message, lines, parts, configuration
+    case xmlStore = "xml-store"
 
     func reader(in directory: FilePath) throws -> Reader {
         switch self {
@@ -19,6 +20,7 @@ enum Target: String, CaseIterable {
         case .lines: WireReaders.lines
         case .parts: WireReaders.parts
         case .configuration: ConfigurationReader.reader(home: directory)
+        case .xmlStore: try XMLStoreReader.reader(directory)
         }
     }
 
@@ -38,6 +40,12 @@ enum Target: String, CaseIterable {
                 "\"op\":\"relocate\"", "\"op\":\"claim\"", "\"op\":\"present\"", "\"id\":1", "\"store_b64\":\"AA==\"",
                 "\"tables\":[]", "\"path_b64\":\"/w\"", "\"dev\":\"1\"", "\"ino\":\"2\"", "\"deadline\":1e9",
                 "\"ok\":false",
+            ]
+        case .xmlStore:
+            [
+                "<object", "</object>", "<attribute", "<relationship", " idrefs=\"z102\"", "name=\"", "type=\"", "z102",
+                "NOTE", "MEMO", "\\u3c00", "&#0;", "&lt;", "<![CDATA[", "]]>", "1e999", "nan", "9223372036854775808",
+                "</database>", "<plist><dict>",
             ]
         case .configuration:
             [

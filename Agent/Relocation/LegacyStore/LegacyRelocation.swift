@@ -33,7 +33,12 @@ extension RelocationScheduler {
         do throws(RelocationFailure) {
             let request = try request(for: location)
             if last != nil { try rehearse(request, location) }
-            let summary = try engine(request, opener).run()
+            let engine = engine(
+                request, opener,
+                report: { [announcements] event in
+                    if let progress = StoreProgress(event) { announcements.progress(progress, of: location.address) }
+                })
+            let summary = try engine.run()
             announcements.ended(location.address)
             opener.resume(announcing: summary.event)
             if let migration = summary.migration { feed.announce(migration, of: location.address) }

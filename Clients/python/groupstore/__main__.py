@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", action="store_true", help="add the changed rows")
     parser.add_argument("--durable", action="store_true", help="request tokens that are valid with any agent")
     parser.add_argument("--no-detail", action="store_false", dest="detail", help="don't determine the tables")
+    parser.add_argument("--progress", action="store_true", help="report how far a relocation or migration is")
     parser.add_argument("--program", metavar="FILE", help="the groupstore program that watches a file")
     parser.add_argument("--async", action="store_true", dest="is_async", help="use asyncio")
     parser.add_argument("--version", action="version", version=__version__)

@@ -121,6 +121,7 @@ class AsyncChanges(AsyncWatch):
         rows: bool = False,
         durable: bool = False,
         detail: bool = True,
+        progress: bool = False,
         wait: bool = False,
         token_file: Optional[Path] = None,
     ) -> None:
@@ -142,6 +143,7 @@ class AsyncChanges(AsyncWatch):
             rows=rows,
             durable=durable,
             detail=detail,
+            progress=progress,
         )
         self._subscription = Subscription(store, since, selection, path, wait)
 

@@ -152,6 +152,7 @@ class Changes(Watch):
     - `rows`: Adds the rows to the changes, if the store keeps a history.
     - `durable`: Requests tokens that are valid with any agent, if the store keeps a history.
     - `detail`: With False, the agent doesn't determine which tables changed, and publishes sooner.
+    - `progress`: Adds Progress events while the store is relocated or migrated.
     - `wait`: Waits for an agent that isn't there yet, and reports Disconnected meanwhile, instead of raising NoAgent.
     - `token_file`: Continues after the token in this file, which need not exist, and keeps it up to date: a token is
       written when its event is handled. See `Watch.next` and `Watch.commit`. `since` takes precedence.
@@ -171,6 +172,7 @@ class Changes(Watch):
         rows: bool = False,
         durable: bool = False,
         detail: bool = True,
+        progress: bool = False,
         wait: bool = False,
         token_file: Optional[Path] = None,
     ) -> None:
@@ -186,6 +188,7 @@ class Changes(Watch):
             rows=rows,
             durable=durable,
             detail=detail,
+            progress=progress,
         )
         self._subscription = Subscription(store, since, selection, path, wait)
         self._socket: Optional[socket.socket] = None

@@ -89,7 +89,7 @@ def _options(**options: Any) -> dict[str, Any]:
 
 def _direct_options(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options that also apply without an agent."""
-    return {name: value for name, value in options.items() if name not in ("detail", "wait")}
+    return {name: value for name, value in options.items() if name not in ("detail", "progress", "wait")}
 
 
 def watch(
@@ -106,6 +106,7 @@ def watch(
     rows: bool = False,
     durable: bool = False,
     detail: bool = True,
+    progress: bool = False,
     wait: bool = False,
     path: Optional[Path] = None,
     program: Optional[Path] = None,
@@ -124,7 +125,7 @@ def watch(
     - `wait`: Waits for an agent that isn't there yet. The store is then named GROUP_ID/NAME.
     - `since`, `token_file`, `tables`, `entities`, `operations`, `authors`, `except_authors`, `rows`, `durable`: As for
       `Changes`.
-    - `detail`: As for `Changes`. Without an agent, it has no effect.
+    - `detail`, `progress`: As for `Changes`. Without an agent, they have no effect.
     - `path`: The agent's socket; by default, the environment names it.
     - `program`: The `groupstore` program that watches the file; by default, the one on `$PATH`.
 
@@ -142,6 +143,7 @@ def watch(
         rows=rows,
         durable=durable,
         detail=detail,
+        progress=progress,
         wait=wait,
     )
     chooser = _Chooser(store, agent, options)
@@ -170,6 +172,7 @@ async def watch_async(
     rows: bool = False,
     durable: bool = False,
     detail: bool = True,
+    progress: bool = False,
     wait: bool = False,
     path: Optional[Path] = None,
     program: Optional[Path] = None,
@@ -191,6 +194,7 @@ async def watch_async(
         rows=rows,
         durable=durable,
         detail=detail,
+        progress=progress,
         wait=wait,
     )
     chooser = _Chooser(store, agent, options)

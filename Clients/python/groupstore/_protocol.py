@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from .errors import NoAgent, Refused
-from .events import Abandoned, Changed, Connected, Disconnected, Event, Holder, Migrated, Relocated, Relocating, Reset
+from .events import Abandoned, Changed, Connected, Disconnected, Event, Holder, Migrated, Progress, Relocated, Relocating, Reset
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Message = dict[str, Any]
@@ -149,6 +149,13 @@ def _text(message: Mapping[str, Any], key: str, default: str = "") -> str:
     return value
 
 
+def _number(message: Mapping[str, Any], key: str) -> float:
+    value = message.get(key, 0)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise NotUnderstood(f"{key} is no number")
+    return float(value)
+
+
 def _flag(message: Mapping[str, Any], key: str) -> bool:
     value = message.get(key, False)
     if not isinstance(value, bool):
@@ -220,6 +227,8 @@ def event(message: Message) -> Optional[Event]:
     kind, token = message.get("type"), _text(message, "token")
     if kind == "change":
         return Changed(token, _names(message, "tables"), _flag(message, "complete"), _objects(message, "rows"))
+    if kind in ("relocating", "migrating") and message.get("fraction") is not None:
+        return Progress(token, kind, _number(message, "fraction"), _text(message, "doing"))
     if kind == "relocating":
         return Relocating(token, _holders(message, "waiting_for"))
     if kind == "relocated":
@@ -268,6 +277,7 @@ class Selection:
     rows: bool = False
     durable: bool = False
     detail: bool = True
+    progress: bool = False
 
     def lists(self) -> dict[str, list[str]]:
         """Returns the lists of names that are given."""
@@ -283,6 +293,8 @@ class Selection:
             message["durable"] = True
         if not self.detail:
             message["detail"] = False
+        if self.progress:
+            message["progress"] = True
         return message
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "Event",
     "Holder",
     "Migrated",
+    "Progress",
     "Relocated",
     "Relocating",
     "Reset",
@@ -59,6 +60,20 @@ class Relocating:
     """The position of this event."""
     waiting_for: list[Holder]
     """The processes that still have the store open; empty while the relocation is working."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a relocation or migration is, at most ten times a second. Only an agent says it, and only if asked."""
+
+    token: str
+    """The position of the event before."""
+    work: str
+    """`relocating` while the store is copied, or `migrating`."""
+    fraction: float
+    """The part of the work that is done, from 0 to 1. A relocation that also migrates counts twice from 0."""
+    doing: str
+    """The present activity, for people."""
 
 
 @dataclass(frozen=True)
@@ -123,5 +138,5 @@ class Connected:
     """The position after which the events continue."""
 
 
-Event = Union[Changed, Relocating, Relocated, Migrated, Abandoned, Reset, Disconnected, Connected]
+Event = Union[Changed, Relocating, Progress, Relocated, Migrated, Abandoned, Reset, Disconnected, Connected]
 """Any event."""

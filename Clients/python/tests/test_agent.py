@@ -193,6 +193,27 @@ class AgentTests(Places):
             assert isinstance(change, groupstore.Changed) and change.rows is not None
             self.assertEqual(change.rows[0]["key"], 2**63 - 1)
 
+    def test_progress_comes_if_it_is_asked_for(self) -> None:
+        start = b'{"type":"relocating","token":"t1","waiting_for":[]}\n'
+        copying = b'{"type":"relocating","token":"t1","waiting_for":[],"fraction":0.5,"doing":"copying"}\n'
+        migrating = b'{"type":"migrating","token":"t1","fraction":1,"doing":"validating"}\n'
+        with (
+            Impostor(self.socket, [HELLO + SUBSCRIBED + start + copying + migrating]) as impostor,
+            groupstore.Changes(self.store, progress=True) as events,
+        ):
+            found = [events.next(PATIENCE) for _ in range(4)]
+            self.assertIn(b'"progress":true', impostor.requests[0])
+        self.assertEqual(
+            found[1:],
+            [
+                groupstore.Relocating("t1", []),
+                groupstore.Progress("t1", "relocating", 0.5, "copying"),
+                groupstore.Progress("t1", "migrating", 1.0, "validating"),
+            ],
+        )
+        asked = asyncio.run(self.kinds(groupstore.AsyncChanges(self.store, wait=True, progress=True), 1))
+        self.assertEqual(asked, ["Disconnected"])
+
     def test_several_threads_share_the_events(self) -> None:
         self.start_agent()
         events = groupstore.Changes(self.store)

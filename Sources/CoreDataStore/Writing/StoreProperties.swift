@@ -27,6 +27,18 @@ package struct StoreProperties: Sendable {
         self.values = values
     }
 
+    /// Takes over the metadata of a store of another kind, such as an XML store: the app's own entries, and those of
+    /// the model, which `set(_:)` replaces.
+    package init(takingOver values: [String: PropertyListValue]) {
+        self.values = values
+        self.values["NSStoreType"] = .string("SQLite")
+        self.values["_NSAutoVacuumLevel"] = .string("2")
+        self.values["NSStoreUUID"] = nil
+        if self.values["NSPersistenceFrameworkVersion"]?.integer == nil {
+            self.values["NSPersistenceFrameworkVersion"] = .integer(Self.frameworkVersion)
+        }
+    }
+
     /// Replaces the entries of the model. Other entries stay.
     package mutating func set(_ model: ManagedObjectModel) {
         values["NSStoreModelVersionHashes"] = .dictionary(model.entityVersionHashesByName.mapValues { .data($0) })

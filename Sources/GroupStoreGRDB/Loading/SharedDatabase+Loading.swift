@@ -14,6 +14,7 @@ extension SharedDatabase {
         _ name: String, in identifier: String, relocating legacy: URL? = nil, migrator: DatabaseMigrator? = nil,
         configuration: GRDB.Configuration = GRDB.Configuration(), patience: Duration = .seconds(60),
         deadline: Duration = .seconds(30), relocatesNow: Bool = true, openableModelVersions: Set<String>? = nil,
+        sqlTrace: SQLTrace = .environment,
         prepareStore: @escaping @Sendable (URL) async throws -> Void = { _ in },
         progress: @escaping @Sendable (RelocationProgress) -> Void = { _ in },
         prepare: @escaping @Sendable (Connection) throws -> Void = { _ in }
@@ -22,7 +23,8 @@ extension SharedDatabase {
             name, in: GroupContainer(identifier: identifier, creatingIfNeeded: true), relocating: legacy,
             migrator: migrator,
             configuration: configuration, patience: patience, deadline: deadline, relocatesNow: relocatesNow,
-            openableModelVersions: openableModelVersions, prepareStore: prepareStore, progress: progress,
+            openableModelVersions: openableModelVersions, sqlTrace: sqlTrace, prepareStore: prepareStore,
+            progress: progress,
             prepare: prepare)
     }
 
@@ -43,6 +45,7 @@ extension SharedDatabase {
     ///   - deadline: How long the relocation waits for other processes, and a migration for another process's.
     ///   - relocatesNow: If false, a store at `legacy` is opened there, and an agent relocates it while it is open.
     ///   - openableModelVersions: See `GroupStore.SharedStore.present(openableModelVersions:open:close:failed:)`.
+    ///   - sqlTrace: What is printed of the statements that the connections run.
     ///   - prepareStore: Called with the store's location after the relocation and before the store is opened. A
     ///     program with a Core Data model calls `ModelBundle.prepareStore(at:)` here, which has a lock of its own.
     ///   - progress: Called with the steps of a relocation, possibly on another thread.
@@ -50,12 +53,13 @@ extension SharedDatabase {
     /// - Returns: The open database.
     /// - Throws: `GroupStoreError`: `busy` with the processes that hold the old store, after the deadline; `refused`,
     ///   for instance if both places have rows of their own; `noContainer`. Nothing has changed then, and
-    ///   ``init(_:configuration:patience:openableModelVersions:prepare:)`` opens the store where it is. Also GRDB's
-    ///   errors, `FileCoordinationError`, `CancellationError`, and the errors of the closures.
+    /// ``init(_:configuration:patience:openableModelVersions:sqlTrace:prepare:)`` opens the store where it is. Also
+    /// GRDB's errors, `FileCoordinationError`, `CancellationError`, and the errors of the closures.
     public static func load(
         _ name: String, in container: GroupContainer, relocating legacy: URL? = nil, migrator: DatabaseMigrator? = nil,
         configuration: GRDB.Configuration = GRDB.Configuration(), patience: Duration = .seconds(60),
         deadline: Duration = .seconds(30), relocatesNow: Bool = true, openableModelVersions: Set<String>? = nil,
+        sqlTrace: SQLTrace = .environment,
         prepareStore: @escaping @Sendable (URL) async throws -> Void = { _ in },
         progress: @escaping @Sendable (RelocationProgress) -> Void = { _ in },
         prepare: @escaping @Sendable (Connection) throws -> Void = { _ in }
@@ -68,7 +72,7 @@ extension SharedDatabase {
         let migration = migrator.map { SchemaMigration(migrator: $0, store: store, deadline: deadline) }
         return try await SharedDatabase(
             presenting: store, configuration: configuration, patience: patience,
-            openableModelVersions: openableModelVersions
+            openableModelVersions: openableModelVersions, sqlTrace: sqlTrace
         ) { connection in
             try await migration?.run(on: connection)
             try prepare(connection)

@@ -101,10 +101,13 @@ public struct MappingModelFile: Equatable, Sendable {
         from source: (name: String?, model: ManagedObjectModel),
         to destination: (name: String?, model: ManagedObjectModel)
     ) -> Bool {
-        guard mappingModel.fits(from: source.model, to: destination.model) else { return false }
-        guard !mappingModel.hasHashes else { return true }
-        return Self.namesAgree(mappingModel.sourceVersionName, source.name)
-            && Self.namesAgree(mappingModel.destinationVersionName, destination.name)
+        // Names are compared first: of a hundred versions, they leave one pair.
+        guard
+            mappingModel.hasHashes
+                || Self.namesAgree(mappingModel.sourceVersionName, source.name)
+                    && Self.namesAgree(mappingModel.destinationVersionName, destination.name)
+        else { return false }
+        return mappingModel.fits(from: source.model, to: destination.model)
     }
 
     private static func namesAgree(_ first: String?, _ second: String?) -> Bool {

@@ -71,6 +71,12 @@ public enum CoreDataError {
     public static let migrationConstraintViolation = 134111
     /// The migration was cancelled.
     public static let migrationCancelled = 134120
+    /// An object breaks a validation rule.
+    public static let validation = 1550
+    /// Several objects or properties are not valid.
+    public static let multipleValidationFaults = 1560
+    /// The delete rule of a relationship denies the deletion of an object.
+    public static let deniedDelete = 1600
     /// A mandatory attribute or relationship has no value.
     public static let missingMandatoryProperty = 1570
     /// A relationship has fewer objects than its minimum count.

@@ -10,6 +10,7 @@ package class SQLiteConnection {
     package let path: FilePath
     let connection: OpaquePointer
     private var observer: Observer?
+    private var statementObserver: StatementObserver?
     private var isInTransaction = false
     /// Exists if collations are only known by name.
     var namedCollations: NamedCollations?
@@ -31,6 +32,7 @@ package class SQLiteConnection {
         }
         connection = opened
         if acceptsUnknownCollations { SQLiteLibrary.acceptUnknownCollations(opened) }
+        logStatements()
     }
 
     deinit { sqlite3_close_v2(connection) }
@@ -121,6 +123,12 @@ package class SQLiteConnection {
     func checkTransaction() throws {
         guard isInTransaction, sqlite3_get_autocommit(connection) != 0 else { return }
         throw StoreError(code: SQLITE_ABORT, message: "Transaction was aborted", path: path)
+    }
+
+    /// Passes the statements to `observer` from now on.
+    func observe(_ observer: StatementObserver) {
+        observer.observe(connection)
+        statementObserver = observer
     }
 
     // MARK: Cancellation

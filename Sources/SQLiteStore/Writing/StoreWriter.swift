@@ -6,7 +6,6 @@ import SystemPackage
 ///
 /// Nothing is durable while the connection is open. Whoever stages a file syncs it, and discards it if writing failed.
 package final class StoreWriter: SQLiteConnection {
-    private var tracer: Tracer?
     var recorder: TableWrites?
 
     /// Opens the database at `path`, or creates an empty one. Throws `StoreError`.
@@ -55,35 +54,6 @@ package final class StoreWriter: SQLiteConnection {
             connection, name, arguments, SQLITE_UTF8, nil, { context, _, _ in sqlite3_result_null(context) }, nil, nil,
             nil)
         if code != SQLITE_OK { throw error(code) }
-    }
-
-    // MARK: Tracing
-
-    private final class Tracer {
-        let level: Int
-        let report: (String, Duration) -> Void
-        init(_ level: Int, _ report: @escaping (String, Duration) -> Void) {
-            self.level = level
-            self.report = report
-        }
-    }
-
-    /// Reports each finished statement and its duration. From level 3 on, the SQL includes the bound values.
-    package func trace(level: Int, _ report: @escaping (_ sql: String, _ time: Duration) -> Void) {
-        let tracer = Tracer(level, report)
-        self.tracer = tracer
-        sqlite3_trace_v2(
-            connection, UInt32(SQLITE_TRACE_PROFILE),
-            { _, context, statement, time in
-                guard let context, let statement, let time else { return 0 }
-                let tracer = Unmanaged<Tracer>.fromOpaque(context).takeUnretainedValue()
-                let handle = OpaquePointer(statement)
-                let expanded = tracer.level >= 3 ? sqlite3_expanded_sql(handle) : nil
-                defer { sqlite3_free(expanded) }
-                let sql = expanded.map { String(cString: $0) } ?? sqlite3_sql(handle).map { String(cString: $0) } ?? ""
-                tracer.report(sql, .nanoseconds(time.load(as: Int64.self)))
-                return 0
-            }, Unmanaged.passUnretained(tracer).toOpaque())
     }
 }
 

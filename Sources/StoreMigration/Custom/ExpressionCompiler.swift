@@ -11,6 +11,8 @@ struct ExpressionCompiler {
     private var variables: [String: SQLObjects] = [:]
     /// The value of `$entityMapping`, of which only names and `userInfo` can be read.
     private var entityMapping: EntityMapping?
+    /// The value of `SELF` in a rule about one value.
+    private var evaluatedValue: SQLValue?
     private var aliases = 0
     private var aliasPrefix = "x"
 
@@ -27,6 +29,14 @@ struct ExpressionCompiler {
         compiler.entityMapping = mapping
         // The aliases of a subquery must differ from those of the outer query.
         compiler.aliasPrefix = alias + "_"
+        return compiler
+    }
+
+    /// Returns a compiler whose `SELF` is a value, as in the validation rule of an attribute.
+    func scoped(to value: SQLValue) -> ExpressionCompiler {
+        var compiler = self
+        compiler.variables = [:]
+        compiler.evaluatedValue = value
         return compiler
     }
 
@@ -52,7 +62,11 @@ struct ExpressionCompiler {
     mutating func compile(_ expression: MappingExpression) throws(MappingFault) -> SQLExpression {
         switch expression {
         case .constant(let value): return .value(try Self.constant(value))
-        case .evaluatedObject: return try variable("SELF")
+        case .evaluatedObject:
+            if let evaluatedValue { return .value(evaluatedValue) }
+            return try variable("SELF")
+        case .keyPath(.evaluatedObject, let path) where evaluatedValue != nil:
+            return .value(try Self.property(path, of: evaluatedValue ?? .null))
         case .variable(let name): return try variable(name)
         case .keyPath(.variable("entityMapping"), let path): return .value(try mappingValue(path))
         case .keyPath(let operand, let path): return try keyPath(path, of: try compile(operand))

@@ -166,6 +166,19 @@ extension ExpressionCompiler {
         return .value(found)
     }
 
+    /// Compiles a property of a value, such as the `length` of a text.
+    static func property(_ path: String, of value: SQLValue) throws(MappingFault) -> SQLValue {
+        if path == "self" { return value }
+        // Data with a marker may be in a file.
+        if path == "length", !value.isExternal {
+            return SQLValue(text: "\(SQLFunction.length.rawValue)(\(value.text))", type: .integer64)
+        }
+        guard path != "length", !path.contains(":"), let found = result(of: path, sentTo: value, []) else {
+            throw MappingFault("a value has no property “\(path)” here")
+        }
+        return found
+    }
+
     private static func result(of selector: String, sentTo receiver: SQLValue, _ values: [String]) -> SQLValue? {
         let text = receiver.text
         switch selector {

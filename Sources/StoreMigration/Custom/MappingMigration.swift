@@ -19,6 +19,10 @@ package struct MappingMigration {
     private let external: ExternalData
     /// Remarks for the user.
     package private(set) var notes: [String] = []
+    /// The name of the newer version, if dropped objects are compared with the delete rules.
+    private var deletionVersion: String?
+    /// The dropped objects whose deletion a delete rule would have denied.
+    private(set) var deniedDeletions: [InvalidContent.Fault] = []
 
     /// - Parameters:
     ///   - store: An empty database, which becomes the new store.
@@ -120,9 +124,15 @@ package struct MappingMigration {
         progress.step("validating")
         try session.validate()
         try ValidationPass(store, plan).validate()
+        if let deletionVersion {
+            deniedDeletions = try DeniedDeletions(store, plan, to: deletionVersion).faults()
+        }
         try creation.finish()
         notes += creation.notes
     }
+
+    /// Compares the dropped objects with the delete rules, for a migration to the version of this name.
+    mutating func findsDeniedDeletions(to version: String) { deletionVersion = version }
 }
 
 /// Runs a mapping model's own steps, which clean up a store before or after the migration.

@@ -18,6 +18,8 @@ enum SQLFunction: String {
     case uuid = "gs_uuid"
     case uuidText = "gs_uuid_text"
     case truth = "gs_truth"
+    /// The length of a text in UTF-16 units, as of an `NSString`, or of data in bytes.
+    case length = "gs_length"
 
     /// Registers all functions on the connection.
     static func register(_ store: SQLiteConnection) throws {
@@ -47,6 +49,10 @@ enum SQLFunction: String {
         try store.addFunction(fold.rawValue, arguments: 2) { values in
             guard case .text(let text) = values[0] else { return values[0] }
             return .text(fold(text, values[1].number))
+        }
+        try store.addFunction(length.rawValue, arguments: 1) { values in
+            if case .blob(let bytes) = values[0] { return .integer(Int64(bytes.count)) }
+            return values[0].string.map { .integer(Int64($0.utf16.count)) } ?? .null
         }
         // `-[NSString boolValue]`: Y, y, T, t or a digit from 1 to 9, after white space, a sign and zeros.
         try store.addFunction(truth.rawValue, arguments: 1) { values in

@@ -61,19 +61,62 @@ enum MigrationPath {
         }
     }
 
+    /// True if a step from one version to another needs a mapping model between the two: an inferred one would skip it.
+    private static func isBlocked(_ index: Int, _ next: Int, by mappedPairs: [(from: Int, to: Int)]) -> Bool {
+        mappedPairs.contains { index <= $0.from && $0.to <= next }
+            && !mappedPairs.contains { $0.from == index && $0.to == next }
+    }
+
+    /// Returns the number of steps to the last version that are needed at least, for each version; nil if mapping
+    /// models block every way.
+    private static func leastSteps(_ count: Int, respecting mappedPairs: [(from: Int, to: Int)]) -> [Int?] {
+        var least = [Int?](repeating: nil, count: count)
+        least[count - 1] = 0
+        for index in (0..<count - 1).reversed() {
+            least[index] = (index + 1..<count).compactMap { next in
+                isBlocked(index, next, by: mappedPairs) ? nil : least[next].map { $0 + 1 }
+            }.min()
+        }
+        return least
+    }
+
+    /// Returns the path that the breadth-first search would find, if it has no more steps than mapping models alone
+    /// make necessary. It tries only steps that can be part of such a path: to infer a mapping from each version to
+    /// each other one takes minutes for a hundred versions.
+    private static func direct(
+        through versions: [KnownVersion], mappings: [MappingModelFile], respecting mappedPairs: [(from: Int, to: Int)]
+    ) throws(MigrationError) -> [Step]? {
+        let least = leastSteps(versions.count, respecting: mappedPairs)
+        var isUseless = Set<Int>()
+        func path(from index: Int) throws(MigrationError) -> [Step]? {
+            guard let steps = least[index], !isUseless.contains(index) else { return nil }
+            if steps == 0 { return [] }
+            for next in index + 1..<versions.count
+            where least[next] == steps - 1 && !isBlocked(index, next, by: mappedPairs) {
+                guard let step = try step(from: versions[index], to: versions[next], mappings),
+                    let rest = try path(from: next)
+                else { continue }
+                return [step] + rest
+            }
+            isUseless.insert(index)
+            return nil
+        }
+        return try path(from: 0)
+    }
+
     /// Searches breadth-first, so that each version is first reached by the fewest steps.
     private static func shortest(
         through versions: [KnownVersion], mappings: [MappingModelFile], respecting mappedPairs: [(from: Int, to: Int)]
     ) throws(MigrationError) -> [Step]? {
+        if let path = try direct(through: versions, mappings: mappings, respecting: mappedPairs) { return path }
         var queue: [(index: Int, path: [Step])] = [(0, [])]
         // The last version is tried first, since it is the longest possible step.
         var unreached = Array(versions.indices.dropFirst())
         while !queue.isEmpty {
             let (index, path) = queue.removeFirst()
             for next in [versions.count - 1] + unreached.dropLast() {
+                if isBlocked(index, next, by: mappedPairs) { continue }
                 guard let step = try step(from: versions[index], to: versions[next], mappings) else { continue }
-                let skipsMapping = mappedPairs.contains { index <= $0.from && $0.to <= next }
-                if step.mappingName == nil, skipsMapping { continue }
                 if next == versions.count - 1 { return path + [step] }
                 unreached.removeAll { $0 == next }
                 queue.append((next, path + [step]))

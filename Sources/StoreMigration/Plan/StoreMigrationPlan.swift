@@ -77,13 +77,14 @@ extension ModelBundle {
     ///   - current: The store's version; nil if no version has its hashes.
     ///   - subject: The store's description for messages.
     ///   - hashes: The version hashes in the store's metadata.
+    ///   - known: The order of the versions, if it is known: it takes a while for many versions and mapping models.
     package func versions(
         from current: ModelVersion?, to target: ModelVersion, ofStore subject: String, hashes: [String: [UInt8]],
-        mappings: [MappingModelFile]
+        mappings: [MappingModelFile], order known: VersionOrder? = nil
     ) throws(MigrationError) -> [ModelVersion] {
         guard versions.count > 1 else { return [] }
         guard let current else { throw MigrationError.unknownVersion(subject, hashes: hashes, in: self) }
-        let order = VersionOrder(self, mappings: mappings)
+        let order = known ?? VersionOrder(self, mappings: mappings)
         guard order.leads(from: current, to: target) else {
             throw MigrationError.newer(subject, current, than: target)
         }

@@ -23,6 +23,7 @@ package struct MigrationDryRun {
     /// Returns true if the trial needs the store's rows. That includes a store whose objects reference external files,
     /// since orphaned files follow from the rows.
     private func needsRows(_ reader: StoreReader) throws -> Bool {
+        if manager.options.validation != .none { return true }
         guard manager.steps.count == 1, let step = manager.steps.first, case .inferred = step.method else {
             return true
         }
@@ -61,24 +62,5 @@ package struct MigrationDryRun {
         } catch let error as MigrationError {
             throw error.replacingPath(copy.pathForSQLite, with: reader.location.path)
         }
-    }
-}
-
-/// A temporary directory that is removed with the last reference to it.
-private final class ScratchDirectory {
-    let path: FilePath
-
-    init() throws {
-        let base = FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
-        var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
-            Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
-        }
-        guard mkdtemp(&template) != nil else { throw SystemError.last("mkdtemp", path: base) }
-        path = FilePath(platformString: template)
-    }
-
-    deinit {
-        guard let name = path.lastComponent else { return }
-        try? Directory(path.removingLastComponent()).removeTree(name)
     }
 }

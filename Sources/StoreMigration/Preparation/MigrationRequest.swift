@@ -3,6 +3,7 @@ import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 import SQLiteFormat
+import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
@@ -21,6 +22,7 @@ package struct MigrationRequest: Sendable, Equatable {
     package var mappings: [FilePath] = []
     package var renamings: [ModelRenaming] = []
     package var allowsPartialHistory = false
+    package var validation = MigrationValidation.none
     package var onIncompatible = RelocationRequest.IncompatiblePolicy.refuse
     /// The store that replaces one that is set aside; nil for an empty store.
     package var defaultStore: FilePath?
@@ -33,13 +35,16 @@ extension RelocationRequest {
     /// store can't be read.
     package mutating func migrate(
         _ migration: MigrationRequest, trace: StatementTrace? = nil,
-        isCancelled: @escaping @Sendable () -> Bool = { false }
+        isCancelled: @escaping @Sendable () -> Bool = { false },
+        faultHandler: (@Sendable (InvalidContent.Fault) -> Void)? = nil
     ) throws(RelocationFailure) {
         let (version, bundle) = try migration.target()
-        let transform = MigrationTransform(
+        var transform = MigrationTransform(
             to: version, in: bundle, mappings: try migration.mappingModels(), renamings: migration.renamings,
-            options: MigrationOptions(allowsPartialHistory: migration.allowsPartialHistory), trace: trace,
-            isCancelled: isCancelled)
+            options: MigrationOptions(
+                allowsPartialHistory: migration.allowsPartialHistory, validation: migration.validation),
+            trace: trace, isCancelled: isCancelled)
+        transform.faultHandler = faultHandler
         self.transform = transform
         guard migration.onIncompatible == .setAside else { return }
         replacement = DefaultStore(migration.defaultStore, of: version, transform)

@@ -21,6 +21,8 @@ package struct MigrationTransform: StoreTransform {
     private let isCancelled: @Sendable () -> Bool
     /// Receives each SQL statement that a run executes; nil for none.
     package var trace: StatementTrace?
+    /// Receives each fault that a validation finds.
+    package var faultHandler: (@Sendable (InvalidContent.Fault) -> Void)?
 
     /// - Parameters:
     ///   - bundle: The model with the intermediate versions; nil if the target has no other versions.
@@ -63,6 +65,7 @@ package struct MigrationTransform: StoreTransform {
                 for: store, to: version, in: bundle, mappings: mappings, renamings: renamings, stages: stages,
                 options: options)
             manager.policies = policies
+            manager.faultHandler = faultHandler
             return manager
         }
     }

@@ -38,6 +38,8 @@ public struct StoreOptions: Sendable {
     /// True if persistent history may lose the changes of removed entities. Corresponds to
     /// `NSPersistentHistoryAllowPartialHistoryMigration`.
     public var allowsPartialHistory = false
+    /// The check of all objects by the newest model's rules after a migration.
+    public var validation = MigrationValidation.none
     /// The maximum time to wait for other processes that have the store open. The default is 30 seconds.
     public var deadline = Duration.seconds(30)
 

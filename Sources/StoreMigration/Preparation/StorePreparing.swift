@@ -151,7 +151,8 @@ private struct StorePreparing: Sendable {
             to: bundle.current, in: bundle,
             mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.paths),
             stages: options.stages, policies: options.policies,
-            options: MigrationOptions(allowsPartialHistory: options.allowsPartialHistory),
+            options: MigrationOptions(
+                allowsPartialHistory: options.allowsPartialHistory, validation: options.validation),
             isCancelled: isCancelled)
         guard let manager = try transform.manager(for: location) else {
             throw StorePreparationError(

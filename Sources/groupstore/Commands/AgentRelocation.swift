@@ -89,6 +89,7 @@ extension RelocateOperation {
         mappings = migration.mappings.map { NamedFile($0) }
         renamings = migration.renamings.map(\.description)
         allowsPartialHistory = migration.allowsPartialHistory
+        validation = migration.validation == .none ? nil : migration.validation.rawValue
         onIncompatible = migration.onIncompatible.rawValue
         defaultStore = migration.defaultStore.map { NamedFile($0) }
     }

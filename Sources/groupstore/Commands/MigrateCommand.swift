@@ -18,7 +18,8 @@ struct MigrateCommand: ParsableCommand {
         discussion: """
             Migrates a copy, which then replaces the store in one step. If the command is killed at any time, the store \
             is either unchanged or migrated. With --to, the copy gets another name and the store stays unchanged; a \
-            store that has the version already is only copied.
+            store that has the version already is only copied. A Core Data XML store is converted to a new SQLite \
+            store, which --to names.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
@@ -68,10 +69,14 @@ struct MigrateCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output, changing: !dryRun) {
+            let path = ArgumentBytes.path(store)
+            if try XMLStoreFile.isXMLStore(path) { return try convert(path, output) }
             let location = try StoreArgument(store).location()
             let started = ContinuousClock.now
             if !dryRun { try finishInterrupted(location) }
-            let job = try MigrationJob(location, models: models, options: modelOptions, isDryRun: dryRun)
+            let job = try MigrationJob(
+                location, models: models, options: modelOptions, isDryRun: dryRun,
+                faultHandler: FaultPrinter(output).print)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
             if to != nil || !job.manager.steps.isEmpty, !dryRun {
                 done = try migrate(job, MigrationReporter(output))
@@ -83,6 +88,20 @@ struct MigrateCommand: ParsableCommand {
                 summary(job, done, seconds: started.duration(to: .now).seconds),
                 job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
         }
+    }
+
+    /// Converts a Core Data XML store.
+    private func convert(_ path: FilePath, _ output: Output) throws {
+        guard let to else {
+            throw CommandFailure(
+                .usage, code: "usage",
+                "\(PrintablePath(path)): a Core Data XML store isn't migrated in place, but converted to a SQLite store",
+                remedy: "name the new store: --to NEW.sqlite")
+        }
+        Interruption.installHandlers(announcing: true)
+        try XMLStoreJob(path, models: models, options: modelOptions, output: output).migrate(
+            to: ArgumentBytes.path(to), dryRun: dryRun, writeAhead: journalMode != .delete,
+            reporter: MigrationReporter(output), output: output)
     }
 
     /// The result of a migration, or its forecast.

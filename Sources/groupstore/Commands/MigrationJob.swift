@@ -26,6 +26,12 @@ struct MigrationModelOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
+            "Check all objects by the newer model's rules after the migration, list every fault, and refuse or report.",
+            valueName: "policy"))
+    var validate: ValidationArgument?
+
+    @Option(
+        help: ArgumentHelp(
             "Write each SQL statement and its duration to this file; - is standard error.", valueName: "file"))
     var traceSql: String?
 
@@ -40,12 +46,13 @@ struct MigrationModelOptions: ParsableArguments {
         }
         let isModelUsed =
             versionOption.modelVersion != nil || configuration != nil || traceSql != nil || allowPartialHistory
+            || validate != nil
             || !renameOptions.renamings.isEmpty
             || !mappingOptions.mappings.isEmpty
         guard !models.isEmpty || !isModelUsed else {
             throw ValidationError(
-                "--model-version, --configuration, --rename, --mapping, --allow-partial-history and --trace-sql need a "
-                    + "--model")
+                "--model-version, --configuration, --rename, --mapping, --allow-partial-history, --validate and "
+                    + "--trace-sql need a --model")
         }
     }
 
@@ -74,6 +81,7 @@ struct MigrationModelOptions: ParsableArguments {
         request.mappings = mappingOptions.mappings.map { path($0) }
         request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
         request.allowsPartialHistory = allowPartialHistory
+        request.validation = validate?.validation ?? .none
         return request
     }
 
@@ -115,7 +123,12 @@ struct MigrationJob {
     let rehearsed: MigrationOutcome?
 
     /// Plans the migration.
-    init(_ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool) throws {
+    ///
+    /// - Parameter faultHandler: Called with each fault of a validation.
+    init(
+        _ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool,
+        faultHandler: @escaping @Sendable (InvalidContent.Fault) -> Void
+    ) throws {
         self.location = location
         let argument = try ModelArgument(models, configuration: options.configuration)
         let named = try argument.version(named: options.versionOption.modelVersion, .none)
@@ -123,19 +136,22 @@ struct MigrationJob {
         let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
         let target = named.version ?? ModelVersion(name: named.name, model: model, path: argument.path)
         self.target = target
-        let transform = MigrationTransform(
+        var transform = MigrationTransform(
             to: target, in: bundle, mappings: try options.mappingOptions.files(beside: argument.paths),
             renamings: try options.renameOptions.parsed(),
-            options: MigrationOptions(allowsPartialHistory: options.allowPartialHistory),
+            options: MigrationOptions(
+                allowsPartialHistory: options.allowPartialHistory, validation: options.validate?.validation ?? .none),
             isCancelled: { Interruption.isRequested })
+        transform.faultHandler = faultHandler
         self.transform = transform
+        let planned = transform
         (fromName, manager, losses, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
                     .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
                     remedy: "name a store with the table Z_METADATA")
             }
-            let manager = try transform.plan(for: store)
+            let manager = try planned.plan(for: store)
             try manager.check(reader)
             let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
             return (bundle?.versionName(of: store), manager, try manager.losses(reader), rehearsed)
@@ -157,4 +173,12 @@ struct MigrationJob {
         return
             "\(PrintablePath(location.path)): \(fromName ?? "its own model") to \(names.joined(separator: ", then "))"
     }
+}
+
+/// The policy for objects that the newer model's rules don't allow.
+enum ValidationArgument: String, ExpressibleByArgument, CaseIterable {
+    case refuse
+    case report
+
+    var validation: MigrationValidation { self == .refuse ? .refuse : .report }
 }

@@ -20,6 +20,9 @@ struct RelocateCommand: ParsableCommand {
             Afterwards programs open the store in the group container. A program that can't be changed still opens the \
             old path: it finds nothing there, and may begin an empty store. For such a program, --retire symlink leaves \
             a link to the new place.
+
+            With --model, a Core Data XML store becomes a SQLite store on the way; the original goes to the group's \
+            archive.
             """)
 
     @Argument(
@@ -120,6 +123,9 @@ struct RelocateCommand: ParsableCommand {
         let started = ContinuousClock.now
         do {
             var request = try request()
+            if !undo, !models.isEmpty, try XMLStoreFile.isXMLStore(request.source) {
+                return try reporting(output, changing: !dryRun) { try convert(request, output) }
+            }
             let migration = migration()
             Interruption.installHandlers(announcing: true)
             let agent = AgentRelocation(
@@ -132,7 +138,9 @@ struct RelocateCommand: ParsableCommand {
             var trace: StatementTrace?
             try reporting(output) { trace = try modelOptions.trace() }
             try migration.map {
-                try request.migrate($0, trace: trace, isCancelled: { Interruption.isRequested })
+                try request.migrate(
+                    $0, trace: trace, isCancelled: { Interruption.isRequested },
+                    faultHandler: FaultPrinter(output).print)
             }
             FileLease.ignoreBreakSignal()
             let engine = Relocation(
@@ -150,6 +158,24 @@ struct RelocateCommand: ParsableCommand {
             progress.fail(failure, source: source, seconds: started.duration(to: .now).seconds)
             throw ExitCode(failure.exitCode)
         }
+    }
+
+    /// Converts a Core Data XML store on its way to the group container.
+    private func convert(_ request: RelocationRequest, _ output: Output) throws {
+        guard retire != .symlink, onConflict == .refuse, !opaque, onIncompatible == .refuse else {
+            throw CommandFailure(
+                .usage, code: "usage",
+                "an XML store is converted and its original archived: --retire symlink, --on-conflict, --opaque and "
+                    + "--on-incompatible don't apply", remedy: "leave them out")
+        }
+        let stem = request.source.lastComponent?.stem ?? "Store"
+        guard let name = (request.name ?? FilePath.Component(stem + ".sqlite")).flatMap(StoreName.validated) else {
+            throw RelocationFailure.badName(request.source)
+        }
+        Interruption.installHandlers(announcing: true)
+        try XMLStoreJob(request.source, models: models, options: modelOptions, output: output).relocate(
+            into: request.group, as: name, deadline: request.deadline, dryRun: dryRun,
+            reporter: MigrationReporter(output), output: output)
     }
 
     /// Reports missing external files, except after a migration, which has reported them. Errors are ignored: the

@@ -4,6 +4,7 @@ import FoundationEssentials
 import Glibc
 import GroupStoreAgent
 import LinuxSystem
+import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
@@ -47,6 +48,8 @@ final class RelocationProgressReporter {
         }
         switch (type, object["text"], object["bytes"], object["of"]) {
         case ("progress", _, .integer(let bytes)?, .integer(let total)?): copied(bytes, total)
+        case ("fault", _, _, _):
+            if let fault = InvalidContent.Fault(object) { output.record([:], "fault: \(fault.sentence)") }
         case ("waiting", _, _, _): say("waiting for \(object.objects("holders").map(FileHolder.init).names)")
         case (_, .string(let text)?, _, _): say(text)
         default: break

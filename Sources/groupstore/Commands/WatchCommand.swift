@@ -57,6 +57,12 @@ struct WatchCommand: ParsableCommand {
     @Flag(help: "Request tokens that outlive the agent, if the store keeps a history.")
     var durable = false
 
+    @Flag(
+        help: """
+            Also print how far a relocation or migration of the store is, at most ten times a second. An agent says it.
+            """)
+    var progress = false
+
     @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
     var exec: String?
 
@@ -79,6 +85,9 @@ struct WatchCommand: ParsableCommand {
     func validate() throws {
         if let timeout, !(0...31_536_000).contains(timeout.seconds) {
             throw ValidationError("--timeout must be 0 to 31536000 seconds")
+        }
+        if progress, direct {
+            throw ValidationError("--progress and --direct exclude each other: an agent tells how far a relocation is")
         }
         if agent, direct { throw ValidationError("--agent and --direct exclude each other") }
         if stores.count > 1, since != nil || tokenFile != nil {
@@ -153,6 +162,7 @@ struct WatchCommand: ParsableCommand {
         subscription.filter = rowFilter.wire
         subscription.wantsRows = rows
         subscription.wantsDurableTokens = durable || values
+        subscription.wantsProgress = progress
     }
 
     private var filter: TableFilter? { tables.map { TableFilter(tableNames($0)) } }
@@ -203,6 +213,7 @@ struct WatchCommand: ParsableCommand {
                 if isEncoded, let line = event.line { Output.write(encoded: line[...]) } else { record(event, output) }
                 // An event that couldn't be printed isn't done: the token stays unchanged.
                 try Output.checkDelivered()
+                if event.isProgress { return }
                 if runsCommand, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
                     try runners[index]?.run(EventRun(event))
                 }

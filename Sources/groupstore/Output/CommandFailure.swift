@@ -82,7 +82,7 @@ extension CommandFailure {
         case is NewStore.AlreadyExists: .conflict
         case is UntrustedJournal: .notPermitted
         case is ModelFault, is MappingFault, is MappingInferenceError, is UnreadableRecord,
-            is StoreHistory.Discontinuity:
+            is StoreHistory.Discontinuity, is XMLStoreError:
             .badData
         default: .inputOutput
         }

@@ -106,7 +106,12 @@ struct FeedEvent {
     }
 
     /// True if the store's content may have changed; the other events only report progress.
-    var requiresReading: Bool { !["relocating", "abandoned"].contains(type) }
+    var requiresReading: Bool { !["relocating", "migrating", "abandoned"].contains(type) }
+
+    /// True for an event that only tells how far a relocation or migration is. It doesn't advance the position.
+    var isProgress: Bool {
+        if case .received(_, let object) = content { object["fraction"] != nil } else { false }
+    }
 
     /// True for a bookmark, which only advances the subscription's position.
     var isBookmark: Bool { if case .received("bookmark", _) = content { true } else { false } }
@@ -115,7 +120,8 @@ struct FeedEvent {
     var words: String {
         let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
         let words = [
-            object.string("reason"), object.string("outcome").map(RelocationSentence.words(forOutcome:)), tables, path,
+            AgentStatus.progressWords(object), object.string("reason"),
+            object.string("outcome").map(RelocationSentence.words(forOutcome:)), tables, path,
             token,
         ]
         return words.compactMap { $0 }.joined(separator: "  ")

@@ -46,7 +46,7 @@ final class WatchedBatches {
         case "reset":
             // Everything is stale, so the rows until here don't matter.
             if let reached { positions[index] = Position(token: reached) }
-        case "relocating": return
+        case "relocating", "migrating": return
         default:
             guard event.type == "change" || positions[index].isPending else { return }
             guard positions[index].token != nil else {

@@ -4,7 +4,9 @@ import Testing
 
 /// A bounded part of `script/fuzz`. `$GROUPSTORE_SEED` selects the inputs; a failure prints the seed.
 @Suite(.ownThreads) struct FuzzTests {
-    @Test(arguments: ["journal", "receipt", "claim", "request", "message", "lines", "parts", "configuration"])
+    @Test(arguments: [
+        "journal", "receipt", "claim", "request", "message", "lines", "parts", "configuration", "xml-store",
+    ])
     func noInputCrashesAReader(_ target: String) throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
         let done = try run(

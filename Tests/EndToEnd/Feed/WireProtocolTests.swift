@@ -74,6 +74,8 @@ private final class WireStage {
     private let places: Places
     let agent: AgentProcess
     private let isUnauthorized: Bool
+    /// True if a step with a `fraction` stands for any number of such lines.
+    private let repeatsProgress: Bool
     private var clients: [Int: any WireClient] = [:]
     private var placeholders: Placeholders
     /// Keeps the legacy store open.
@@ -102,6 +104,7 @@ private final class WireStage {
             group = places.scratch(String(repeating: "a", count: 300))
         }
         isUnauthorized = setting.contains("stranger")
+        repeatsProgress = setting.contains("progress")
         let modelKey = setting.contains("model") ? ", model: '\(try Self.bundle(places))'" : ""
         let limit = setting.compactMap { $0.wholeMatch(of: /connections-per-user=([0-9]+)/)?.1 }.first
         let configuration = places.scratch("config.yaml")
@@ -175,7 +178,14 @@ private final class WireStage {
     }
 
     private func expect(_ text: String, from client: any WireClient, _ step: WireExample.Step) throws {
-        guard let line = try client.next() else { throw Unexpected("line \(step.line): the connection ended") }
+        var next = try client.next()
+        // A line of the same kind with another fraction, or one of a copy before the migration.
+        while repeatsProgress, let line = next, let object = JSONObject(line: String(decoding: line, as: UTF8.self)),
+            object["fraction"] != nil, !text.contains("\"type\":\"\(object.type ?? "")\""), step.count == 1
+        {
+            next = try client.next()
+        }
+        guard let line = next else { throw Unexpected("line \(step.line): the connection ended") }
         let expected = try JSONValue(parsing: Array(text.utf8))
         guard placeholders.match(expected, try JSONValue(parsing: line)) else {
             throw Unexpected("line \(step.line): expected \(text), came \(String(decoding: line, as: UTF8.self))")
@@ -202,12 +212,22 @@ private final class WireStage {
             guard done.status == 0 else { throw Unexpected("history: \(done.errors)") }
         } else if words == "opens that store" {
             holder = try sqliteShell(places.legacy.appending("Diary.sqlite"))
-        } else if words == "puts a store of the older version at the legacy place" {
+        } else if words == "puts a store of the older version at the legacy place"
+            || words == "puts a large store of the older version at the legacy place"
+        {
             let elsewhere = places.scratch("Elsewhere.sqlite")
             let model = places.scratch("Notes.xcdatamodeld")
             let made = try groupstore("create", Word(elsewhere), "--model", Word(model), "--version", "Notes")
             guard made.status == 0 else { throw Unexpected("create: \(made.errors)") }
             try sqlite(elsewhere, "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE) VALUES (1, 1, 1, 'old')")
+            if words.contains("large") {
+                // Their migration takes a second or more.
+                try sqlite(
+                    elsewhere,
+                    "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) "
+                        + "INSERT INTO ZNOTE (Z_PK, Z_ENT, Z_OPT, ZTITLE) SELECT i, 1, 1, hex(zeroblob(100)) FROM n; "
+                        + "UPDATE Z_PRIMARYKEY SET Z_MAX = 300000")
+            }
             try TestSupport.run("mv", [Word(elsewhere), Word(legacy)])
         } else if words == "keeps the legacy store open" {
             // The store is created elsewhere, so that it arrives complete and open.

@@ -51,6 +51,18 @@ import Testing
     fileprivate let summaryQuery =
         "SELECT count(*) || ' ' || min(ZNAME) || ' ' || sum(ZSTARS) || ' ' || max(Z_ENT) FROM ZNOTE"
 
+    @Test func printsItsStatementsIfTheEnvironmentAsksForThem() throws {
+        try fill(3)
+        let traced = try groupstore(
+            "migrate", Word(store), "--model", Word(model), "--json", environment: ["GROUPSTORE_SQL_DEBUG": "1"])
+        #expect(traced.status == 0 && traced.outcome == "migrated")
+        #expect(traced.errors.contains("GroupStore: sql: 0."))
+        #expect(traced.errors.contains(": COMMIT"))
+        let bad = try groupstore("inspect", Word(store), environment: ["GROUPSTORE_SQL_DEBUG": "yes"])
+        #expect(bad.status == 0)
+        #expect(bad.errors.contains("GROUPSTORE_SQL_DEBUG is yes; it takes a level from 0 to 3"))
+    }
+
     @Test func namesAHolderOnce() throws {
         try fill(1)
         var holder: StoreWriter? = try StoreWriter(store)

@@ -17,12 +17,16 @@ import Testing
         store = try #require(StoreAddress(bytes: Array("g/Notes.sqlite".utf8)))
     }
 
-    private func subscriber(_ connection: UInt64, capacity: CInt? = nil, since: String? = nil) throws -> SocketPair {
+    private func subscriber(
+        _ connection: UInt64, capacity: CInt? = nil, since: String? = nil, wantsProgress: Bool = false
+    ) throws -> SocketPair {
         let pair = try SocketPair(capacity: capacity)
         try loop.add(pair.served.raw, token: connection)
         publisher.add(connection, raw: pair.served.raw)
         publisher.open(store)
-        publisher.subscribe(connection, SubscribeOperation(store, since: since), id: 1, path: [0x2F])
+        var operation = SubscribeOperation(store, since: since)
+        operation.wantsProgress = wantsProgress
+        publisher.subscribe(connection, operation, id: 1, path: [0x2F])
         return pair
     }
 
@@ -131,6 +135,48 @@ import Testing
         #expect(try subscriber(3).received().count == 1)
         #expect(publisher.status()[store]?.relocation?.json.string("state") == "abandoned")
         withExtendedLifetime(first) {}
+    }
+
+    private func types(_ pair: SocketPair) throws -> [String] { try pair.received().compactMap { $0.string("type") } }
+
+    private func progress(_ work: StoreProgress.Work, _ fraction: Double) -> StoreEvent {
+        .progress(StoreProgress(work, fraction: fraction, activity: "busy"))
+    }
+
+    /// It needs no number of its own: nobody has to catch up with it.
+    @Test func sendsProgressToThoseWhoAskedForIt() throws {
+        let (asked, other) = (try subscriber(1, wantsProgress: true), try subscriber(2))
+        publisher.publish(.relocating(waitingFor: []), of: store)
+        publisher.publish(progress(.relocating, 0.25), of: store)
+        publisher.publish(progress(.migrating, 0.12345), of: store)
+        let lines = try asked.received()
+        #expect(numbers(lines) == [0, 1, 1, 1])
+        #expect(lines.dropFirst().compactMap { $0.string("type") } == ["relocating", "relocating", "migrating"])
+        #expect(lines.last?.number("fraction") == 0.123 && lines.last?.string("doing") == "busy")
+        #expect(try types(other) == ["relocating"])
+        let (late, lateOther) = (try subscriber(3, wantsProgress: true), try subscriber(4))
+        #expect(try types(late) == ["relocating", "migrating"])
+        #expect(try types(lateOther) == ["relocating"])
+        #expect(publisher.status()[store]?.relocation?.json.number("fraction") == 0.123)
+        publisher.publish(.reset(.overflow), of: store)
+        #expect(try types(asked) == ["reset", "relocating", "migrating"])
+        publisher.publish(.relocated(from: [1], to: [2]), of: store)
+        publisher.publish(progress(.migrating, 0.9), of: store)
+        #expect(try types(asked) == ["relocated"])
+        #expect(try types(subscriber(5, wantsProgress: true)) == [])
+    }
+
+    @Test func keepsOnlyTheLastProgressForASlowSubscriber() throws {
+        let slow = try subscriber(1, capacity: 4608, wantsProgress: true)
+        publisher.publish(.relocating(waitingFor: []), of: store)
+        for step in 1...1000 { publisher.publish(progress(.migrating, Double(step) / 1000), of: store) }
+        var late: [JSONObject] = try slow.received()
+        while !publisher.isFlushed {
+            publisher.flush(1)
+            late += try slow.received()
+        }
+        #expect(late.count < 500 && !late.contains { $0.string("type") == "reset" })
+        #expect(late.last?.number("fraction") == 1)
     }
 
     /// A relocation that began before the store was followed.

@@ -54,7 +54,7 @@ struct CheckPrinter {
             case (true, _): output.record(report.record(of: finding), "")
             case (false, .github): output.record([:], CheckAnnotation(finding, report).workflowCommand)
             // Part of the text above, or of the document that is printed last.
-            case (false, .text), (false, .sarif): break
+            case (false, .text), (false, .sarif), (false, .html): break
             }
         }
         if report.isRefused {
@@ -66,7 +66,7 @@ struct CheckPrinter {
         switch format {
         case .text: text(report)
         case .github: [heading(report)]
-        case .sarif: []
+        case .sarif, .html: []
         }
     }
 
@@ -76,7 +76,7 @@ struct CheckPrinter {
             switch format {
             case .text: output.record(change.record(commit), lines: text(change))
             case .github: output.record(change.record(commit), CheckAnnotation(change).workflowCommand)
-            case .sarif: break
+            case .sarif, .html: break
             }
         }
         guard changes.isEmpty, format == .text else { return }

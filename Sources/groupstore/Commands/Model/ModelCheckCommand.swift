@@ -25,7 +25,9 @@ struct ModelCheckCommand: ParsableCommand {
     @Option(help: "Compare with this Git commit: its versions must still be there, unchanged.")
     var base: String?
 
-    @Option(help: "Print findings as text, as annotations for GitHub Actions, or as SARIF 2.1.0.")
+    @Option(
+        help:
+            "Print findings as text, as annotations for GitHub Actions, as SARIF 2.1.0, or with --all as an HTML page.")
     var format: CheckFormat = .text
 
     @OptionGroup var modelOptions: ModelListOptions
@@ -38,8 +40,11 @@ struct ModelCheckCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        guard format != .sarif || !outputOptions.json else {
-            throw ValidationError("--json and --format sarif exclude each other")
+        guard ![.sarif, .html].contains(format) || !outputOptions.json else {
+            throw ValidationError("--json and --format \(format.rawValue) exclude each other")
+        }
+        guard format != .html || all && base == nil else {
+            throw ValidationError("--format html needs --all, and doesn't show --base")
         }
         guard (modelOptions.models.isEmpty ? 0 : 1) + models.count == (all || base != nil ? 1 : 2) else {
             throw ValidationError(
@@ -51,12 +56,18 @@ struct ModelCheckCommand: ParsableCommand {
         let output = Output(outputOptions)
         var isRefused = false
         try reporting(output) {
-            let (reports, newer) = try all ? reportsOfAll() : (base == nil ? [report()] : [], [])
+            let (reports, newerVersions) = try all ? reportsOfAll() : (base == nil ? [report()] : [], [])
+            if format == .html {
+                let title = "Versions of \(try newer.path.lexicallyNormalized().lastComponent?.string ?? "the model")"
+                output.record([:], lines: CheckPage(title, reports, newer: newerVersions).lines)
+                isRefused = reports.contains(where: \.isRefused)
+                return
+            }
             let printer = CheckPrinter(output, format)
             for model in models + modelOptions.models { try reportUnreadable(model, output) }
-            if all { printer.print(all: reports, newer) } else { reports.forEach(printer.print) }
+            if all { printer.print(all: reports, newerVersions) } else { reports.forEach(printer.print) }
             let changes = try changesSinceBase(printer)
-            let notes = newer.map { CheckAnnotation(note: $0, "it is newer than the current version") }
+            let notes = newerVersions.map { CheckAnnotation(note: $0, "it is newer than the current version") }
             printer.printDocument(reports, changes, notes: notes)
             printer.summarize(reports, changes)
             isRefused = reports.contains(where: \.isRefused) || changes.contains { $0.finding.severity == .error }
@@ -102,7 +113,7 @@ struct ModelCheckCommand: ParsableCommand {
         guard case .bundle(let bundle) = try ModelArgument(model) else { return }
         for version in bundle.unreadable {
             let text = "\(version.name) can't be read: \(version.error.message) (\(version.error.remedy))"
-            guard output.json || format != .sarif else { continue }
+            guard output.json || ![.sarif, .html].contains(format) else { continue }
             output.record(
                 ["type": "note", "version": .string(version.name), "text": .string(text)],
                 format == .github ? "::notice ::\(text)" : "note: " + text)
@@ -141,10 +152,11 @@ struct ModelCheckCommand: ParsableCommand {
         let mappings = try mappingOptions.files(beside: argument.paths)
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
+        let order = VersionOrder(bundle, mappings: mappings)
         var newer: [String] = []
         var reports: [CheckReport] = []
         for old in versions where !old.isCurrent {
-            let between = bundle.versions(from: old.version, of: old, mappings)
+            let between = bundle.versions(from: old.version, of: old, mappings, order: order)
             guard case .success = between else {
                 newer.append(old.name)
                 continue
@@ -164,6 +176,8 @@ enum CheckFormat: String, CaseIterable, ExpressibleByArgument {
     case github
     /// The Static Analysis Results Interchange Format, version 2.1.0.
     case sarif
+    /// A page with a row for each version.
+    case html
 }
 
 extension ModelBundle {
@@ -176,10 +190,11 @@ extension ModelBundle {
 
     /// Returns the versions between a known one and the current one. A migration uses the same.
     fileprivate func versions(
-        from known: ModelVersion?, of model: NamedModel, _ mappings: [MappingModelFile]
+        from known: ModelVersion?, of model: NamedModel, _ mappings: [MappingModelFile], order: VersionOrder? = nil
     ) -> Result<[ModelVersion], MigrationError> {
         Result { () throws(MigrationError) in
-            try versions(from: known, to: current, ofStore: model.name, hashes: model.hashes, mappings: mappings)
+            try versions(
+                from: known, to: current, ofStore: model.name, hashes: model.hashes, mappings: mappings, order: order)
         }
     }
 }

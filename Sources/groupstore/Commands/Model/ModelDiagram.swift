@@ -7,7 +7,7 @@ struct ModelDiagram {
     init(_ model: ManagedObjectModel) { self.model = model }
 
     /// A line between two entities: a relationship with its inverse, if it has one.
-    private struct Edge {
+    struct Edge {
         let source: String
         let destination: String
         let relationship: RelationshipDescription
@@ -15,7 +15,7 @@ struct ModelDiagram {
     }
 
     /// One edge for a relationship and its inverse.
-    private var edges: [Edge] {
+    var edges: [Edge] {
         var found: [Edge] = []
         for entity in model.entities {
             for relationship in entity.relationships.sorted(by: { $0.name.precedes($1.name) }) {
@@ -41,7 +41,7 @@ struct ModelDiagram {
             uniquingKeysWith: { first, _ in first })
     }
 
-    private static func multiplicity(_ relationship: RelationshipDescription?) -> String? {
+    static func multiplicity(_ relationship: RelationshipDescription?) -> String? {
         relationship.map { relationship in
             guard !relationship.isToMany else {
                 let least = max(Int(relationship.minCount), relationship.isOptional ? 0 : 1)
@@ -56,7 +56,7 @@ struct ModelDiagram {
         edge.relationship.name + (edge.inverse.map { $0.name == edge.relationship.name ? "" : " / " + $0.name } ?? "")
     }
 
-    private static func suffix(_ attribute: AttributeDescription) -> String {
+    static func suffix(_ attribute: AttributeDescription) -> String {
         (attribute.isOptional ? "?" : "") + (attribute.isTransient ? " (transient)" : "")
             + (attribute.derivation == nil ? "" : " (derived)")
     }

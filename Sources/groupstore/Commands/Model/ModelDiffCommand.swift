@@ -22,20 +22,32 @@ struct ModelDiffCommand: ParsableCommand {
     @Option(help: "Compare only the entities of this configuration of the models.")
     var configuration: String?
 
+    @Option(help: "Print the differences as text, or as an HTML page with both models side by side.")
+    var format: PageFormat = .text
+
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var outputOptions: OutputOptions
 
-    func validate() throws { try modelOptions.validate(new.map { [$0] } ?? [], 1) }
+    func validate() throws {
+        try modelOptions.validate(new.map { [$0] } ?? [], 1)
+        guard format == .text || !outputOptions.json else {
+            throw ValidationError("--json and --format \(format.rawValue) exclude each other")
+        }
+    }
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let before = try ModelArgument([old], configuration: configuration).version(
-                named: nil, ModelMergeOptions.none
-            ).knownModel
-            let after = try modelOptions.argument(new, configuration).version(named: nil, ModelMergeOptions.none)
-                .knownModel
-            let changes = ModelDifference(from: before, to: try renameOptions.applied(to: after, from: before)).changes
+            let older = try ModelArgument([old], configuration: configuration).version(
+                named: nil, ModelMergeOptions.none)
+            let before = try older.knownModel
+            let newer = try modelOptions.argument(new, configuration).version(named: nil, ModelMergeOptions.none)
+            let after = try renameOptions.applied(to: newer.knownModel, from: before)
+            let changes = ModelDifference(from: before, to: after).changes
+            if format == .html {
+                let page = DiffPage(from: before, named: older.name, to: after, named: newer.name, changes)
+                return output.record([:], lines: page.lines)
+            }
             for change in changes { output.record(change.record, change.text) }
             let toMigrate = changes.filter(\.changesVersionHash).count
             output.record(
@@ -47,6 +59,13 @@ struct ModelDiffCommand: ParsableCommand {
                     ? "no difference" : "\(changes.count) changes, \(toMigrate) of which require a migration")
         }
     }
+}
+
+/// The form of a report: text, or a page for a browser.
+enum PageFormat: String, CaseIterable, ExpressibleByArgument {
+    case text
+    /// One page that loads nothing.
+    case html
 }
 
 extension ModelDifference.Change {

@@ -14,7 +14,7 @@ struct ModelShowCommand: ParsableCommand {
 
     @OptionGroup var versionOption: ModelVersionOption
 
-    @Option(help: "Print the model as text, as a Mermaid class diagram, or as a Graphviz graph.")
+    @Option(help: "Print the model as text, as a Mermaid class diagram, a Graphviz graph, or an SVG picture.")
     var format: ShowFormat = .text
 
     @OptionGroup var mergeOptions: ModelMergeOptions
@@ -37,6 +37,7 @@ struct ModelShowCommand: ParsableCommand {
             case .text: break
             case .mermaid: return output.record([:], lines: ModelDiagram(model).mermaid)
             case .dot: return output.record([:], lines: ModelDiagram(model).dot)
+            case .svg: return output.record([:], lines: ModelDrawing(model).lines)
             }
             output.record(
                 shown.record(model), lines: [shown.title] + model.facts.lines(indent: "  "))
@@ -65,6 +66,8 @@ enum ShowFormat: String, CaseIterable, ExpressibleByArgument {
     case mermaid
     /// A graph in the language of Graphviz.
     case dot
+    /// A scalable vector graphic, which browsers show.
+    case svg
 }
 
 extension NamedModel {
@@ -128,7 +131,7 @@ extension PropertyDescription {
 
 extension [ModelAspect] {
     /// The aspects in words; only the value if it needs no name.
-    fileprivate var text: String {
+    var text: String {
         map { aspect in
             if aspect.isFlag { return aspect.name }
             return ["type", "destination"].contains(aspect.name) ? aspect.value : aspect.name + " " + aspect.value

@@ -105,13 +105,4 @@ extension AgentStatus {
 extension JSONObject {
     /// The time for which a subscription's socket has been full, in seconds; nil if it isn't.
     var lagSeconds: Double? { number("lagging_seconds") }
-
-    /// Returns a number, whole or not.
-    func number(_ key: String) -> Double? {
-        switch self[key] {
-        case .number(let number)?: number
-        case .integer(let number)?: Double(number)
-        default: nil
-        }
-    }
 }

@@ -55,7 +55,8 @@ extension AgentStatus {
         let time = row.string("since").map { "\(LocalTime($0))" } ?? ""
         switch row.string("state") {
         case "relocating"?:
-            return "relocating since \(time)" + holders("waiting_for", of: row, prefix: ", waiting for ")
+            let progress = progressWords(row).map { ", \($0)" } ?? ""
+            return "relocating since \(time)" + progress + holders("waiting_for", of: row, prefix: ", waiting for ")
         case "abandoned"?:
             let outcome = RelocationSentence.words(forOutcome: row.string("outcome") ?? "abandoned")
             let message = row.string("message").map { $0.isEmpty ? "" : ": \($0)" } ?? ""
@@ -68,6 +69,13 @@ extension AgentStatus {
     static func receipt(_ row: JSONObject) -> String {
         "relocated from \(row.printablePath("from"))\(RelocationSentence.effort(of: row)) at "
             + "\(LocalTime(row.string("at") ?? ""))"
+    }
+
+    /// Returns how far a relocation or migration is, in words; nil if the object doesn't say.
+    static func progressWords(_ object: JSONObject) -> String? {
+        guard let fraction = object.number("fraction") else { return nil }
+        let words = ["\(Int((fraction * 100).rounded(.down))) %", object.string("doing")]
+        return words.compactMap(\.self).joined(separator: " ")
     }
 
     private static func holders(_ key: String, of row: JSONObject, prefix words: String) -> String {

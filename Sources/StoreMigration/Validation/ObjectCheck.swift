@@ -1,0 +1,110 @@
+import CoreDataStore
+import ManagedObjectModels
+import MappingModels
+import SQLiteStore
+
+/// A rule of the model as an SQL condition that is true for each row that breaks it.
+struct ObjectCheck {
+    /// The alias of the rows.
+    static let alias = "t"
+
+    let property: String
+    let condition: String
+    /// Core Data's error code.
+    let code: Int
+    let message: String
+    let remedy: String
+}
+
+/// The rules that Core Data checks when it saves an object of an entity.
+struct ObjectChecks {
+    private let layout: StoreLayout
+
+    init(_ layout: StoreLayout) { self.layout = layout }
+
+    /// Returns the checks of mandatory properties, types and numbers of related objects.
+    func structure(of entity: EntityDescription) -> [ObjectCheck] {
+        layout.model.properties(of: entity).flatMap { property -> [ObjectCheck] in
+            switch property {
+            case .attribute(let attribute): check(attribute, of: entity)
+            case .relationship(let relationship): check(relationship, of: entity)
+            case .fetched: []
+            }
+        }
+    }
+
+    private func check(_ attribute: AttributeDescription, of entity: EntityDescription) -> [ObjectCheck] {
+        guard !attribute.isTransient, attribute.derivation == nil,
+            let name = layout.column(of: attribute.name, of: entity.name)?.name
+        else { return [] }
+        let column = ObjectCheck.alias + "." + name.sqlName
+        var found: [ObjectCheck] = []
+        if !attribute.isOptional {
+            found.append(
+                ObjectCheck(
+                    property: attribute.name, condition: "\(column) IS NULL",
+                    code: CoreDataError.missingMandatoryProperty,
+                    message: "it is mandatory but has no value",
+                    remedy: "map a value to it, make it optional, or exclude such objects with a filter"))
+        }
+        if let condition = attribute.type.mismatch(of: column) {
+            found.append(
+                ObjectCheck(
+                    property: attribute.name, condition: condition,
+                    code: CoreDataError.migration, message: "its value is not of type \(attribute.type.name)",
+                    remedy: "convert it with CAST or a policy"))
+        }
+        return found
+    }
+
+    private func check(_ relationship: RelationshipDescription, of entity: EntityDescription) -> [ObjectCheck] {
+        guard !relationship.isTransient,
+            let link = LinkStorage(of: relationship, declaredFor: entity.name, in: layout)
+        else { return [] }
+        guard relationship.isToMany else {
+            guard !relationship.isOptional, link.owner == "Z_PK" else { return [] }
+            return [
+                ObjectCheck(
+                    property: relationship.name, condition: "t.\(link.target.sqlName) IS NULL",
+                    code: CoreDataError.missingMandatoryProperty, message: "it is mandatory but has no object",
+                    remedy: "map objects to it, make it optional, or exclude such objects with a filter")
+            ]
+        }
+        let count = "(SELECT count(*) FROM main.\(link.table.sqlName) AS l WHERE l.\(link.owner.sqlName) = t.Z_PK)"
+        let least = max(relationship.isOptional ? 0 : 1, Int(relationship.minCount))
+        var found: [ObjectCheck] = []
+        if least > 0 {
+            // An optional relationship may be empty whatever its minimum is.
+            let nonempty = relationship.isOptional ? " AND \(count) > 0" : ""
+            found.append(
+                ObjectCheck(
+                    property: relationship.name, condition: "\(count) < \(least)\(nonempty)",
+                    code: CoreDataError.relationshipLacksMinimumCount, message: "it has fewer than \(least) objects",
+                    remedy: "map objects to it, or make it optional"))
+        }
+        if relationship.maxCount > 1 {
+            found.append(
+                ObjectCheck(
+                    property: relationship.name, condition: "\(count) > \(relationship.maxCount)",
+                    code: CoreDataError.relationshipExceedsMaximumCount,
+                    message: "it has more than \(relationship.maxCount) objects", remedy: "map fewer objects to it"))
+        }
+        return found
+    }
+}
+
+extension AttributeType {
+    /// Returns the SQL condition under which a column holds a value of another type, ignoring NULL; nil if any value
+    /// will do. In SQLite's sort order all numbers precede texts, and texts precede data
+    /// (https://sqlite.org/datatype3.html#sort_order). For numbers a comparison is faster than `typeof`; for texts and
+    /// data `typeof` doesn't read the content.
+    fileprivate func mismatch(of column: String) -> String? {
+        switch self {
+        case .integer16, .integer32, .integer64, .boolean: "\(column) >= '' OR \(column) <> CAST(\(column) AS INTEGER)"
+        case .decimal, .double, .float, .date: "\(column) >= ''"
+        case .string, .uri: "typeof(\(column)) NOT IN ('text', 'null')"
+        case .uuid, .binaryData, .transformable: "typeof(\(column)) NOT IN ('blob', 'null')"
+        case .undefined, .objectID, .composite: nil
+        }
+    }
+}
