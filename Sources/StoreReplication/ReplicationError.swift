@@ -17,6 +17,9 @@ package enum ReplicationError: ActionableError, Equatable {
     case malformedBatch(String, FilePath)
     /// A snapshot isn't what it should be. Nothing was changed.
     case malformedSnapshot(String, FilePath)
+    /// The home's file has another format than the replica's, which SQLite can't change under its readers. `what` names
+    /// it, such as the page size.
+    case otherFormat(_ what: String, FilePath)
     /// There is a file where a replica should be created.
     case exists(FilePath)
 
@@ -29,6 +32,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .diverged: "diverged"
         case .malformedBatch: "malformed_batch"
         case .malformedSnapshot: "malformed_snapshot"
+        case .otherFormat: "other_format"
         case .exists: "exists"
         }
     }
@@ -36,7 +40,8 @@ package enum ReplicationError: ActionableError, Equatable {
     package var errorPath: FilePath? {
         switch self {
         case .unreplicable(_, _, let path), .notAReplica(let path), .isReplica(let path), .otherStream(_, let path),
-            .diverged(_, let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path), .exists(let path):
+            .diverged(_, let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path), .otherFormat(_, let path),
+            .exists(let path):
             path
         }
     }
@@ -54,6 +59,8 @@ package enum ReplicationError: ActionableError, Equatable {
         case .malformedBatch(let what, let path): "\(PrintablePath(path)): malformed batch: \(PrintableText(what))"
         case .malformedSnapshot(let what, let path):
             "\(PrintablePath(path)): malformed snapshot: \(PrintableText(what))"
+        case .otherFormat(let what, let path):
+            "\(PrintablePath(path)): the home has another \(what) than this replica"
         case .exists(let path): "\(PrintablePath(path)) exists"
         }
     }
@@ -67,6 +74,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .diverged: "save what was written, move the file away and follow again; or groupstore-relay promote STORE"
         case .malformedBatch: "see that nobody but the relay publishes to the stream; use --key"
         case .malformedSnapshot: "try again; use --key if somebody else may answer"
+        case .otherFormat: "move the file away while no program has it open, and follow again"
         case .exists: "name another place, or move the file away"
         }
     }

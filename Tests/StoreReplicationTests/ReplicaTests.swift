@@ -122,6 +122,47 @@ struct ReplicaTests {
         #expect(try pair.copy.directory.names().allSatisfy { !$0.string.hasPrefix(".") })
     }
 
+    /// The home goes on from a backup: its numbers are those of changes that the replica has from the lost line.
+    @Test(arguments: [false, true]) func noticesAHomeThatWasSetBack(_ hasPurged: Bool) throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a)")
+        let replica = try pair.replica()
+        try pair.write("INSERT INTO t (a) VALUES (1), (2)")
+        try pair.update(replica)
+        let backup = try pair.snapshot()
+        let base = replica.position
+        try pair.write("INSERT INTO t (a) VALUES (3), (4), (5), (6)")
+        if hasPurged {
+            var purge = HistoryMaintenance.Purge()
+            purge.count = 1
+            _ = try HistoryMaintenance(pair.home).purge(purge)
+            try replica.replace(with: pair.snapshot())
+        } else {
+            try pair.update(replica)
+        }
+        for name in pair.home.name.sideFiles { try pair.home.directory.removeFile(name) }
+        try run("cp", [Word(backup.path), Word(pair.home.path)])
+        try pair.write("INSERT INTO t (a) VALUES (7)")
+        let parts = try pair.parts(after: base)
+        #expect(try replica.apply(parts[0]) == (hasPurged ? .purged : .otherHistory))
+        try replica.replace(with: pair.snapshot())
+        #expect(try pair.isEqual())
+    }
+
+    @Test(arguments: [
+        ("PRAGMA journal_mode = DELETE; PRAGMA page_size = 8192; VACUUM; PRAGMA journal_mode = WAL", "page size")
+    ])
+    func refusesASnapshotOfAnotherFormat(_ sql: String, _ what: String) throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t (a) VALUES (1)")
+        let replica = try pair.replica()
+        let before = try ReplicatedPair.content(pair.copy)
+        try run("sqlite3", ["-batch", "-bail", "-init", "/dev/null", Word(pair.home.path), Word(sql)])
+        _ = try HistoryInstallation(pair.home).enable()
+        #expect(throws: ReplicationError.otherFormat(what, pair.copy.path)) {
+            try replica.replace(with: pair.snapshot())
+        }
+        #expect(try ReplicatedPair.content(pair.copy) == before)
+    }
+
     @Test(arguments: [
         ("CREATE TABLE t (a COLLATE mine UNIQUE)", "only the store's own program"),
         ("CREATE VIRTUAL TABLE f USING fts5(a, content='')", "without content"),

@@ -4,14 +4,12 @@ import SystemPackage
 
 /// A broker with JetStream on a loopback port, with its messages in a directory of its own. Confined to one thread.
 package final class NATSServer {
-    /// The programs to test with: Debian's, and a current one in `$GROUPSTORE_NATS_SERVER`. Those that are missing are
-    /// left out.
+    /// The programs to test with: Debian's in `$GROUPSTORE_DEBIAN_NATS_SERVER` or installed, and a current one in
+    /// `$GROUPSTORE_NATS_SERVER`. Those that are missing are left out.
     package static let programs: [FilePath] = {
-        let debian: [FilePath] = ["/usr/sbin/nats-server", "/usr/bin/nats-server"].filter {
-            access($0.string, X_OK) == 0
-        }
-        let current = getenv("GROUPSTORE_NATS_SERVER").map { FilePath(String(cString: $0)) }
-        return debian.prefix(1) + (current.map { [$0] } ?? [])
+        func named(_ variable: String) -> [FilePath] { getenv(variable).map { [FilePath(String(cString: $0))] } ?? [] }
+        let debian = named("GROUPSTORE_DEBIAN_NATS_SERVER") + ["/usr/sbin/nats-server", "/usr/bin/nats-server"]
+        return debian.filter { access($0.string, X_OK) == 0 }.prefix(1) + named("GROUPSTORE_NATS_SERVER")
     }()
 
     private let program: FilePath

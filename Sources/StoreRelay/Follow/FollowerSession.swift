@@ -139,6 +139,7 @@ final class FollowerSession {
             }
             // A batch whose beginning is missing, rather than one that is known already.
             if batch.part.isLast { damage.suspect() } else { damage.continueBatch() }
+        case .purged: if message.pending == 0 { damage.suspect() }
         case .gap: return .gap
         case .otherHistory: return .otherHistory
         case .schemaChanged: return .schemaChanged

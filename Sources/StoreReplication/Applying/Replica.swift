@@ -17,6 +17,9 @@ package final class Replica {
         case partial
         /// The replica has these changes already, or the part belongs to a batch that isn't awaited.
         case skipped
+        /// The batch ends before a change that the replica has purged. If nothing follows it in the stream, the home may
+        /// be on another line than the replica, and must be asked.
+        case purged
         /// The batch begins after the position, or has a row that SQLite doesn't accept again, such as one with a NULL
         /// that a foreign key's action let into a key: a snapshot is needed.
         case gap
@@ -68,7 +71,7 @@ package final class Replica {
         if part.number == 1 {
             incoming = nil
             try check()
-            if let outcome = refusal(of: part) { return outcome }
+            if let outcome = try refusal(of: part) { return outcome }
             incoming = IncomingBatch(part)
         }
         guard let batch = incoming, batch.isFollowed(by: part) else {
@@ -99,15 +102,28 @@ package final class Replica {
     package func abandonBatch() { incoming = nil }
 
     /// Returns what a batch's message says against it.
-    private func refusal(of part: BatchPart) -> Outcome? {
+    private func refusal(of part: BatchPart) throws -> Outcome? {
         guard part.from.history == position.history, part.upto.history == position.history else {
             return .otherHistory
         }
-        if part.upto.number < position.number { return .skipped }
+        if part.upto.number < position.number { return try comparison(with: part.upto) }
         if part.upto.number == position.number, part.upto.nonce != position.nonce { return .otherHistory }
         if part.from.number > position.number { return .gap }
         if part.from.number == position.number, part.from.nonce != position.nonce { return .otherHistory }
         return part.schema == schema ? nil : .schemaChanged
+    }
+
+    /// Compares an earlier change with the replica's own history. A home that was restored from a backup goes on with
+    /// numbers that the replica has, too.
+    private func comparison(with token: HistoryToken) throws -> Outcome {
+        do {
+            try database.transaction(.deferred) { try RecordedPosition(database).check(token, database) }
+            return .skipped
+        } catch StoreHistory.Discontinuity.trimmed {
+            return .purged
+        } catch is StoreHistory.Discontinuity {
+            return .otherHistory
+        }
     }
 
     private func commit(_ batch: IncomingBatch) throws -> Outcome {

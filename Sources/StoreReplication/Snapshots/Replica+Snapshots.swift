@@ -71,7 +71,8 @@ extension Replica {
     /// Replaces the whole content by a snapshot's, in one transaction; readers keep their connections. The replica's
     /// own named subscribers stay. The snapshot's file is changed, and is the caller's to remove.
     ///
-    /// Throws `ReplicationError.diverged`, `.malformedSnapshot`, `StoreError`; the replica is unchanged then.
+    /// Throws `ReplicationError.diverged`, `.malformedSnapshot`, `.otherFormat`, `StoreError`; the replica is unchanged
+    /// then.
     ///
     /// - Parameter discardingOwnWrites: True to go on although somebody else has written to the replica.
     package func replace(with snapshot: Snapshot, discardingOwnWrites: Bool = false) throws {
@@ -81,9 +82,9 @@ extension Replica {
         let source = try StoreWriter(snapshot.path)
         try source.execute("PRAGMA journal_mode = DELETE")
         try source.execute("PRAGMA synchronous = OFF")
-        let size = { try $0.integer("PRAGMA main.page_size") ?? 0 } as (SQLiteConnection) throws -> Int64
-        guard try size(source) == size(database) else {
-            throw ReplicationError.malformedSnapshot("the home has another page size now", location.path)
+        for (pragma, what) in [("page_size", "page size"), ("encoding", "text encoding")]
+        where try source.text("PRAGMA main.\(pragma)") != database.text("PRAGMA main.\(pragma)") {
+            throw ReplicationError.otherFormat(what, location.path)
         }
         let last = try RecordedPosition(source).lastRow
         let next = ReplicaState(stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last)
