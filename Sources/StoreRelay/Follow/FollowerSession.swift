@@ -135,6 +135,8 @@ final class FollowerSession {
         case .skipped:
             guard batch.part.upto.number > replica.position.number else {
                 if batch.part.isLast { damage.endBatch() }
+                // The home was set back, or the stream was: only the home knows.
+                if batch.part.upto != replica.position, message.pending == 0 { damage.suspect() }
                 break
             }
             // A batch whose beginning is missing, rather than one that is known already.
