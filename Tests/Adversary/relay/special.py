@@ -1,0 +1,359 @@
+"""Cases with a story of their own: restored and deleted homes, other writers, promotion, full disks."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+
+import checks
+import digests
+from programs import program
+from round import Problem
+
+
+def steady(self, writers=2):
+    self.start(writers)
+    time.sleep(3)
+    self.look_after()
+    self.tokens.append(self.token())
+
+
+def backup(self, to):
+    with self.locked():
+        source, target = sqlite3.connect(self.home), sqlite3.connect(to)
+        source.backup(target)
+        source.close()
+        target.execute("PRAGMA journal_mode=DELETE")
+        target.close()
+
+
+def put_back(self, path):
+    with self.locked():
+        for suffix in ("-wal", "-shm", "-journal"):
+            if os.path.exists(self.home + suffix):
+                os.unlink(self.home + suffix)
+        os.replace(path, self.home)
+        self.note()
+
+
+def superseded(self, role, seconds=45):
+    code = role.now.wait(seconds)
+    if code != 73 or not role.now.of("superseded"):
+        raise Problem("not superseded", f"{role.name}: {code} {role.last_words()}",
+                      "A publisher that finds a last message which leads to a token outside its own history stops, superseded")
+    said = role.now.of("superseded")[-1]
+    if not said.get("message") or not said.get("hint"):
+        raise Problem("no hint", f"{said}", "superseded: it ends: message, hint")
+    if role.now.lines[-1].get("type") != "summary" or role.now.lines[-1].get("outcome") != "superseded":
+        raise Problem("summary", f"{role.last_words()}", "the last line: outcome is superseded")
+
+
+def restored(self, seconds):
+    """A home restored from a backup finds itself superseded, and its followers take a snapshot after --take-over."""
+    steady(self)
+    old = os.path.join(self.directory, "home", "backup")
+    backup(self, old)
+    time.sleep(2)
+    running = self.chance.random() < 0.6
+    self.execute("UPDATE tick SET n=n+1")
+    checks.caught_up(self, self.followers[0])
+    if not running:
+        self.publisher.now.kill()
+    put_back(self, old)
+    if not running:
+        time.sleep(self.chance.choice([0, 3]))  # perhaps until the new numbers exceed the old ones
+        self.publisher.start()
+    superseded(self, self.publisher)
+    self.tokens = []
+    self.take_over()
+    self.tokens.append(self.token())
+    time.sleep(2)
+    checks.end(self)
+    if not self.followers[0].count("reset"):
+        raise Problem("no reset", f"{self.followers[0].last_words()}", "followers then take a snapshot; it is announced as a reset")
+
+
+def remade(self, seconds):
+    """A home that is deleted and made again is another store."""
+    steady(self)
+    with self.locked():
+        running = self.chance.random() < 0.5
+        if not running:
+            self.publisher.now.kill()
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            if os.path.exists(self.home + suffix):
+                os.unlink(self.home + suffix)
+        time.sleep(self.chance.choice([0, 1.5]))
+        if running and self.publisher.unexpected_end() is not None:
+            raise Problem("ended", f"{self.publisher.last_words()}", "a home that doesn't exist yet is waited for")
+        self.make_home()
+    self.publisher.start()
+    superseded(self, self.publisher)
+    self.tokens = []
+    self.take_over()
+    checks.end(self)
+
+
+def two_homes(self, seconds):
+    """Another store may not publish to the stream; with --take-over it does, and the first one stops."""
+    steady(self)
+    self.execute("UPDATE tick SET n=n+1")
+    checks.caught_up(self, self.followers[0])
+    other = os.path.join(self.directory, "home", "other.sqlite")
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE stranger (x)")
+    connection.close()
+    program([self.groupstore, "history", "enable", other], self.environment)
+    second = self.new_publisher("second", other, self.publisher_proxy.port)
+    second.start()
+    superseded(self, second)
+    self.look_after()
+    self.stop_writers()
+    self.execute("UPDATE tick SET n=n+1")
+    checks.caught_up(self, self.followers[0])
+    for attempt in range(5):
+        self.take_over(second)
+        if second.now.wait(3) is None:
+            break
+    else:
+        raise Problem("take-over", f"{second.last_words()}", "start it once with --take-over and that token")
+    sqlite3.connect(other, isolation_level=None).execute("INSERT INTO stranger VALUES (1)")
+    if not self.publisher.now.wait(0.1):
+        with self.locked():
+            connection = sqlite3.connect(self.home, isolation_level=None, timeout=20)
+            connection.execute("UPDATE tick SET n=n+1")
+            connection.close()
+    superseded(self, self.publisher)
+    limit = time.monotonic() + 45
+    while digests.difference(digests.read(other), digests.read(self.followers[0].replica)):
+        if time.monotonic() > limit:
+            raise Problem("unequal", f"{digests.difference(digests.read(other), digests.read(self.followers[0].replica))}; {self.followers[0].last_words()}", "followers then take a snapshot")
+        time.sleep(0.3)
+    second.now.stop()
+    self.stop_watchers()
+
+
+WRITES = ["INSERT INTO tick VALUES (99, 99)", "UPDATE tick SET n=-1", "DELETE FROM tick", "CREATE TABLE tick_more (x)", "ALTER TABLE tick ADD COLUMN x",
+          "INSERT INTO tick VALUES (99, 99); DELETE FROM tick WHERE id=99", "DROP TABLE tick"]
+
+
+def handwritten(self, seconds):
+    """A replica that somebody wrote to is diverged: exit code 73, its table named, nothing overwritten."""
+    steady(self)
+    follower = self.followers[0]
+    running = self.chance.random() < 0.6
+    if not running:
+        follower.now.stop()
+    write = self.chance.choice(WRITES)
+    connection = sqlite3.connect(follower.replica, timeout=20)
+    connection.executescript("BEGIN IMMEDIATE;" + write + ";COMMIT")
+    connection.close()
+    before = digests.read(follower.replica)
+    self.count("handwritten " + ("running" if running else "stopped"))
+    follower.start()
+    self.execute("UPDATE parent SET x=x")
+    self.execute("UPDATE tick SET n=n+1")
+    code = follower.now.wait(40)
+    said = follower.now.of("diverged")
+    if code != 73 or not said:
+        raise Problem("not diverged", f"after {write!r} ({'running' if running else 'stopped'}): {code} {follower.last_words()}",
+                      "If anybody else has, it is diverged: the follower stops with exit code 73")
+    if "tick" not in said[-1].get("message", "") and not write.startswith(("CREATE", "ALTER", "DROP")):
+        raise Problem("no table", f"after {write!r}: {said[-1]}", "names the tables")
+    found = digests.difference(before, digests.read(follower.replica))
+    if found:
+        raise Problem("overwritten", f"after {write!r}: {found}", "leaves everything as it is")
+    again = follower.start().wait(20)
+    if again != 73:
+        raise Problem("not diverged again", f"after {write!r}: {again} {follower.last_words()}", "leaves everything as it is")
+    self.stop_writers()
+    self.stop_watchers()
+    for name in os.listdir(os.path.dirname(follower.replica)):
+        if name.startswith(os.path.basename(follower.replica)):
+            os.rename(os.path.join(os.path.dirname(follower.replica), name), os.path.join(self.directory, "moved-" + name))
+    follower.start()
+    self.execute("UPDATE tick SET n=n+1")
+    checks.caught_up(self, follower)
+    checks.equal(self, follower)
+
+
+def promoted(self, seconds):
+    """A promoted replica is a home of its own; the old one is superseded, and old tokens are answered with a reset."""
+    steady(self)
+    follower = self.followers[0]
+    self.execute("UPDATE tick SET n=n+1")
+    checks.caught_up(self, follower)
+    old = self.token()
+    code, lines, errors = program([self.relay, "promote", follower.replica, "--json"], self.environment)
+    if code == 0 and follower.alive:
+        code = follower.now.wait(40)
+        if code is None:
+            raise Problem("promoted under a follower", f"promote succeeded and the follower goes on: {follower.last_words()}", "Only the follower may write to a replica")
+    else:
+        follower.now.stop()
+        code, lines, errors = program([self.relay, "promote", follower.replica, "--json"], self.environment)
+        if code:
+            raise Problem("promote", f"{code} {lines} {errors}", "promote makes a replica a home")
+    code, lines, errors = program([self.groupstore, "changes", follower.replica, "--since", old, "--json"], self.environment)
+    if not any(line.get("type") == "reset" for line in lines):
+        raise Problem("old token", f"{code} {lines} {errors}", "older tokens are answered with a reset")
+    code, lines, errors = program([self.relay, "promote", follower.replica], self.environment)
+    if code != 65:
+        raise Problem("promote twice", f"{code} {errors}", "65: is no replica")
+    again = follower.start().wait(20)
+    if again in (None, 0):
+        raise Problem("follow into a home", f"{again} {follower.last_words()}", "73: a file of that name is something else")
+    second = self.new_publisher("second", follower.replica, self.publisher_proxy.port)
+    second.start()
+    superseded(self, second)
+    self.stop_writers()
+    for _ in range(6):
+        self.take_over(second)
+        if second.now.wait(3) is None:
+            break
+    else:
+        raise Problem("take-over", f"{second.last_words()}", "start it once with --take-over and that token")
+    with self.locked():
+        connection = sqlite3.connect(self.home, isolation_level=None, timeout=20)
+        connection.execute("UPDATE tick SET n=n+1")
+        connection.close()
+    superseded(self, self.publisher)
+    third = self.new_follower("f9")
+    third.start()
+    connection = sqlite3.connect(follower.replica, isolation_level=None, timeout=20)
+    connection.execute("UPDATE tick SET n=-77")
+    connection.close()
+    limit = time.monotonic() + 45
+    while not os.path.exists(third.replica) or digests.difference(digests.read(follower.replica), digests.read(third.replica)):
+        if time.monotonic() > limit:
+            raise Problem("unequal", f"{third.last_words()}", "promote makes a replica a home")
+        time.sleep(0.3)
+    for role in (second, third):
+        role.now.stop()
+    self.stop_watchers()
+
+
+def full(self, seconds):
+    """A replica's file system that is full, and has room again."""
+    group = os.path.join(self.directory, "rep-small")
+    os.makedirs(group)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", group], stderr=subprocess.DEVNULL).returncode:
+        print("full: left out: nothing can be mounted here")
+        return
+    try:
+        self.followers = [self.new_follower("small", group)]
+        steady(self)
+        readonly = self.chance.random() < 0.4
+        if readonly:
+            self.followers[0].now.kill()
+            subprocess.run(["mount", "-o", "remount,ro", group])
+        else:
+            with open(os.path.join(group, "ballast"), "wb") as file:
+                try:
+                    while True:
+                        file.write(b"x" * 4096)
+                        file.flush()
+                except OSError:
+                    pass
+        follower = self.followers[0]
+        if readonly:
+            follower.start()
+        self.execute(*["INSERT INTO parent VALUES (random(), randomblob(20000))"] * 40)
+        time.sleep(4)
+        code = follower.now.code
+        if code not in (None, 74, 77):
+            raise Problem("full", f"{'read-only' if readonly else 'full'}: {code} {follower.last_words()}", "74: I/O; 77: not permitted")
+        if code is None and not follower.now.of("error"):
+            raise Problem("full", f"silent: {follower.last_words()}", "never silence; an error after which the program goes on")
+        if code is not None:
+            follower.now.killed = True
+        if readonly:
+            subprocess.run(["mount", "-o", "remount,rw", group])
+        else:
+            os.unlink(os.path.join(group, "ballast"))
+        checks.end(self)
+    finally:
+        for role in self.followers:
+            if role.alive:
+                role.now.kill()
+        for each in self.watchers:
+            each.kill()
+            each.wait()
+        subprocess.run(["umount", "-l", group])
+
+
+def away_from_history(self, seconds):
+    """The home's history is purged while publisher and follower are away: followers are told a reset."""
+    self.words.append("purge")
+    steady(self)
+    follower = self.followers[0]
+    self.publisher.now.kill()
+    follower.now.kill()
+    time.sleep(2)
+    self.execute(*["UPDATE tick SET n=n+1"] * 5)
+    code, lines, errors = program([self.groupstore, "history", "purge", self.home, "--keep", "1", "--force", "--json"], self.environment)
+    if code:
+        raise Problem("purge", f"{code} {lines} {errors}", "history purge")
+    self.tokens = []
+    self.look_after()
+    checks.end(self)
+    if not follower.count("reset"):
+        raise Problem("no reset", f"{follower.last_words()}", "Every recorded commit arrives, or a reset does")
+
+
+def wrong_key(self, seconds):
+    """A follower with another key takes nothing, and says so."""
+    steady(self)
+    other = os.path.join(self.directory, "other-key")
+    with open(other, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as file:
+        file.write(b"another key of somebody else\n")
+    stranger = self.new_follower("stranger")
+    stranger.words[stranger.words.index("--key") + 1] = other
+    stranger.start()
+    bare = self.new_follower("bare")
+    index = bare.words.index("--key")
+    del bare.words[index:index + 2]
+    bare.start()
+    time.sleep(6)
+    if os.path.exists(stranger.replica):
+        raise Problem("wrong key", f"a replica was made: {stranger.last_words()}", "With one, a follower leaves out every message without a right digest")
+    if stranger.alive and not stranger.now.of("error") or stranger.unexpected_end() == 0:
+        raise Problem("wrong key", f"silence: {stranger.last_words()}", "never silence")
+    for role in (stranger, bare):
+        if role.alive:
+            role.now.kill()
+    os.chmod(other, 0o644)
+    open_key = self.new_follower("open")
+    open_key.words[open_key.words.index("--key") + 1] = other
+    code = open_key.start().wait(10)
+    if code != 78 and code != 77:
+        raise Problem("readable key", f"{code} {open_key.last_words()}", "must not be readable by everybody; 77, 78")
+    checks.end(self)
+
+
+def no_server(self, seconds):
+    """No broker at the first attempt is exit code 69; one that is no loopback address needs TLS."""
+    steady(self, 1)
+    for words, codes, promise in [
+        (["--server", "nats://127.0.0.1:1", "--stream", "X"], (69,), "69: no broker, at the first attempt"),
+        (["--server", "nats://192.0.2.1:4222", "--stream", "X"], (64, 69, 78), "TLS is required unless the server's address is a loopback address"),
+        (["--server", f"nats://127.0.0.1:{self.broker.port}", "--stream", "a.b"], (64,), "letters, digits, - and _"),
+        (["--server", f"nats://127.0.0.1:{self.broker.port}", "--stream", ""], (64,), "letters, digits, - and _"),
+        (["--server", f"http://127.0.0.1:{self.broker.port}", "--stream", "X"], (64,), "64: a wrong argument"),
+    ]:
+        for command in (["publish", self.home], ["follow", os.path.join(self.directory, "rep-f1")]):
+            code, lines, errors = program([self.relay, *command, *words, "--json"], self.environment)
+            if code not in codes:
+                raise Problem("exit code", f"{command[0]} {words}: {code} {lines} {errors}", promise)
+    checks.end(self)
+
+
+def no_ghost(self):
+    """An acknowledgement without a right digest makes no subscriber."""
+    connection = digests.opened(self.home)
+    names = [digests.text(name) for (name,) in connection.execute("SELECT name FROM GS_SUBSCRIBER")]
+    connection.close()
+    if any("ghost" in name for name in names):
+        raise Problem("forged acknowledgement", f"{names}", "hostile batches (… forged MAC …) change nothing")
