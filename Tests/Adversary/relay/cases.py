@@ -116,7 +116,7 @@ class TwoPublishers(Case):
 
 def case(function, **members):
     """A case that one function plays."""
-    return type(function.__name__, (Case,), dict(members, play=lambda self, seconds: function(self, seconds)))
+    return type(function.__name__, (Case,), dict(dict(case_words=()), **members, play=lambda self, seconds: function(self, seconds)))
 
 
 CASES = {

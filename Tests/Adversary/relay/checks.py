@@ -65,6 +65,19 @@ def caught_up(self, follower, patience=None):
                   f"the publisher's: {self.publisher.last_words()}", "it catches up; caught_up when nothing is left to send or apply")
 
 
+def reached(self, follower):
+    """Waits until a follower has what the home has now, although writers go on."""
+    want, limit = number_of(self.token()), time.monotonic() + rounds.PATIENCE
+    while time.monotonic() < limit:
+        self.look_after()
+        said = follower.now.of("caught_up") + follower.now.of("applied")
+        if any(number_of(line["upto"]) >= want for line in said):
+            return
+        time.sleep(0.1)
+    raise Problem("caught_up", f"{follower.name} doesn't reach {want}; its last words: {follower.last_words()}; "
+                  f"the publisher's: {self.publisher.last_words()}", "it catches up")
+
+
 def history(path):
     connection = digests.opened(path)
     connection.execute("BEGIN")

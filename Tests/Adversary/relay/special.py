@@ -22,11 +22,15 @@ def steady(self, writers=2):
 
 def backup(self, to):
     with self.locked():
-        source, target = sqlite3.connect(self.home), sqlite3.connect(to)
-        source.backup(target)
-        source.close()
-        target.execute("PRAGMA journal_mode=DELETE")
-        target.close()
+        connection = sqlite3.connect(self.home, timeout=20)
+        connection.execute("BEGIN IMMEDIATE").fetchall()  # so that the three files are of one moment
+        for suffix in ("", "-wal"):
+            if os.path.exists(self.home + suffix):
+                shutil.copy(self.home + suffix, to + suffix)
+        connection.close()
+        connection = sqlite3.connect(to)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.close()
 
 
 def put_back(self, path):
@@ -58,7 +62,7 @@ def restored(self, seconds):
     time.sleep(2)
     running = self.chance.random() < 0.6
     self.execute("UPDATE tick SET n=n+1")
-    checks.caught_up(self, self.followers[0])
+    checks.reached(self, self.followers[0])
     if not running:
         self.publisher.now.kill()
     put_back(self, old)
@@ -100,7 +104,7 @@ def two_homes(self, seconds):
     """Another store may not publish to the stream; with --take-over it does, and the first one stops."""
     steady(self)
     self.execute("UPDATE tick SET n=n+1")
-    checks.caught_up(self, self.followers[0])
+    checks.reached(self, self.followers[0])
     other = os.path.join(self.directory, "home", "other.sqlite")
     connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE stranger (x)")
@@ -184,7 +188,7 @@ def promoted(self, seconds):
     steady(self)
     follower = self.followers[0]
     self.execute("UPDATE tick SET n=n+1")
-    checks.caught_up(self, follower)
+    checks.reached(self, follower)
     old = self.token()
     code, lines, errors = program([self.relay, "promote", follower.replica, "--json"], self.environment)
     if code == 0 and follower.alive:
@@ -239,7 +243,7 @@ def full(self, seconds):
     """A replica's file system that is full, and has room again."""
     group = os.path.join(self.directory, "rep-small")
     os.makedirs(group)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", group], stderr=subprocess.DEVNULL).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", group], stderr=subprocess.DEVNULL).returncode:
         print("full: left out: nothing can be mounted here")
         return
     try:
@@ -248,15 +252,16 @@ def full(self, seconds):
         readonly = self.chance.random() < 0.4
         if readonly:
             self.followers[0].now.kill()
-            subprocess.run(["mount", "-o", "remount,ro", group])
-        else:
-            with open(os.path.join(group, "ballast"), "wb") as file:
-                try:
-                    while True:
-                        file.write(b"x" * 4096)
-                        file.flush()
-                except OSError:
+            self.stop_watchers()
+            readonly = subprocess.run(["mount", "-o", "remount,ro", group], stderr=subprocess.DEVNULL).returncode == 0
+        if not readonly:
+            ballast = os.open(os.path.join(group, "ballast"), os.O_WRONLY | os.O_CREAT)
+            try:
+                while os.write(ballast, b"x" * 4096):
                     pass
+            except OSError:
+                pass
+            os.close(ballast)
         follower = self.followers[0]
         if readonly:
             follower.start()
