@@ -114,6 +114,33 @@ class TwoPublishers(Case):
                 second.now.kill()
 
 
+class Memory(Case):
+    """Memory stays flat: over a long run, with the broker away for a while, and with batches of many parts."""
+
+    case_words, writer_count = ("fast", "big"), 2
+
+    def calm(self, seconds):
+        samples = {role.name: [] for role in [self.publisher, *self.followers]}
+        end, number = time.monotonic() + max(seconds, 45), 0
+        while time.monotonic() < end:
+            time.sleep(0.5)
+            number += 1
+            if number % 40 == 20:
+                self.broker.kill()
+            if number % 40 == 30:
+                self.broker.start()
+            self.look_after()
+            for role in [self.publisher, *self.followers]:
+                samples[role.name].append(role.now.memory())
+        for name, sizes in samples.items():
+            third = len(sizes) // 3
+            early, late = max(sizes[third // 2:third + third // 2]), max(sizes[-third:])
+            self.count(f"KiB of the {name} early", early)
+            self.count(f"KiB of the {name} late", late)
+            if late > early * 1.3 + 12000:
+                raise Problem("memory", f"{name}: {early} KiB, later {late} KiB; every tenth: {sizes[::10]}", "memory stays flat")
+
+
 def case(function, **members):
     """A case that one function plays."""
     return type(function.__name__, (Case,), dict(dict(case_words=()), **members, play=lambda self, seconds: function(self, seconds)))
@@ -121,9 +148,9 @@ def case(function, **members):
 
 CASES = {
     "plain": Plain, "schema": Schema, "links": Links, "kills": Kills, "broker": Broker, "flips": Flips, "retention": Retention, "purge": Purge,
-    "twopublishers": TwoPublishers, "big": Big, "mixed": Mixed,
+    "twopublishers": TwoPublishers, "big": Big, "mixed": Mixed, "memory": Memory,
     "restored": case(special.restored), "remade": case(special.remade), "twohomes": case(special.two_homes),
     "handwritten": case(special.handwritten), "promoted": case(special.promoted), "full": case(special.full),
-    "away": case(special.away_from_history), "wrongkey": case(special.wrong_key, key_chance=1),
+    "pagesize": case(special.page_size), "away": case(special.away_from_history), "wrongkey": case(special.wrong_key, key_chance=1),
     "noserver": case(special.no_server),
 }

@@ -28,6 +28,8 @@ class Problem(Exception):
 
 
 class Round:
+    page_size = encoding = None  # of the home; drawn if there are none
+
     def __init__(self, groupstore, relay, directory, seed, case, followers=1, words=("schema", "vacuum"), key=True, publish=()):
         self.groupstore, self.relay, self.directory, self.seed = groupstore, relay, directory, seed
         self.case, self.chance, self.stream = case, random.Random(f"{seed}/{case}"), "N-1_x"
@@ -69,8 +71,8 @@ class Round:
 
     def make_home(self):
         connection = sqlite3.connect(self.home, isolation_level=None)
-        connection.execute(f"PRAGMA page_size={self.chance.choice([512, 1024, 4096, 65536])}")
-        connection.execute(f"PRAGMA encoding='{self.chance.choice(['UTF-8', 'UTF-8', 'UTF-16le', 'UTF-16be'])}'")
+        connection.execute(f"PRAGMA page_size={self.page_size or self.chance.choice([512, 1024, 4096, 65536])}")
+        connection.execute(f"PRAGMA encoding='{self.encoding or self.chance.choice(['UTF-8', 'UTF-8', 'UTF-16le', 'UTF-16be'])}'")
         connection.execute(f"PRAGMA auto_vacuum={self.chance.choice([0, 0, 1, 2])}")
         connection.execute(f"PRAGMA journal_mode={self.chance.choice(['WAL', 'WAL', 'WAL', 'DELETE', 'TRUNCATE'])}")
         for sql in new_store(self.chance):

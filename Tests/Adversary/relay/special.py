@@ -81,6 +81,7 @@ def restored(self, seconds):
 
 def remade(self, seconds):
     """A home that is deleted and made again is another store."""
+    self.page_size, self.encoding = self.chance.choice([1024, 4096]), self.chance.choice(["UTF-8", "UTF-16le"])
     steady(self)
     with self.locked():
         running = self.chance.random() < 0.5
@@ -106,7 +107,11 @@ def two_homes(self, seconds):
     self.execute("UPDATE tick SET n=n+1")
     checks.reached(self, self.followers[0])
     other = os.path.join(self.directory, "home", "other.sqlite")
-    connection = sqlite3.connect(other)
+    connection, source = sqlite3.connect(other), sqlite3.connect(self.home)
+    for name in ("page_size", "encoding", "auto_vacuum"):
+        (value,) = source.execute(f"PRAGMA {name}").fetchone()
+        connection.execute(f"PRAGMA {name}='{value}'")
+    source.close()
     connection.execute("CREATE TABLE stranger (x)")
     connection.close()
     program([self.groupstore, "history", "enable", other], self.environment)
@@ -287,6 +292,20 @@ def full(self, seconds):
             each.kill()
             each.wait()
         subprocess.run(["umount", "-l", group])
+
+
+def page_size(self, seconds):
+    """The home gets another page size: followers take a snapshot."""
+    steady(self)
+    with self.locked():
+        connection = sqlite3.connect(self.home, isolation_level=None, timeout=20)
+        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA page_size={2048 if size != 2048 else 8192}")
+        connection.execute("VACUUM")
+        connection.close()
+    self.token()
+    checks.end(self)
 
 
 def away_from_history(self, seconds):
