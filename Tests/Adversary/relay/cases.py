@@ -1,13 +1,11 @@
 """The cases: what harm is done in a round, and what must be true after it."""
 
-import json
-import os
-import shutil
-import sqlite3
+import random
 import time
 
 import checks
 import harms
+import replicas
 import special
 from round import Problem, Round
 
@@ -18,7 +16,6 @@ class Case(Round):
     case_words = ("schema", "vacuum")
 
     def __init__(self, groupstore, relay, directory, seed, case):
-        import random
         chance = random.Random(f"{seed}/{case}/setup")
         key = chance.random() < self.key_chance
         super().__init__(groupstore, relay, directory, seed, case, self.followers_count, self.case_words, key, self.publish)
@@ -86,9 +83,9 @@ class Mixed(Case):
 
 
 class Retention(Case):
-    publish = ("--max-bytes", "60000")
+    publish = ("--max-bytes", "1048576")
     harms = harms.KILLS + [harms.proxied("refuse")]
-    case_words = ("fast", "vacuum")
+    case_words = ("fast", "big", "vacuum")
 
 
 class Purge(Case):
@@ -150,7 +147,7 @@ CASES = {
     "plain": Plain, "schema": Schema, "links": Links, "kills": Kills, "broker": Broker, "flips": Flips, "retention": Retention, "purge": Purge,
     "twopublishers": TwoPublishers, "big": Big, "mixed": Mixed, "memory": Memory,
     "restored": case(special.restored), "remade": case(special.remade), "twohomes": case(special.two_homes),
-    "handwritten": case(special.handwritten), "promoted": case(special.promoted), "full": case(special.full),
-    "pagesize": case(special.page_size), "away": case(special.away_from_history), "wrongkey": case(special.wrong_key, key_chance=1),
-    "noserver": case(special.no_server),
+    "handwritten": case(replicas.handwritten), "promoted": case(replicas.promoted), "full": case(replicas.full),
+    "pagesize": case(special.page_size), "away": case(special.away_from_history), "wrongkey": case(replicas.wrong_key, key_chance=1),
+    "noserver": case(replicas.no_server),
 }

@@ -1,6 +1,5 @@
 """Harm to the connection, to the broker, and to the programs. Each function does one, and returns how to end it."""
 
-import os
 import signal
 import sqlite3
 import subprocess

@@ -107,7 +107,10 @@ class Role:
 
 def program(words, environment=None, seconds=60):
     """Runs a program to its end: its exit code, its lines of JSON, its errors."""
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=seconds)
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=seconds)
+    except subprocess.TimeoutExpired as late:
+        return None, [{"type": "nothing", "after": seconds}], (late.stderr or b"").decode("utf-8", "replace")
     lines = []
     for line in done.stdout.splitlines():
         try:

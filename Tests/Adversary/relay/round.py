@@ -43,6 +43,7 @@ class Round:
             self.key = os.path.join(directory, "key")
             with open(os.path.join(directory, "key"), "wb", opener=lambda p, f: os.open(p, f, 0o600)) as file:
                 file.write(os.urandom(24).hex().encode() + b"\n")
+        self.roles = []
         self.broker = Broker(directory)
         self.broker.start()
         self.publisher_proxy, self.follower_proxy = Proxy(self.broker.port), Proxy(self.broker.port)
@@ -56,14 +57,18 @@ class Round:
     def options(self, port):
         return ["--server", f"nats://127.0.0.1:{port}", "--stream", self.stream, "--json"] + (["--key", self.key] if self.key else [])
 
+    def role(self, *arguments):
+        self.roles.append(Role(*arguments))
+        return self.roles[-1]
+
     def new_publisher(self, name, store, port, more=()):
-        return Role(name, [self.relay, "publish", store, *self.options(port), "--snapshot-directory", os.path.join(self.directory, "snapshots"), *more],
+        return self.role(name, [self.relay, "publish", store, *self.options(port), "--snapshot-directory", os.path.join(self.directory, "snapshots"), *more],
                     self.environment, self.directory)
 
     def new_follower(self, name, directory=None):
         group = directory or os.path.join(self.directory, "rep-" + name)
         os.makedirs(group, exist_ok=True)
-        role = Role(name, [self.relay, "follow", group, *self.options(self.follower_proxy.port), "--follower", name], self.environment, self.directory)
+        role = self.role(name, [self.relay, "follow", group, *self.options(self.follower_proxy.port), "--follower", name], self.environment, self.directory)
         role.replica = os.path.join(group, self.stream + ".sqlite")
         return role
 
@@ -189,7 +194,7 @@ class Round:
         role.start()
 
     def close(self):
-        for role in [self.publisher, *self.followers]:
+        for role in self.roles:
             if role.alive:
                 role.now.kill()
         for each in self.writers + self.watchers:
