@@ -96,7 +96,7 @@ class Purge(Case):
 class TwoPublishers(Case):
     """Two relays of one store: each is fenced, none does harm, and neither is superseded by the other's messages."""
 
-    case_words = ("vacuum",)
+    case_words = ()
 
     def calm(self, seconds):
         second = self.new_publisher("publisher2", self.home, self.broker.port)
@@ -146,7 +146,7 @@ def case(function, **members):
 CASES = {
     "plain": Plain, "schema": Schema, "links": Links, "kills": Kills, "broker": Broker, "flips": Flips, "retention": Retention, "purge": Purge,
     "twopublishers": TwoPublishers, "big": Big, "mixed": Mixed, "memory": Memory,
-    "restored": case(special.restored), "remade": case(special.remade), "twohomes": case(special.two_homes),
+    "restored": case(special.restored), "restoredquiet": case(special.restored_quiet), "remade": case(special.remade), "twohomes": case(special.two_homes),
     "handwritten": case(replicas.handwritten), "promoted": case(replicas.promoted), "full": case(replicas.full),
     "pagesize": case(special.page_size), "away": case(special.away_from_history), "wrongkey": case(replicas.wrong_key, key_chance=1),
     "noserver": case(replicas.no_server),

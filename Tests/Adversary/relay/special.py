@@ -77,6 +77,22 @@ def restored(self, seconds):
         raise Problem("no reset", f"{self.followers[0].last_words()}", "followers then take a snapshot; it is announced as a reset")
 
 
+def restored_quiet(self, seconds):
+    """As `restored`, but the home writes little after it: its numbers stay below those that the followers have."""
+    steady(self)
+    old = os.path.join(self.directory, "home", "backup")
+    backup(self, old)
+    time.sleep(3)
+    self.stop_writers()
+    self.execute("UPDATE tick SET n=n+1", "INSERT INTO parent VALUES (1000, 'lost')")
+    checks.reached(self, self.followers[0])
+    put_back(self, old)
+    superseded(self, self.publisher)
+    self.tokens = []
+    self.take_over()
+    checks.end(self)
+
+
 def remade(self, seconds):
     """A home that is deleted and made again is another store."""
     self.page_size, self.encoding = self.chance.choice([1024, 4096]), self.chance.choice(["UTF-8", "UTF-16le"])
