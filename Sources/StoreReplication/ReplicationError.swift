@@ -40,8 +40,8 @@ package enum ReplicationError: ActionableError, Equatable {
     package var errorPath: FilePath? {
         switch self {
         case .unreplicable(_, _, let path), .notAReplica(let path), .isReplica(let path), .otherStream(_, let path),
-            .diverged(_, let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path), .otherFormat(_, let path),
-            .exists(let path):
+            .diverged(_, let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path),
+            .otherFormat(_, let path), .exists(let path):
             path
         }
     }
