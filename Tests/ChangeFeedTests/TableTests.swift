@@ -225,8 +225,8 @@ import Testing
         try shell.close()
     }
 
-    /// The journal of a commit that is noticed is gone. How much of a processor the comparison may take is limited, so a
-    /// change that comes right after another one needs not be complete; the next complete one covers it.
+    /// The journal of a commit that is noticed is gone. How much of a processor the comparison may take is limited: a
+    /// change that comes right after another one need not be complete, and the next complete one covers it.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
     func namesTablesInRollbackMode(_ mode: String) throws {
         let rig = try rig(

@@ -1,7 +1,7 @@
 import LinuxSystem
 
-/// A digest of each page of a store in rollback mode. It tells later which pages were written: unlike a write-ahead log, a
-/// rollback journal is gone by the time a commit is noticed.
+/// A digest of each page of a store in rollback mode. It tells later which pages were written: unlike a write-ahead
+/// log, a rollback journal is gone by the time a commit is noticed.
 struct PageDigests: Sendable, Equatable {
     let pageSize: Int
     private var digests: [Int] = []

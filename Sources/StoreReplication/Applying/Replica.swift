@@ -17,8 +17,8 @@ package final class Replica {
         case partial
         /// The replica has these changes already, or the part belongs to a batch that isn't awaited.
         case skipped
-        /// The batch ends before a change that the replica has purged. If nothing follows it in the stream, the home may
-        /// be on another line than the replica, and must be asked.
+        /// The batch ends at a change that the replica has purged. If nothing follows it in the stream, the home may be
+        /// on another line than the replica, and must be asked.
         case purged
         /// The batch begins after the position, or has a row that SQLite doesn't accept again, such as one with a NULL
         /// that a foreign key's action let into a key: a snapshot is needed.

@@ -80,7 +80,8 @@ import Testing
         }
     }
 
-    /// A change right after another one, or beside other work, need not name its tables; the next one that does covers it.
+    /// A change right after another one, or beside other work, need not name its tables; the next one that does covers
+    /// it.
     @Test func rollbackModeNamesTables() throws {
         let scene = try Scene("DELETE")
         let (subscriber, _) = try scene.subscribe(["tables": ["ZTAG"]])
