@@ -339,7 +339,8 @@ let package = Package(
         .testTarget(
             name: "StoreRelayTests",
             dependencies: [
-                "NATSStreams", "PersistentHistory", "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
+                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "SQLiteStore", "StoreRelay",
+                "StoreReplication", "TestSupport", systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(

@@ -44,7 +44,7 @@ package struct RelayRecord: Codable, Sendable, Equatable {
     /// The broker; nil while there is no connection.
     package var server: String?
     /// One word: `connecting`, `publishing`, `snapshot`, `following`, `caught_up`, or the code of the error that ended
-    /// it.
+    /// it or whose cause it waits for.
     package var state = "connecting"
     /// The token up to which everything is published or applied.
     package var position: String?

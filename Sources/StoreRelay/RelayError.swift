@@ -10,8 +10,12 @@ package enum RelayError: ActionableError {
     case badKey(FilePath)
     /// Another home publishes to the stream, or the store was restored from a backup. The token is the stream's last.
     case superseded(stream: String, HistoryToken, FilePath)
+    /// Nobody answers requests for snapshots of the stream.
+    case noHome(stream: String)
     /// The home can't make a snapshot.
     case noSnapshot(String)
+    /// The home offers a snapshot of a state before the one that the replica has.
+    case oldSnapshot(HistoryToken, position: HistoryToken)
     /// A received snapshot isn't the one that was announced.
     case badSnapshot(String)
     /// The digest of a message can't be computed.
@@ -22,7 +26,9 @@ package enum RelayError: ActionableError {
         case .badName: "bad_name"
         case .badKey: "bad_key"
         case .superseded: "superseded"
+        case .noHome: "no_home"
         case .noSnapshot: "no_snapshot"
+        case .oldSnapshot: "old_snapshot"
         case .badSnapshot: "malformed_snapshot"
         case .cryptography: "cryptography"
         }
@@ -36,6 +42,9 @@ package enum RelayError: ActionableError {
         case .superseded(let stream, let token, let path):
             "\(PrintablePath(path)) is superseded: the stream \(stream) leads to \(token), which isn't in its history"
         case .noSnapshot(let reason): "the home makes no snapshot: \(PrintableText(reason))"
+        case .noHome(let stream): "snapshot of \(stream): no home answers"
+        case .oldSnapshot(let token, let position):
+            "the home offers a snapshot up to \(token), which is before this replica's position \(position)"
         case .badSnapshot(let reason): "the snapshot isn't valid: \(PrintableText(reason))"
         case .cryptography(let call): "libcrypto: \(call) failed"
         }
@@ -47,7 +56,9 @@ package enum RelayError: ActionableError {
         case .badKey: "write at least 16 bytes into it, such as: openssl rand -hex 32"
         case .superseded(_, let token, _):
             "see which store is the home; to continue with this one: groupstore-relay publish --take-over \(token)"
-        case .noSnapshot: "see the home's log"
+        case .noHome: "start groupstore-relay publish for the store; the request is repeated"
+        case .noSnapshot: "see the home's log; the request is repeated"
+        case .oldSnapshot: "see whether the home was restored from a backup (Documentation/Relay.md, \"Two homes\")"
         case .badSnapshot: "it is requested again; if that doesn't help, see that both sides have the same --key"
         case .cryptography: "see that OpenSSL is installed whole"
         }

@@ -26,22 +26,3 @@ package struct RelayEvent: Sendable {
             ], error.messageWithRemedy, isError: true)
     }
 }
-
-/// Passes events on, and leaves out an error that was the last one already.
-final class RelayReporter {
-    private let send: @Sendable (RelayEvent) -> Void
-    private(set) var lastError: String?
-
-    init(_ send: @escaping @Sendable (RelayEvent) -> Void) { self.send = send }
-
-    func report(_ event: RelayEvent) { send(event) }
-
-    func report(_ error: any ActionableError) {
-        guard lastError != error.fullMessage else { return }
-        lastError = error.fullMessage
-        send(RelayEvent(error))
-    }
-
-    /// The cause of the last error is gone: the same one is reported again.
-    func clearError() { lastError = nil }
-}

@@ -25,6 +25,13 @@ final class StatusWriter {
         record.failure = .init(code: error.errorCode, message: error.fullMessage, time: RelayRecord.now)
     }
 
+    /// Notes that nothing goes on until the cause of an error is gone.
+    func setWaiting(_ error: any ActionableError) {
+        setFailure(error)
+        record.state = error.errorCode
+        write(force: true)
+    }
+
     /// True if the record has changed since it was written.
     var isPending: Bool { directory != nil && written != record }
 

@@ -19,6 +19,9 @@ struct SnapshotDownload {
         let sha256: String
         let upto: String
         let schema: String
+        /// The request that it answers.
+        var have: String?
+        var reason: SnapshotRequest.Reason?
     }
 
     private let connection: NATSConnection
@@ -46,15 +49,16 @@ struct SnapshotDownload {
         note = store.appending(".snapshot.json") ?? "snapshot.json"
     }
 
-    /// Downloads a snapshot. Returns nil if the home has published nothing after `have`, or if the end was requested.
+    /// Downloads a snapshot. Returns nil if the home has published nothing after the position of a replica whose stream
+    /// was damaged, or if the end was requested.
     ///
     /// Throws `NATSError`, `RelayError` and `SystemError`. What was received stays for the next attempt.
-    func run(after have: HistoryToken?, _ stop: RelayStop, progress: (Int64, Int64) -> Void) throws -> Snapshot? {
-        if let former = try formerAnnouncement(after: have), try receive(former, stop, progress) {
+    func run(_ request: SnapshotRequest, _ stop: RelayStop, progress: (Int64, Int64) -> Void) throws -> Snapshot? {
+        if let former = try formerAnnouncement(for: request), try receive(former, stop, progress) {
             return try snapshot(former)
         }
         try remove()
-        guard let announced = try announcement(after: have, stop) else { return nil }
+        guard let announced = try announcement(for: request, stop) else { return nil }
         try DurableFile.write(Array(JSONEncoder().encode(announced)), as: note, in: directory, mode: 0o600)
         guard try receive(announced, stop, progress) else {
             if stop.isRequested { return nil }
@@ -76,25 +80,24 @@ struct SnapshotDownload {
             schema: announced.schema)
     }
 
-    /// Returns the announcement of an interrupted download that leads beyond `have`.
-    private func formerAnnouncement(after have: HistoryToken?) throws -> Announcement? {
+    /// Returns the announcement of an interrupted download that answers the same request, or leads further than the
+    /// replica.
+    private func formerAnnouncement(for request: SnapshotRequest) throws -> Announcement? {
         guard let bytes = try DurableFile.read(note, in: directory),
             let found = try? JSONDecoder().decode(Announcement.self, from: Data(bytes)),
             let upto = HistoryToken(found.upto), try directory.status(file) != nil
         else { return nil }
-        if let have, have.history == upto.history, have.number >= upto.number { return nil }
-        return found
+        let isSame = found.have == request.have.map { "\($0)" } && found.reason == request.reason
+        return isSame || request.reason != .otherHistory && request.isHelped(by: upto) ? found : nil
     }
 
     /// Asks until the home has made a snapshot. Returns nil if none is needed, or if the end was requested.
-    private func announcement(after have: HistoryToken?, _ stop: RelayStop) throws -> Announcement? {
+    private func announcement(for request: SnapshotRequest, _ stop: RelayStop) throws -> Announcement? {
         let deadline = Deadline(after: Self.patience)
         var backoff = Backoff(first: .milliseconds(50), longest: .seconds(1))
         while !stop.isRequested {
             let nonce = String(UInt64.random(in: .min ... .max), radix: 16)
-            var request: JSONObject = ["op": "begin", "nonce": .string(nonce)]
-            request["have"] = have.map { .string("\($0)") }
-            let answer = try ask(request)
+            let answer = try ask(request.object(nonce: nonce))
             if let key {
                 // The nonce proves that the answer is no earlier one.
                 let fields = [stream.streamName, "snapshot", nonce]
@@ -107,7 +110,7 @@ struct SnapshotDownload {
             }
             switch object.string("state") {
             case "current": return nil
-            case "ready": return try announcement(object)
+            case "ready": return try announcement(object, for: request)
             case "failed": throw RelayError.noSnapshot(object.string("message") ?? "")
             default:
                 guard !deadline.hasPassed else { throw RelayError.noSnapshot("none within \(Self.patience)") }
@@ -117,25 +120,28 @@ struct SnapshotDownload {
         return nil
     }
 
-    private func ask(_ request: JSONObject) throws(NATSError) -> NATSMessage {
+    private func ask(_ request: JSONObject) throws -> NATSMessage {
         do throws(NATSError) {
             return try connection.request(OutgoingMessage(stream.snapshots, body: Array(request.text.utf8)))
         } catch {
             guard error.code == .noJetStream else { throw error }
-            throw NATSError(
-                .unreachable, "snapshot of \(stream.streamName) \(connection.server): no home answers",
-                remedy: "start groupstore-relay publish for the store; the request is repeated")
+            throw RelayError.noHome(stream: stream.streamName)
         }
     }
 
-    private func announcement(_ object: JSONObject) throws(RelayError) -> Announcement {
+    private func announcement(
+        _ object: JSONObject, for request: SnapshotRequest
+    ) throws(RelayError) -> Announcement {
         guard let id = object.string("id"), let size = object.integer("size"), size > 0,
             let chunkSize = object.integer("chunk_size"), chunkSize >= 1 << 10, chunkSize <= SnapshotServer.chunkSize,
-            let sha256 = object.string("sha256"), let upto = object.string("upto"), HistoryToken(upto) != nil,
+            let sha256 = object.string("sha256"), let upto = object.string("upto"),
+            let token = HistoryToken(upto),
             let schema = object.string("schema")
         else { throw .badSnapshot("the announcement lacks something") }
+        try request.check(token)
         return Announcement(
-            id: id, size: size, chunkSize: Int(chunkSize), sha256: sha256, upto: upto, schema: schema)
+            id: id, size: size, chunkSize: Int(chunkSize), sha256: sha256, upto: upto, schema: schema,
+            have: request.have.map { "\($0)" }, reason: request.reason)
     }
 
     /// Receives the chunks that the file lacks. Returns false if the home no longer has the snapshot, or if the end was
@@ -172,7 +178,7 @@ struct SnapshotDownload {
                 continue
             }
             if answer.headers["Status"] == "503" {
-                throw NATSError(.lost, "snapshot of \(stream.streamName) \(connection.server): the home is gone")
+                throw RelayError.noHome(stream: stream.streamName)
             }
             if answer.headers["Gs-Error"] != nil { return false }
             early[index] = try checked(answer, index, of: announced)

@@ -67,12 +67,16 @@ package final class StoreFollower {
         }
     }
 
+    /// The time after which a session counts as one that worked.
+    private static let steadyTime = Duration.seconds(5)
+
     private func runSessions(_ stop: RelayStop) throws {
         try options.connection.checkFiles()
         try stop.retryingBusy { try held.open() }
         var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
         var hasConnected = false
         while !stop.isRequested {
+            var begun: ContinuousClock.Instant?
             do {
                 status.record.state = "connecting"
                 status.write()
@@ -87,42 +91,21 @@ package final class StoreFollower {
                 let session = FollowerSession(location, options, connection, held, status, reporter)
                 try session.run(stop) {
                     hasConnected = true
-                    backoff.reset()
+                    begun = .now
                 }
             } catch let error as any ActionableError {
                 guard !stop.isRequested else { break }
-                guard Self.isTransient(error, hasConnected: hasConnected) else { throw error }
+                guard FollowerFailure(error, hasConnected: hasConnected) != .end else { throw error }
+                if let begun, begun.duration(to: .now) >= Self.steadyTime {
+                    backoff.reset()
+                    reporter.clearErrors()
+                }
                 status.setFailure(error)
                 reporter.report(error)
                 status.record.state = "connecting"
                 status.write(force: true)
                 stop.wait(backoff.next())
             }
-        }
-    }
-
-    /// True if another attempt may succeed without anybody's help.
-    private static func isTransient(_ error: any ActionableError, hasConnected: Bool) -> Bool {
-        switch error {
-        case let error as NATSError: error.isTransient || hasConnected || error.code == .noStream
-        case let error as RelayError:
-            switch error {
-            case .noSnapshot, .badSnapshot: true
-            default: false
-            }
-        case let error as ReplicationError:
-            switch error {
-            case .malformedBatch, .malformedSnapshot: true
-            default: false
-            }
-        case let error as StoreError:
-            switch error {
-            case .busy: true
-            case .sqlite: !error.isPermission
-            default: false
-            }
-        case let error as SystemError: !error.isPermission
-        default: false
         }
     }
 }

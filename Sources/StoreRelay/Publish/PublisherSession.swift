@@ -17,6 +17,7 @@ final class PublisherSession {
     private let status: StatusWriter
     private let reporter: RelayReporter
     private var confirmations: FollowerConfirmations
+    private var outdated = OutdatedHistory()
 
     init(
         _ location: StoreLocation, _ options: PublisherOptions, _ connection: NATSConnection, number: Int,
@@ -38,7 +39,7 @@ final class PublisherSession {
     /// - Parameter maxAhead: The messages that may be sent ahead of the broker's confirmations.
     func run(_ stop: RelayStop, takingOver: HistoryToken?, maxAhead: Int, begun: () -> Void) throws {
         let stream = options.stream
-        reporter.report(
+        reporter.reportState(
             RelayEvent("connected", ["server": .string("\(connection.server)")], "connected to \(connection.server)"))
         status.record.server = "\(connection.server)"
         var configuration = StreamConfiguration(name: stream.streamName, subject: stream.changes)
@@ -60,13 +61,15 @@ final class PublisherSession {
         var position = end.token
         try publish(source, &position, &outlet, stop)
         begun()
-        reporter.clearError()
+        try stop.retryingBusy { try snapshots.withdrawUnusable(source) }
         try startListeners()
         while !stop.isRequested {
             let content = mailbox.take(within: patience)
             if let failure = content.failures[number] { throw failure }
             if let failure = content.watchFailure { reporter.report(failure) }
-            if content.storeChanged { try publish(source, &position, &outlet, stop) }
+            if content.storeChanged || outdated.isDue {
+                try outdated.waiting(status, reporter) { try publish(source, &position, &outlet, stop) }
+            }
             confirmations.add(content.confirmed, to: &status.record)
             try confirmations.write(to: source)
             if content.wantsSnapshot { makeSnapshot(source, stop) }
@@ -76,7 +79,7 @@ final class PublisherSession {
     }
 
     private var patience: Duration {
-        min(confirmations.isPending ? .seconds(1) : .seconds(60), status.isPending ? .seconds(1) : .seconds(60))
+        min(confirmations.isPending || status.isPending ? .seconds(1) : .seconds(60), outdated.remaining)
     }
 
     private func reportBegin(_ end: StreamEnd) {
@@ -90,7 +93,7 @@ final class PublisherSession {
                 RelayEvent(
                     "reset", members, "followers of \(stream) need a snapshot: changes before \(end.token) are gone"))
         }
-        reporter.report(RelayEvent("publishing", members, "publishing to \(stream) after \(end.token)"))
+        reporter.reportState(RelayEvent("publishing", members, "publishing to \(stream) after \(end.token)"))
     }
 
     /// Publishes batches until nothing is left.

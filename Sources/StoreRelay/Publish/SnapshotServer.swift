@@ -14,12 +14,12 @@ import SystemPackage
 final class SnapshotServer: Sendable {
     private struct Served {
         let snapshot: Snapshot
-        let made: ContinuousClock.Instant
         var used: ContinuousClock.Instant
     }
 
     private struct State {
         var served: [String: Served] = [:]
+        var offers = SnapshotOffers()
         var failure: String?
         /// The token up to which everything is published; nil while more is to be published.
         var published: HistoryToken?
@@ -30,9 +30,10 @@ final class SnapshotServer: Sendable {
     private let stream: RelayStream
     private let key: RelayKey?
 
-    /// The time for which a snapshot serves further followers.
-    private static let freshness = Duration.seconds(60)
     private static let retention = Duration.seconds(600)
+    /// The time for which one of more than `maxServed` stays.
+    private static let shortRetention = Duration.seconds(60)
+    private static let maxServed = 3
     /// The largest chunk, in bytes.
     static let chunkSize = 512 << 10
 
@@ -62,14 +63,29 @@ final class SnapshotServer: Sendable {
 
     func setPublished(_ token: HistoryToken?) { state.withLock { $0.published = token } }
 
-    /// Makes a snapshot for those who have asked. An error is passed on to them. Returns true on success.
+    /// Withdraws the snapshots after which no batch can be read: they are before a gap, or of another line.
+    func withdrawUnusable(_ source: ReplicationSource) throws {
+        for (id, upto) in state.withLock({ $0.offers.tokens }) {
+            do {
+                try source.check(upto)
+            } catch is StoreHistory.Discontinuity {
+                state.withLock { $0.offers.withdraw(id) }
+            }
+        }
+    }
+
+    /// Makes a snapshot for those who have asked, unless one that is kept helps them. An error is passed on to them.
+    /// Returns true if one was made.
     func make(of source: ReplicationSource) throws -> Bool {
-        if state.withLock({ fresh($0) }) != nil { return false }
+        try withdrawUnusable(source)
+        guard state.withLock({ $0.offers.needsAnother(at: .now) }) else { return false }
+        let begun = ContinuousClock.now
         let id = String(UInt64.random(in: 1...UInt64.max), radix: 16)
         do {
             let snapshot = try Snapshot.make(of: source.location, at: directory.path.appending(name(id)))
             state.withLock { state in
-                state.served[id] = Served(snapshot: snapshot, made: .now, used: .now)
+                state.served[id] = Served(snapshot: snapshot, used: .now)
+                state.offers.add(id, upto: snapshot.upto, begun: begun, made: .now)
                 state.failure = nil
             }
             return true
@@ -85,8 +101,12 @@ final class SnapshotServer: Sendable {
     /// Removes the snapshots that nobody has asked for lately.
     func removeUnused() {
         let unused = state.withLock { state in
-            let ids = state.served.filter { $0.value.used.duration(to: .now) > Self.retention }.map(\.key)
-            for id in ids { state.served[id] = nil }
+            let limit = state.served.count > Self.maxServed ? Self.shortRetention : Self.retention
+            let ids = state.served.filter { $0.value.used.duration(to: .now) > limit }.map(\.key)
+            for id in ids {
+                state.served[id] = nil
+                state.offers.remove(id)
+            }
             return ids
         }
         for id in unused { try? directory.removeFile(name(id)) }
@@ -113,7 +133,7 @@ final class SnapshotServer: Sendable {
         case "begin":
             guard let nonce = object.string("nonce"), nonce.utf8.count <= 64 else { return nil }
             let size = max(1 << 10, min(Self.chunkSize, maxPayload - (8 << 10)))
-            let answer = begin(have: object.string("have"), chunkSize: size, mailbox)
+            let answer = begin(SnapshotRequest(object), chunkSize: size, mailbox)
             let body = Array(answer.text.utf8)
             return (try RelayKey.header(key, of: [stream.streamName, "snapshot", nonce], body), body)
         case "chunk":
@@ -125,16 +145,16 @@ final class SnapshotServer: Sendable {
         }
     }
 
-    private func begin(have: String?, chunkSize: Int, _ mailbox: PublisherMailbox) -> JSONObject {
+    private func begin(_ request: SnapshotRequest, chunkSize: Int, _ mailbox: PublisherMailbox) -> JSONObject {
         let answer = state.withLock { state -> JSONObject? in
-            if let have, let published = state.published, have == published.description {
-                return ["state": "current", "upto": .string(have)]
+            if let have = request.have, have == state.published, request.acceptsCurrent {
+                return ["state": "current", "upto": .string("\(have)")]
             }
             if let failure = state.failure {
                 state.failure = nil
                 return ["state": "failed", "message": .string(failure)]
             }
-            guard let id = fresh(state), let served = state.served[id] else { return nil }
+            guard let id = state.offers.offer(to: request, at: .now), let served = state.served[id] else { return nil }
             state.served[id]?.used = .now
             let snapshot = served.snapshot
             return [
@@ -159,10 +179,5 @@ final class SnapshotServer: Sendable {
             let bytes = try? snapshot.chunk(index, size: size)
         else { return ([(name: "Gs-Error", value: "unknown_snapshot")], []) }
         return (try RelayKey.header(key, of: [stream.streamName, "chunk", id, "\(index)"], bytes), bytes)
-    }
-
-    private func fresh(_ state: borrowing State) -> String? {
-        state.served.filter { $0.value.made.duration(to: .now) < Self.freshness }.max { $0.value.made < $1.value.made }?
-            .key
     }
 }

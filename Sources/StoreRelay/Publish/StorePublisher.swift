@@ -69,17 +69,25 @@ package final class StorePublisher {
     private func runSessions(_ stop: RelayStop) throws {
         try options.connection.checkFiles()
         // What can't be replicated is refused before anything is published.
-        _ = try stop.retryingBusy { try ReplicationSource(location) }
+        do {
+            try checkStore(stop)
+        } catch HistoryError.outdated {}
         let snapshots = try SnapshotServer(options.stream, in: options.snapshots, key: options.key)
         let watch = StoreWatch(location.path, mailbox)
         defer { withExtendedLifetime(watch) {} }
         var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
+        var storeBackoff = Backoff(first: .milliseconds(100), longest: .seconds(5))
         var hasConnected = false
         var takeOver = options.takeOver
         var maxAhead = Self.maxAhead
         var number = 0
         while !stop.isRequested {
+            var begun: ContinuousClock.Instant?
+            let before = status.record.position
             do {
+                // The broker isn't bothered with a store that can't be published.
+                try checkStore(stop)
+                storeBackoff.reset()
                 status.record.state = "connecting"
                 status.write()
                 let connection = try NATSConnection(options.connection)
@@ -95,11 +103,23 @@ package final class StorePublisher {
                 try session.run(stop, takingOver: takeOver, maxAhead: maxAhead) {
                     hasConnected = true
                     takeOver = nil
-                    backoff.reset()
+                    begun = .now
                 }
             } catch let error as any ActionableError {
                 guard !stop.isRequested else { break }
+                if case HistoryError.outdated = error {
+                    status.record.lag = nil
+                    status.setWaiting(error)
+                    reporter.report(error)
+                    stop.wait(storeBackoff.next())
+                    continue
+                }
                 guard Self.isTransient(error, hasConnected: hasConnected) else { throw error }
+                if begun.map({ $0.duration(to: .now) >= Self.steadyTime }) ?? false || status.record.position != before
+                {
+                    backoff.reset()
+                    reporter.clearErrors()
+                }
                 // Where somebody else publishes too, each message waits for the one before.
                 maxAhead = (error as? NATSError)?.code == .streamMoved ? 1 : Self.maxAhead
                 status.setFailure(error)
@@ -111,6 +131,13 @@ package final class StorePublisher {
 
     /// The messages that may be sent ahead of the broker's confirmations.
     private static let maxAhead = 256
+
+    /// The time after which a session counts as one that worked.
+    private static let steadyTime = Duration.seconds(5)
+
+    private func checkStore(_ stop: RelayStop) throws {
+        _ = try stop.retryingBusy { try ReplicationSource(location) }
+    }
 
     /// Waits before the next attempt, and keeps the lag in the status up to date meanwhile.
     private func wait(_ duration: Duration, _ stop: RelayStop) {

@@ -1,0 +1,66 @@
+import LinuxSystem
+import NATSStreams
+import PersistentHistory
+
+/// What is known of batches and messages that were of no use: if nothing replaces them, the replica would stay behind
+/// without noticing.
+struct StreamDamage {
+    private var suspected: ContinuousClock.Instant?
+    private var lastPart: ContinuousClock.Instant?
+
+    /// The time after which the rest of a batch isn't expected any more.
+    private static let batchTime = Duration.seconds(60)
+
+    /// True if no batch is incomplete, and nothing was left out since the last whole one.
+    var isNone: Bool { suspected == nil && lastPart == nil }
+
+    mutating func suspect() { suspected = suspected ?? .now }
+    mutating func continueBatch() { lastPart = .now }
+    mutating func endBatch() { lastPart = nil }
+
+    mutating func clear() {
+        suspected = nil
+        lastPart = nil
+    }
+
+    func needsSnapshot(after time: Duration) -> Bool {
+        if let lastPart, lastPart.duration(to: .now) >= Self.batchTime { return true }
+        return suspected.map { $0.duration(to: .now) >= time } ?? false
+    }
+}
+
+/// What a follower knows of the stream, and what it has confirmed.
+struct FollowerProgress {
+    private let options: FollowerOptions
+    private let connection: NATSConnection
+    private var upto: Int64 = 0
+    private var confirmed: HistoryToken?
+    private var lastConfirmation: ContinuousClock.Instant?
+    private var reported: HistoryToken?
+
+    init(_ options: FollowerOptions, _ connection: NATSConnection) {
+        self.options = options
+        self.connection = connection
+    }
+
+    /// Notes that the stream leads to the change of this number.
+    mutating func learn(_ number: Int64?) { if let number { upto = max(upto, number) } }
+
+    func lag(at position: HistoryToken) -> Int64 { max(0, upto - position.number) }
+
+    /// True the first time that this position is the last one.
+    mutating func isNew(_ position: HistoryToken) -> Bool {
+        defer { reported = position }
+        return reported != position
+    }
+
+    /// Sends the position to the home, if it has moved: at most once a second unless it is forced.
+    mutating func confirm(_ position: HistoryToken, force: Bool) throws {
+        guard confirmed != position else { return }
+        if !force, let lastConfirmation, lastConfirmation.duration(to: .now) < .seconds(1) { return }
+        lastConfirmation = .now
+        confirmed = position
+        try connection.publish(
+            Acknowledgement(position, by: options.follower).message(options.stream, key: options.key))
+    }
+}

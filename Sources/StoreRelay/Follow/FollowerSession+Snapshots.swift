@@ -1,0 +1,62 @@
+import AgentProtocol
+import GroupContainers
+import LinuxSystem
+import PersistentHistory
+import StoreReplication
+
+extension FollowerSession {
+    /// Gives the replica the content of a snapshot, or creates it. Does nothing if the end is requested meanwhile.
+    func takeSnapshot(_ reason: SnapshotRequest.Reason, _ stop: RelayStop) throws {
+        held.replica?.abandonBatch()
+        if reason != .first { stop.wait(snapshotDelay.next()) }
+        let container = GroupContainer(directory: location.directory)
+        let download = try SnapshotDownload(
+            connection, options.stream, key: options.key, in: container, for: location.name.database)
+        status.record.state = "snapshot"
+        status.write(force: true)
+        let request = SnapshotRequest(follower: options.follower, have: held.replica?.position, reason: reason)
+        guard
+            let snapshot = try download.run(
+                request, stop,
+                progress: { done, size in
+                    status.write()
+                    reportProgress(done, of: size)
+                })
+        else {
+            // Whatever was left out, the home has nothing more.
+            if let replica = held.replica, !stop.isRequested, replica.position == request.have {
+                try caughtUp(replica)
+            }
+            return
+        }
+        do {
+            try held.take(snapshot)
+        } catch {
+            try? download.remove()
+            throw error
+        }
+        try download.remove()
+        status.record.snapshots += 1
+        reporter.clearErrors()
+        retryDelay.reset()
+        guard let position = held.replica?.position else { return }
+        progress.learn(position.number)
+        note(position)
+        try progress.confirm(position, force: true)
+        reporter.report(
+            RelayEvent(
+                "reset", ["reason": .string(reason.rawValue), "upto": .string("\(position)")],
+                "took a snapshot (\(reason.rawValue)) up to \(position)"))
+    }
+
+    /// Reports each tenth.
+    private func reportProgress(_ done: Int64, of size: Int64) {
+        let tenths = done * 10 / max(1, size)
+        guard tenths != reportedTenths else { return }
+        reportedTenths = tenths
+        reporter.report(
+            RelayEvent(
+                "snapshot", ["bytes": .integer(done), "size": .integer(size)],
+                "received \(ByteCount(done)) of \(ByteCount(size)) of a snapshot"))
+    }
+}

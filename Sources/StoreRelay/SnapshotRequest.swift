@@ -1,0 +1,59 @@
+import AgentProtocol
+import PersistentHistory
+
+/// A follower's request for a snapshot (Documentation/Relay.md, "Snapshots").
+struct SnapshotRequest: Equatable {
+    /// The reasons for taking a snapshot, as requests and events state them.
+    enum Reason: String, Codable {
+        /// There is no replica yet.
+        case first
+        /// Changes are no longer in the stream.
+        case gap
+        case otherHistory = "other_history"
+        case schemaChanged = "schema_changed"
+        /// Messages were forged, altered or lost.
+        case damaged
+    }
+
+    /// Nil for a client that doesn't say its name.
+    var follower: String?
+    /// The position of the replica; nil if there is none yet.
+    var have: HistoryToken?
+    var reason: Reason?
+
+    init(follower: String?, have: HistoryToken?, reason: Reason?) {
+        (self.follower, self.have, self.reason) = (follower, have, reason)
+    }
+
+    /// Reads a request's members. What it can't read is missing.
+    init(_ object: JSONObject) {
+        follower = object.string("follower").flatMap { RelayStream.isName($0) ? $0 : nil }
+        have = object.string("have").flatMap(HistoryToken.init)
+        reason = object.string("reason").flatMap(Reason.init)
+    }
+
+    /// The request, with the nonce that the answer's digest covers.
+    func object(nonce: String) -> JSONObject {
+        var object: JSONObject = ["op": "begin", "nonce": .string(nonce)]
+        object["follower"] = follower.map { .string($0) }
+        object["have"] = have.map { .string("\($0)") }
+        object["reason"] = reason.map { .string($0.rawValue) }
+        return object
+    }
+
+    /// True if nothing is needed once the home has published nothing after `have`: what was damaged is of no interest.
+    var acceptsCurrent: Bool { reason == nil || reason == .damaged }
+
+    /// True if a snapshot leads further than the replica, whenever it was made.
+    func isHelped(by upto: HistoryToken) -> Bool {
+        guard let have, have.history == upto.history else { return true }
+        return reason != .otherHistory && upto.number > have.number
+    }
+
+    /// Throws `RelayError.oldSnapshot` if a snapshot is before the replica's position on the same line. After a home
+    /// was restored and continued, the numbers of its new line may be lower.
+    func check(_ upto: HistoryToken) throws(RelayError) {
+        guard let have, reason != .otherHistory, have.history == upto.history, upto.number < have.number else { return }
+        throw .oldSnapshot(upto, position: have)
+    }
+}

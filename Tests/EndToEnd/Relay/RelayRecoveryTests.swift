@@ -1,0 +1,129 @@
+import AgentProtocol
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A relay and a follower that go on once the cause of an error is gone.
+@Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"))
+struct RelayRecoveryTests {
+    private func enable(_ store: FilePath) throws {
+        let done = try groupstore("history", "enable", Word(store))
+        try #require(done.status == 0, "\(done.errors)")
+    }
+
+    private func states(_ hosts: RelayHosts) throws -> [String] {
+        try run(Programs.relay, ["status", "--json"], environment: ["XDG_RUNTIME_DIR": hosts.runtime.string])
+            .objects.filter { $0.type == "relay" }.compactMap { $0.string("state") }
+    }
+
+    /// Rows of a table without a key are known by numbers that a change of the schema may alter.
+    @Test func aChangeOfTheSchemaIsPublishedOnceTheHistoryIsEnabledAgain() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        try sqlite(hosts.home, "CREATE TABLE Plain (x)")
+        try enable(hosts.home)
+        var publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        #expect(try hosts.areEqual(follower))
+        for column in ["first", "second"] {
+            try sqlite(hosts.home, "ALTER TABLE Plain ADD COLUMN \(column)")
+            let error = try publisher.event("error") { $0.string("code") == "outdated_history" }
+            #expect(error.string("hint") == "groupstore history enable STORE")
+            #expect(try states(hosts).contains("outdated_history"))
+            if column == "second" {
+                // One that is started now waits as well.
+                #expect(try publisher.stop().status == 0)
+                publisher = try hosts.publish()
+                try publisher.event("error") { $0.string("code") == "outdated_history" }
+            }
+            try enable(hosts.home)
+            try hosts.write("INSERT INTO Plain (x, \(column)) VALUES ('\(column)', 'value')")
+            try publisher.event("caught_up")
+            #expect(try hosts.areEqual(follower))
+            let query = "SELECT \(column) FROM Plain WHERE x = '\(column)'"
+            #expect(try sqlite(hosts.replica, query) == "value\n")
+        }
+        let resets = try follower.stop().objects.filter { $0.type == "reset" }
+        #expect(resets.count == 3, "\(resets)")
+        #expect(try publisher.stop().status == 0)
+    }
+
+    /// VACUUM may give the rows of a table without a key other numbers.
+    @Test func aKeptSnapshotBeforeAGapIsNotTakenAgain() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        try sqlite(hosts.home, "CREATE TABLE Plain (x)")
+        try enable(hosts.home)
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        #expect(try hosts.areEqual(follower))
+        for round in 1...3 {
+            try hosts.write("INSERT INTO Plain VALUES ('before the gap \(round)')")
+            #expect(try hosts.areEqual(follower))
+            try sqlite(hosts.home, "VACUUM")
+            try publisher.event("error") { $0.string("code") == "outdated_history" }
+            try enable(hosts.home)
+            try hosts.write("INSERT INTO Plain VALUES ('after the gap \(round)')")
+            #expect(try hosts.areEqual(follower))
+            #expect(try sqlite(hosts.replica, "SELECT count(*) FROM Plain") == "\(2 * round)\n")
+        }
+        let tokens = try follower.stop().objects.filter { $0.type == "reset" }.compactMap { $0.string("upto") }
+        let numbers = tokens.compactMap { $0.split(separator: ".").dropFirst(2).first.flatMap { Int($0) } }
+        #expect(numbers.count == 4 && numbers == numbers.sorted() && Set(numbers).count == 4, "\(tokens)")
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test func aHomeThatIsAwayIsWaitedForOverOneConnection() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        #expect(try untilCaughtUp(hosts.publish()).status == 0)
+        let follower = try hosts.follow()
+        try follower.event("error") { $0.string("code") == "no_home" }
+        #expect(try states(hosts) == ["no_home"])
+        // Other programs take their time meanwhile.
+        for number in 1...5 { try hosts.write("INSERT INTO Note (title) VALUES ('\(number)')") }
+        let publisher = try hosts.publish()
+        try publisher.event("caught_up")
+        #expect(try hosts.areEqual(follower))
+        let events = try follower.stop().objects
+        #expect(events.filter { $0.type == "connected" }.count == 1)
+        #expect(events.filter { $0.type == "error" }.count == 1)
+        #expect(try publisher.stop().status == 0)
+    }
+
+    private func untilCaughtUp(_ publisher: RelayProcess) throws -> FinishedProcess {
+        try publisher.event("caught_up")
+        return try publisher.stop()
+    }
+
+    @Test func aFailureOfThisMachineDoesNotEndTheConnection() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        try publisher.event("caught_up")
+        // A snapshot can't be written where there is a directory.
+        var directory = try Directory(hosts.group)
+        for name: FilePath.Component in [".groupstore", "replicas"] {
+            try directory.makeDirectory(name, mode: 0o700)
+            directory = try Directory(directory.path.appending(name))
+        }
+        try directory.makeDirectory("Notes.sqlite.snapshot", mode: 0o700)
+        let follower = try hosts.follow()
+        try follower.event("error")
+        for number in 1...5 {
+            try hosts.write("INSERT INTO Note (title) VALUES ('\(number)')")
+            try publisher.event("caught_up")
+        }
+        let removed = try run("rmdir", [Word(directory.path.appending("Notes.sqlite.snapshot"))])
+        #expect(removed.status == 0, "\(removed.errors)")
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().objects.filter { $0.type == "connected" }.count == 1)
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test func aStoreWithoutHistoryIsRefusedAtTheStart() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let plain = hosts.path("plain.sqlite")
+        try sqlite(plain, "CREATE TABLE t (a)")
+        let done = try hosts.publish(plain).process.wait()
+        #expect(done.status == 65, "\(done.errors)")
+        #expect(done.errors.contains("history enable"), "\(done.errors)")
+    }
+}
