@@ -13,6 +13,8 @@ struct SnapshotRequest: Equatable {
         case schemaChanged = "schema_changed"
         /// Messages were forged, altered or lost.
         case damaged
+        /// The stream ends before the replica's position: it was set back, or the home was.
+        case setBack = "set_back"
     }
 
     /// Nil for a client that doesn't say its name.
@@ -42,18 +44,21 @@ struct SnapshotRequest: Equatable {
     }
 
     /// True if nothing is needed once the home has published nothing after `have`: what was damaged is of no interest.
-    var acceptsCurrent: Bool { reason == nil || reason == .damaged }
+    var acceptsCurrent: Bool { reason == nil || reason == .damaged || reason == .setBack }
+
+    /// True if the home may be on another line of the history, where numbers say nothing.
+    private var mayBeOnAnotherLine: Bool { reason == .otherHistory || reason == .setBack }
 
     /// True if a snapshot leads further than the replica, whenever it was made.
     func isHelped(by upto: HistoryToken) -> Bool {
         guard let have, have.history == upto.history else { return true }
-        return reason != .otherHistory && upto.number > have.number
+        return !mayBeOnAnotherLine && upto.number > have.number
     }
 
     /// Throws `RelayError.oldSnapshot` if a snapshot is before the replica's position on the same line. After a home
     /// was restored and continued, the numbers of its new line may be lower.
     func check(_ upto: HistoryToken) throws(RelayError) {
-        guard let have, reason != .otherHistory, have.history == upto.history, upto.number < have.number else { return }
+        guard let have, !mayBeOnAnotherLine, have.history == upto.history, upto.number < have.number else { return }
         throw .oldSnapshot(upto, position: have)
     }
 }

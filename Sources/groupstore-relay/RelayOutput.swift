@@ -113,7 +113,7 @@ enum ExitStatus: Int32 {
                 }
             case let error as ReplicationError:
                 switch error {
-                case .diverged, .exists, .isReplica, .otherStream: .conflict
+                case .diverged, .exists, .isReplica, .otherFormat, .otherStream: .conflict
                 default: .badData
                 }
             case let error as StoreError:

@@ -7,6 +7,7 @@ import PersistentHistory
 struct StreamDamage {
     private var suspected: ContinuousClock.Instant?
     private var lastPart: ContinuousClock.Instant?
+    private var isSetback = false
 
     /// The time after which the rest of a batch isn't expected any more.
     private static let batchTime = Duration.seconds(60)
@@ -15,12 +16,22 @@ struct StreamDamage {
     var isNone: Bool { suspected == nil && lastPart == nil }
 
     mutating func suspect() { suspected = suspected ?? .now }
+    /// Notes that the stream ends before the replica's position.
+    mutating func suspectSetback() {
+        suspect()
+        isSetback = true
+    }
+
+    /// The reason for a snapshot, if one is needed.
+    var reason: SnapshotRequest.Reason { isSetback ? .setBack : .damaged }
+
     mutating func continueBatch() { lastPart = .now }
     mutating func endBatch() { lastPart = nil }
 
     mutating func clear() {
         suspected = nil
         lastPart = nil
+        isSetback = false
     }
 
     func needsSnapshot(after time: Duration) -> Bool {

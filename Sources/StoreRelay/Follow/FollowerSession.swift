@@ -99,7 +99,7 @@ final class FollowerSession {
                 try replica.check()
                 try progress.confirm(replica.position, force: false)
                 status.write()
-                if damage.needsSnapshot(after: Self.repairTime) { return .damaged }
+                if damage.needsSnapshot(after: Self.repairTime) { return damage.reason }
                 continue
             }
             status.record.messages += 1
@@ -150,12 +150,12 @@ final class FollowerSession {
             guard batch.part.upto.number > replica.position.number else {
                 if batch.part.isLast { damage.endBatch() }
                 // The home was set back, or the stream was: only the home knows.
-                if batch.part.upto != replica.position, message.pending == 0 { damage.suspect() }
+                if batch.part.upto != replica.position, message.pending == 0 { damage.suspectSetback() }
                 break
             }
             // A batch whose beginning is missing, rather than one that is known already.
             if batch.part.isLast { damage.suspect() } else { damage.continueBatch() }
-        case .purged: if message.pending == 0 { damage.suspect() }
+        case .purged: if message.pending == 0 { damage.suspectSetback() }
         case .gap: return .gap
         case .otherHistory: return .otherHistory
         case .schemaChanged: return .schemaChanged
