@@ -136,7 +136,10 @@ def harm(hosts, chance):
 
 
 def last_token(path):
-    with sqlite3.connect(path, timeout=60) as store:
+    """Returns the token of a store's last change; None while there is no store."""
+    if not os.path.exists(path):
+        return None
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60) as store:
         identifier, number, nonce = store.execute(
             "SELECT identifier, number, printf('%x', nonce) FROM GS_HISTORY, GS_CHANGE ORDER BY number DESC LIMIT 1").fetchone()
     return f"h1.{identifier}.{number}.{nonce}"
