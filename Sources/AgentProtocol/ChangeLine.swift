@@ -2,10 +2,12 @@
 /// to its subscribers. Its bytes are those of `StoreEvent.json` in a `WireLine`.
 package struct ChangeLine: Sendable {
     private let start: [UInt8]
-    /// The tables that `middle` encodes.
+    /// The tables that `line` names.
     private var tables: ChangedTables?
-    private var middle: [UInt8] = []
     private let token: [UInt8]
+    /// The last line. Its first `prefixCount` bytes stay while the tables do.
+    private var line: [UInt8] = []
+    private var prefixCount = 0
 
     /// Lines of an agent's feed.
     ///
@@ -41,20 +43,17 @@ package struct ChangeLine: Sendable {
     package mutating func bytes(_ changed: ChangedTables, token writeToken: (inout [UInt8]) -> Void) -> [UInt8]? {
         if tables != changed {
             tables = changed
-            middle = Self.middle(changed)
+            line = start + Self.middle(changed) + token
+            prefixCount = line.count
         }
-        var line: [UInt8] = []
-        // Room for a token, a quote, a brace and a newline.
-        line.reserveCapacity(start.count + middle.count + token.count + 128)
-        line += start
-        line += middle
-        line += token
+        line.removeSubrange(prefixCount...)
         writeToken(&line)
-        line.append(UInt8(ascii: "\""))
-        line.append(UInt8(ascii: "}"))
-        line.append(0x0A)
+        line += Self.end
         return line.count > WireLine.maxLength ? nil : line
     }
+
+    /// A quote, a brace and a newline.
+    private static let end = Array("\"}\n".utf8)
 
     /// Returns the members between the store and the token.
     private static func middle(_ tables: ChangedTables) -> [UInt8] {

@@ -17,9 +17,11 @@ final class StoreFiles {
     private let isMountPoint: Bool
     /// The database; nil while nobody uses it and its descriptor is closed.
     private var openDatabase: SharedDescriptor?
-    private(set) var walIndex: WALIndexFile?
+    private(set) var walIndex: WALIndexFile? { didSet { generation &+= 1 } }
     /// The WAL that belongs to the index. It is opened when its frames are needed.
-    private(set) var wal: WALFile?
+    private(set) var wal: WALFile? { didSet { generation &+= 1 } }
+    /// A number that changes with each index and WAL that is opened or closed.
+    private(set) var generation = 0
 
     private var path: FilePath { directory.path.appending(name.database) }
 
@@ -262,6 +264,9 @@ final class SharedDescriptor: Sendable {
 final class WALIndexFile: Sendable {
     let identity: FileIdentity
     private let descriptor: Descriptor
+
+    /// The descriptor, open for as long as this object exists.
+    var raw: CInt { descriptor.raw }
 
     /// Opens the file. Returns nil if it does not exist.
     init?(_ name: FilePath.Component, in directory: Directory) throws {

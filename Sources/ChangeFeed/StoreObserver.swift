@@ -19,17 +19,21 @@ package final class StoreObserver {
     /// The store's file names.
     package let name: StoreName
 
-    var files: StoreFiles?
-    var baseline = CommitBaseline()
+    @exclusivity(unchecked) var files: StoreFiles?
+    @exclusivity(unchecked) var baseline = CommitBaseline()
     var sessions = WALSessionTracker()
     /// True if a commit was found in the index that is open now.
     var indexHasCommitted = false
-    private var touchedParts: Set<StorePart> = []
+    @exclusivity(unchecked) private(set) var touchedParts: Set<StorePart> = []
     var backoff = PollDelay()
     /// The delays between polls for a lock that has been held for longer than a commit takes.
     var unlockBackoff = StoreObserver.makeUnlockBackoff()
-    var isUnreadable = false
+    @exclusivity(unchecked) var isUnreadable = false
     var fastPath = FastPath()
+    /// What finds another commit like the last one; nil if there was none of that kind.
+    @exclusivity(unchecked) var probe: CommitProbe?
+    /// The tables of the commit that the probe finds.
+    package internal(set) var repeatedTables = TableChanges.unknown
     /// True if a rollback journal was seen since the last settled poll. The journal makes the change counter's verdict
     /// final.
     var usesJournal = false
@@ -54,7 +58,7 @@ package final class StoreObserver {
     private(set) var settledIdleStamp: StoreFiles.Stamp?
     /// The deadline for the events that may explain why the database's stamp changed while idle.
     var idleDoubtDeadline: ContinuousClock.Instant?
-    var tracker = TableTracker()
+    @exclusivity(unchecked) var tracker = TableTracker()
     /// What names the tables of commits in rollback mode, once the store was read.
     var rollbackTables: RollbackTables?
     var scanSchedule = PageMapScanSchedule()
@@ -67,7 +71,10 @@ package final class StoreObserver {
 
     /// True while polls report the changed tables. Setting it to false frees the page map.
     package var wantsTables = false {
-        didSet { if !wantsTables { discardPageMap() } }
+        didSet {
+            probe = nil
+            if !wantsTables { discardPageMap() }
+        }
     }
 
     /// True if the database's descriptor is closed while nobody else uses the store. A relocation moves a store only if
@@ -146,6 +153,7 @@ package final class StoreObserver {
     package func close() {
         discardPageMap()
         _ = tracker.takeChanges()
+        probe = nil
         files = nil
         touchedParts = []
         sessions = WALSessionTracker()
@@ -203,6 +211,7 @@ package final class StoreObserver {
 
     /// Records that events were lost or that the directory was replaced: the store's names may stand for other files.
     package func recordLostEvents() {
+        probe = nil
         discardPageMap()
         bracket.recordLostEvents()
         touchedParts.insert(.database)
@@ -227,7 +236,9 @@ package final class StoreObserver {
         }
         found.needsEvents = tracker.needsEvents
         if releasesUnusedStore { found = releasingUnusedStore(found) }
-        return found.needsEvents ? found : withTables(found)
+        let complete = found.needsEvents ? found : withTables(found)
+        prepareProbe()
+        return complete
     }
 
     /// Closes the database if nobody uses the store any more. A program's close of a file precedes the end of its
@@ -253,7 +264,9 @@ package final class StoreObserver {
         settleTables(with: events)
         var finished = observation
         finished.needsEvents = false
-        return withTables(finished)
+        let complete = withTables(finished)
+        prepareProbe()
+        return complete
     }
 
     private func withTables(_ observation: Observation) -> Observation {

@@ -81,7 +81,9 @@ package protocol EventSource: AnyObject {
     /// If the first event is only a write to a registered file, the source passes its index to `onFastPath` before
     /// anything else, and the event is no notice. `onFastPath` may call `next` itself. If it is nil, all events come as
     /// notices.
-    func next(timeout: Duration?, onFastPath: ((Int) -> Void)?) throws -> [Notice]
+    ///
+    /// A source may call `onReadable` when an event has ended its wait, before it reads the event.
+    func next(timeout: Duration?, onReadable: (() -> Void)?, onFastPath: ((Int) -> Void)?) throws -> [Notice]
     /// Suspends write events in these directories while `body` runs, except for the named files. Per-write events cost
     /// a busy writer more than everything else the agent does. All other events are reported as usual. A directory that
     /// can't be watched as before afterwards is among the next notices as `unwatchable`.
@@ -91,5 +93,7 @@ package protocol EventSource: AnyObject {
 }
 
 extension EventSource {
-    package func next(timeout: Duration?) throws -> [Notice] { try next(timeout: timeout, onFastPath: nil) }
+    package func next(timeout: Duration?) throws -> [Notice] {
+        try next(timeout: timeout, onReadable: nil, onFastPath: nil)
+    }
 }

@@ -15,8 +15,11 @@ package protocol InotifyInstance: AnyObject {
     func remove(_ watch: CInt)
     /// Returns the next event, and waits for it at most `timeout` (nil: no timeout). Returns nil if there is none.
     ///
-    /// If `fastPath` returns an index for the event's watch, mask and name, that index is returned instead.
-    func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent?
+    /// If `fastPath` returns an index for the event's watch, mask and name, that index is returned instead. An instance
+    /// calls `onReadable` when an event has ended its wait, before it reads the event; one that can't know it doesn't.
+    func next(
+        timeout: Duration?, onReadable: (() -> Void)?, fastPath: InotifyFastPath?
+    ) throws(SystemError) -> QueuedEvent?
     /// Makes `next` return `woken`. May be called on any thread.
     func wake()
 }

@@ -54,12 +54,15 @@ package final class InotifySource: EventSource {
         try body()
     }
 
-    package func next(timeout: Duration?, onFastPath: ((Int) -> Void)?) throws -> [Notice] {
+    package func next(
+        timeout: Duration?, onReadable: (() -> Void)?, onFastPath: ((Int) -> Void)?
+    ) throws -> [Notice] {
         var notices = pending
         pending = []
         if notices.isEmpty {
             let untilRecheck = paths.timeUntilRecheck
-            switch try first([timeout, untilRecheck].compactMap { $0 }.min(), usesFastPath: onFastPath != nil) {
+            let limit = [timeout, untilRecheck].compactMap { $0 }.min()
+            switch try first(limit, onReadable, usesFastPath: onFastPath != nil) {
             case .event(let event)?: notices += paths.notices(of: event)
             case .fastPath(let index)?: onFastPath?(index)
             case .woken?: notices.append(.woken)
@@ -69,7 +72,7 @@ package final class InotifySource: EventSource {
         }
         var previous: QueuedEvent?
         for _ in 0..<Self.batch {
-            guard let next = try instance.next(timeout: .zero, fastPath: nil) else { break }
+            guard let next = try instance.next(timeout: .zero, onReadable: nil, fastPath: nil) else { break }
             guard case .event(let event) = next else {
                 notices.append(.woken)
                 continue
@@ -86,10 +89,12 @@ package final class InotifySource: EventSource {
     /// The most events to handle at once.
     package static let batch = 256
 
-    private func first(_ timeout: Duration?, usesFastPath: Bool) throws(SystemError) -> QueuedEvent? {
+    private func first(
+        _ timeout: Duration?, _ onReadable: (() -> Void)?, usesFastPath: Bool
+    ) throws(SystemError) -> QueuedEvent? {
         let fastPath: InotifyFastPath = { [paths] watch, mask, name in
             mask == UInt32(IN_MODIFY) ? paths.fastPath.index(watch: watch, name: name) : nil
         }
-        return try instance.next(timeout: timeout, fastPath: usesFastPath ? fastPath : nil)
+        return try instance.next(timeout: timeout, onReadable: onReadable, fastPath: usesFastPath ? fastPath : nil)
     }
 }

@@ -46,7 +46,9 @@ package final class SystemInotify: InotifyInstance {
         _ = write(waker, &one, 8)
     }
 
-    package func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
+    package func next(
+        timeout: Duration?, onReadable: (() -> Void)?, fastPath: InotifyFastPath?
+    ) throws(SystemError) -> QueuedEvent? {
         if unread.isEmpty {
             let ready = try readable(timeout)
             if ready.contains(.waker) {
@@ -55,6 +57,7 @@ package final class SystemInotify: InotifyInstance {
                 return .woken
             }
             guard ready.contains(.instance) else { return nil }
+            onReadable?()
             try fill()
         }
         return try unread.isEmpty ? nil : takeEvent(fastPath)

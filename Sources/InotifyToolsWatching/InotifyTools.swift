@@ -34,15 +34,20 @@
         package func wake() { wakeFile.wake() }
 
         /// The library's timeouts are whole seconds, and most timeouts here are shorter.
-        package func next(timeout: Duration?, fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent? {
-            guard let timeout else {
-                while true { if let event = try next(waits: true, fastPath) { return event } }
-            }
-            let deadline = Deadline(after: timeout)
+        package func next(
+            timeout: Duration?, onReadable: (() -> Void)?, fastPath: InotifyFastPath?
+        ) throws(SystemError) -> QueuedEvent? {
+            let deadline = timeout.map(Deadline.init(after:)) ?? .none
             while true {
+                // The library may have read an event that it hasn't returned yet.
                 if let event = try next(waits: false, fastPath) { return event }
-                guard let left = deadline.remaining, left > .zero else { return nil }
-                wait(left)
+                let left = deadline.remaining
+                guard left.map({ $0 > .zero }) ?? true else { return nil }
+                guard library.raw != nil || left != nil else {
+                    if let event = try next(waits: true, fastPath) { return event }
+                    continue
+                }
+                if wait(left) { onReadable?() }
             }
         }
 
@@ -59,13 +64,17 @@
                 paddedName: UnsafeRawBufferPointer(start: start, count: Int(event.pointee.len)), fastPath: fastPath)
         }
 
-        /// Waits for an event after `next` returned none, for at most `limit` and possibly less.
-        private func wait(_ limit: Duration) {
-            let milliseconds = limit.nanoseconds / 1_000_000
+        /// Waits for an event after `next` returned none, for `limit` (nil: no limit) at most, or less. Returns
+        /// true if one has come.
+        private func wait(_ limit: Duration?) -> Bool {
+            let milliseconds = limit.map { $0.nanoseconds / 1_000_000 }
             // poll(2) can't wait less than a millisecond.
-            guard let raw = library.raw, milliseconds > 1 else { return pause(min(limit, .milliseconds(1))) }
+            guard let raw = library.raw, milliseconds.map({ $0 > 1 }) ?? true else {
+                pause(min(limit ?? .zero, .milliseconds(1)))
+                return false
+            }
             var request = pollfd(fd: raw, events: Int16(POLLIN), revents: 0)
-            _ = poll(&request, 1, CInt(clamping: milliseconds))
+            return poll(&request, 1, milliseconds.map { CInt(clamping: $0) } ?? -1) > 0
         }
     }
 

@@ -58,7 +58,9 @@ package final class FeedLoop: Sendable {
         // Work reads events itself, and may have read the wake-up for work queued meanwhile.
         let began = ContinuousClock.now
         let limit = hadWork ? .zero : [timeout, stores.timeUntilNextPoll()].compactMap(\.self).min()
-        let notices = try source.next(timeout: limit) { index in
+        let notices = try source.next(timeout: limit) {
+            if stores.publishExpectedCommit() { arrived = .now }
+        } onFastPath: { index in
             arrived = .now
             stores.publishFastPath(index)
         }

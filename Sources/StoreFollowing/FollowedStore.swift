@@ -12,7 +12,7 @@ package final class FollowedStore {
     package let directory: FilePath
     let name: StoreName
     private let observer: StoreObserver
-    package private(set) var state = FollowingState.absent
+    @exclusivity(unchecked) package private(set) var state = FollowingState.absent
     /// The time of the next poll even if no event arrives.
     private(set) var pollAt: ContinuousClock.Instant?
     /// True while a commit may be in progress.
@@ -206,6 +206,20 @@ package final class FollowedStore {
     /// Looks for a commit right after a write to the log and nothing else. `poll` must follow.
     func pollWALIndex() -> FastPathFinding { state == .following ? observer.pollWALIndex() : .unchanged }
 
+    /// The event of another commit like the last one, if the next one can be found by `findRepeatedChange`.
+    @exclusivity(unchecked) private(set) var repeatedChange: StoreEvent?
+
+    /// Looks for a commit like the one before. If there is one, publish `repeatedChange`, and call
+    /// `confirmRepeatedChange` afterwards, and `poll`.
+    ///
+    /// - Parameter isAnnounced: True if a write to the log was reported.
+    func findRepeatedChange(isAnnounced: Bool) -> StoreObserver.ProbeFinding {
+        state == .following ? observer.findRepeatedCommit(isAnnounced: isAnnounced) : .other
+    }
+
+    /// Proves the tables of a repeated change after its publication.
+    func confirmRepeatedChange() { observer.confirmRepeatedCommit() }
+
     /// Completes a `pollWALIndex` that needed events. `events`: the queued ones; nil if some were lost.
     func finishWALIndexPoll(with events: SideFileEventCounts?) -> FastPathFinding {
         observer.finishWALIndexPoll(with: events)
@@ -226,6 +240,7 @@ package final class FollowedStore {
 
     /// Records the result of a complete poll. Returns the event to publish; nil if nothing was committed.
     func record(_ observation: Observation) -> StoreEvent? {
+        defer { repeatedChange = observer.awaitsRepeatedCommit ? .change(wire(observer.repeatedTables)) : nil }
         isCommitUnderWay = observation.nextPollDelay != nil
         let delay = [observation.nextPollDelay, observation.recheckDelay].compactMap { $0 }.min()
         pollAt = delay.map { ContinuousClock.now.advanced(by: $0) }

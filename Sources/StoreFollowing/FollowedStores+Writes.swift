@@ -10,6 +10,15 @@ extension FollowedStores {
     /// mostly committed. All other work comes after the commit was published, with `handle`.
     func publishFastPath(_ index: Int) {
         guard let store = fastPathStores[index] else { return }
+        expectedStore = store === lastWrittenStore ? store : nil
+        lastWrittenStore = store
+        if unhandled.isEmpty {
+            switch store.findRepeatedChange(isAnnounced: true) {
+            case .repeated: return publishRepeatedChange(of: store)
+            case .nothing: return unhandled.append(writeEvent(of: store))
+            case .other: break
+            }
+        }
         // An earlier event is handled first.
         let finding = unhandled.isEmpty ? store.pollWALIndex() : .unchanged
         let complete =
@@ -18,6 +27,23 @@ extension FollowedStores {
             receiver.publish(event, of: store.address)
         }
         // The full poll follows. This event came before those that were just read.
+        unhandled.insert(writeEvent(of: store), at: 0)
+    }
+
+    /// Publishes a commit of the store that was written last, if it is like the one before. Called when an event has
+    /// come, before it is read: mostly, it is the event of that commit. Returns true if there was a commit.
+    func publishExpectedCommit() -> Bool {
+        guard unhandled.isEmpty, let store = expectedStore,
+            case .repeated = store.findRepeatedChange(isAnnounced: false)
+        else { return false }
+        publishRepeatedChange(of: store)
+        return true
+    }
+
+    /// Publishes a commit that is like the one before. The full poll follows, with `handle`.
+    private func publishRepeatedChange(of store: FollowedStore) {
+        receiver.publish(repeated: store.repeatedChange ?? .change(.unknown), of: store)
+        store.confirmRepeatedChange()
         unhandled.insert(writeEvent(of: store), at: 0)
     }
 
@@ -61,6 +87,8 @@ extension FollowedStores {
 
     func removeFastPath(of store: FollowedStore) {
         source.setFastPath(store.name.wal, in: store.directory, index: nil)
+        if expectedStore === store { expectedStore = nil }
+        if lastWrittenStore === store { lastWrittenStore = nil }
         guard let index = store.fastPathIndex.take() else { return }
         fastPathStores[index] = nil
         freeFastPathIndexes.append(index)

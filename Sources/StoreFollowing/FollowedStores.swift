@@ -11,7 +11,7 @@ import SystemPackage
 package final class FollowedStores {
     let source: any EventSource
     /// Notices that were read early and are still to be handled.
-    var unhandled: [Notice] = []
+    @exclusivity(unchecked) var unhandled: [Notice] = []
     let receiver: any StoreEventReceiver
     let loop: FeedLoop
     let states: FollowingStates
@@ -28,6 +28,10 @@ package final class FollowedStores {
     private(set) var parts: [FilePath: [FilePath.Component: [(store: FollowedStore, part: StorePart)]]] = [:]
     /// The stores by fast-path index, the number that the source reports for a write to their log.
     var fastPathStores: [FollowedStore?] = []
+    /// The store whose log was written last.
+    var lastWrittenStore: FollowedStore?
+    /// The same, if it was also the one before: most likely, the next event is of its next commit.
+    @exclusivity(unchecked) var expectedStore: FollowedStore?
     /// The fast-path indexes of stores that are no longer followed.
     var freeFastPathIndexes: [Int] = []
     package internal(set) var watched: [FilePath: DirectoryEvent.Kinds] = [:]

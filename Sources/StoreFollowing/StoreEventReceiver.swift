@@ -9,6 +9,8 @@ package protocol StoreEventReceiver: AnyObject, Sendable {
     func close(_ store: StoreAddress) -> Bool
     /// Receives an event of the store. Ignores one of a store that isn't open.
     func publish(_ event: StoreEvent, of store: StoreAddress)
+    /// Receives a change that is equal to the store's last one but for its position. It comes right after the commit.
+    func publish(repeated change: StoreEvent, of store: FollowedStore)
     /// The stores with subscribers.
     func subscribedStores() -> Set<StoreAddress>
     /// True if the store has a subscriber.
@@ -21,5 +23,7 @@ package protocol StoreEventReceiver: AnyObject, Sendable {
 }
 
 extension StoreEventReceiver {
+    package func publish(repeated change: StoreEvent, of store: FollowedStore) { publish(change, of: store.address) }
+
     package func receive(_ notice: Notice) {}
 }

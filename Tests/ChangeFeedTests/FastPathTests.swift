@@ -57,6 +57,18 @@ import Testing
         #expect(path.indexWasRead(showsCommit: true, needsEvents: false) == .publish)
     }
 
+    /// A commit was published before the index was read, and its pages tell something else.
+    @Test func reportsAnUnprovenCommitAgain() {
+        for isProven in [false, true] {
+            var path = FastPath()
+            path.commitWasPublished(isProven: isProven)
+            #expect(!path.leavesIndexUnread)
+            let isReportedAgain = path.pollEnded()
+            #expect(isReportedAgain == !isProven)
+            #expect(path == FastPath())
+        }
+    }
+
     /// Whatever order the steps come in, a commit is published or left to the poll, never both and never neither.
     @Test func reportsEachCommitOnce() {
         for first in [false, true] {

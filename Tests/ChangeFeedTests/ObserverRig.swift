@@ -90,10 +90,16 @@ final class ObserverRig {
         while true {
             let early = unrecorded
             unrecorded = []
-            let notices = try early + source.next(timeout: early.isEmpty ? wait : .zero)
+            let isRepeated = early.isEmpty && findRepeatedCommit() == .repeated
+            if isRepeated {
+                found.append(.changed)
+                tables.append(observer.repeatedTables)
+                observer.confirmRepeatedCommit()
+            }
+            let notices = try early + source.next(timeout: early.isEmpty && !isRepeated ? wait : .zero)
             for case .event(let event) in notices { record(event) }
             if wait >= .milliseconds(20) { waited += wait }
-            if notices.isEmpty, wait == .zero || waited > longestWait { return found }
+            if notices.isEmpty, !isRepeated, wait == .zero || waited > longestWait { return found }
             let observation = poll()
             if observation.finding != .unchanged { found.append(observation.finding) }
             pollCount += 1
@@ -107,6 +113,15 @@ final class ObserverRig {
 
     /// Reads the wal-index as right after a write to the log. The events stay queued.
     func pollWALIndex() -> FastPathFinding { observer.pollWALIndex() }
+
+    /// Looks for a commit like the last one, before any event is read.
+    func findRepeatedCommit() -> StoreObserver.ProbeFinding { observer.findRepeatedCommit(isAnnounced: false) }
+
+    /// Publishes the commit that `findRepeatedCommit` found, and returns its tables.
+    func confirmRepeatedCommit() -> TableChanges {
+        defer { observer.confirmRepeatedCommit() }
+        return observer.repeatedTables
+    }
 
     /// Completes `pollWALIndex` with the events that are queued now.
     func finishWALIndexPoll() -> FastPathFinding { observer.finishWALIndexPoll(with: drainEvents()) }

@@ -186,7 +186,7 @@ private final class InstanceLog {
 
     /// Reads all events.
     func read() throws {
-        while let next = try instance.next(timeout: .zero, fastPath: nil) {
+        while let next = try instance.next(timeout: .zero, onReadable: nil, fastPath: nil) {
             guard case .event(let event) = next else { throw Unexpected("\(next)") }
             let entry = Entry(place: places[event.watch], mask: event.mask, name: event.name)
             if entry != log.last { log.append(entry) }

@@ -50,7 +50,7 @@ struct WatchedTree {
     /// Returns the indexes passed to `onFastPath`, and the notices.
     func fastPathWrites() throws -> ([Int], [Notice]) {
         var numbers: [Int] = []
-        let notices = try source.next(timeout: .zero) { numbers.append($0) }
+        let notices = try source.next(timeout: .zero, onReadable: nil) { numbers.append($0) }
         return (numbers, notices)
     }
 

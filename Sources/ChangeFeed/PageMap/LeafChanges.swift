@@ -32,6 +32,13 @@ extension PageMap {
         return found
     }
 
+    /// Returns the tree of a page that is a node of a table's tree; nil for any other page.
+    func treeOfTable(_ page: UInt32) -> UInt32? {
+        guard page > 1, Int(page) < roles.count else { return nil }
+        let role = roles[Int(page)]
+        return role.kind == .node && role.tree != SchemaTrees.ownTree ? UInt32(truncatingIfNeeded: role.tree) : nil
+    }
+
     /// True if the link to the page still holds, given that only leaves were written.
     private func isStillLinked(_ page: UInt32, _ tree: Int, pageCount: UInt32) -> Bool {
         let parent = parents[Int(page)]

@@ -3,6 +3,7 @@ import SQLiteFormat
 extension StoreObserver {
     /// Discards the page map and cancels the scan, because the events no longer prove anything.
     func discardPageMap() {
+        probe = nil
         tracker.discard()
         rollbackTables = nil
         scanSchedule.cancel()

@@ -7,8 +7,9 @@ import SQLiteFormat
 /// If the frames at hand are not provably all that was committed since, it discards the map, and a scan makes another
 /// one.
 struct TableTracker {
-    private struct TrackedMap {
-        var pageMap: PageMap
+    /// A class: to look at it copies nothing, and to change it neither.
+    private final class TrackedMap {
+        @exclusivity(unchecked) var pageMap: PageMap
         /// The commit that the map describes. Nil if no program had the store open then.
         var commit: WriteAheadIndex?
         /// The WAL that contains the commit, once frames were read from it.
@@ -17,6 +18,13 @@ struct TableTracker {
         var session: SideFileEventCounts?
         /// The relation between the commit's index and the one that exists now.
         var continuity = IndexContinuity.same
+
+        init(_ pageMap: PageMap, commit: WriteAheadIndex?, session: SideFileEventCounts?, continuity: IndexContinuity) {
+            self.pageMap = pageMap
+            self.commit = commit
+            self.session = session
+            self.continuity = continuity
+        }
 
         /// True if the map includes every commit up to the index's removal. `last` is the index's final state.
         func hasAll(until last: WriteAheadIndex?) -> Bool {
@@ -96,10 +104,21 @@ struct TableTracker {
         deferred = Deferred()
     }
 
+    /// Returns the tree of a page that is a node of a table's tree; nil for any other page.
+    func tree(ofPage page: UInt32) -> UInt32? { map?.pageMap.treeOfTable(page) }
+
+    /// Returns the trees that were charged together last, and the tables that own them, if the map describes this
+    /// commit in the open WAL.
+    func lastCharge(at commit: WALPosition, in files: StoreFiles) -> (trees: [Int], names: Set<String>)? {
+        guard let map, map.continuity == .same, map.log != nil, map.log === files.wal,
+            map.commit.map(WALPosition.init) == commit
+        else { return nil }
+        return map.pageMap.lastCharge
+    }
+
     /// Starts with the map of a scan. `commit` is nil if the scan found the store without a WAL.
     mutating func begin(_ pageMap: PageMap, at commit: WriteAheadIndex?, session: SideFileEventCounts?) {
-        map = TrackedMap(
-            pageMap: pageMap, commit: commit, session: session, continuity: commit == nil ? .absent : .same)
+        map = TrackedMap(pageMap, commit: commit, session: session, continuity: commit == nil ? .absent : .same)
     }
 
     // MARK: Commits
@@ -122,8 +141,8 @@ struct TableTracker {
 
     /// Returns false, and changes nothing, if the events are needed and were not read.
     private mutating func apply(_ index: WriteAheadIndex, in files: StoreFiles, _ events: KnownEvents) -> Bool {
-        // Taking the map out avoids a second reference, so it is changed in place.
-        guard var current = map.take() else {
+        // It is kept only if everything succeeds.
+        guard let current = map.take() else {
             addUnknown()
             return true
         }
@@ -139,7 +158,7 @@ struct TableTracker {
                 guard case .read(let counts) = events else { throw EventsNeeded() }
                 current.session = counts
             }
-            let transactions = try Self.transactions(from: &current, to: index, in: files, events: events)
+            let transactions = try Self.transactions(from: current, to: index, in: files, events: events)
             var names: Set<String> = []
             for transaction in transactions {
                 let more = try current.pageMap.apply(transaction)
@@ -160,7 +179,7 @@ struct TableTracker {
 
     /// Returns the transactions between the map's commit and that of the index.
     private static func transactions(
-        from map: inout TrackedMap, to index: WriteAheadIndex, in files: StoreFiles, events: KnownEvents
+        from map: TrackedMap, to index: WriteAheadIndex, in files: StoreFiles, events: KnownEvents
     ) throws -> [WALTransaction] {
         guard let open = files.walIndex else { throw Unattributable.gap }
         // The WAL was restarted after the commit. It keeps the former header until the next commit.

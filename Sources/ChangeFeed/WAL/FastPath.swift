@@ -43,6 +43,10 @@ struct FastPath: Equatable {
         return .publish
     }
 
+    /// Records that a commit was published before the wal-index was read. `isProven` is false if its tables may be
+    /// others, so that the poll must report it again.
+    mutating func commitWasPublished(isProven: Bool) { state = isProven ? .published : .found }
+
     /// True if the poll itself must wait for a commit to become visible.
     var leavesIndexUnread: Bool { state == .idle }
 

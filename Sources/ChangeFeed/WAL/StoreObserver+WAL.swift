@@ -160,7 +160,7 @@ extension StoreObserver {
         return false
     }
 
-    private static let spin = Duration.microseconds(120)
+    static let spin = Duration.microseconds(120)
 
     func hasCommitted(_ files: StoreFiles) throws -> Bool {
         guard let index = try files.readIndex(), baseline.isBefore(index) else { return false }

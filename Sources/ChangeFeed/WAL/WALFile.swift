@@ -29,6 +29,9 @@ final class WALFile: Sendable {
     static let frameHeaderLength = 24
     private let descriptor: Descriptor
 
+    /// The descriptor, open for as long as this object exists.
+    var raw: CInt { descriptor.raw }
+
     /// Opens the file. Returns nil if it does not exist.
     init?(_ name: FilePath.Component, in directory: Directory) throws {
         do throws(SystemError) {

@@ -26,6 +26,8 @@ package final class DirectFeed {
     /// The watched stores by number.
     private var watched: [Int: Watched] = [:]
     private var numbers: [StoreAddress: [Int]] = [:]
+    /// The store that was written last, and the numbers that it has.
+    @exclusivity(unchecked) private var lastWritten: (store: FollowedStore, numbers: [Int])?
     /// The directories' groups, which have no other meaning here.
     private var groups: [FilePath: String] = [:]
     private var nextNumber = 0
@@ -38,6 +40,10 @@ package final class DirectFeed {
         self.handler = handler
         receiver.publish = { [unowned self] event, address in
             for number in numbers[address] ?? [] { handler(number, event, token(of: number)) }
+        }
+        receiver.publishRepeated = { [unowned(unsafe) self] event, store in
+            if store !== lastWritten?.store { lastWritten = (store, numbers[store.address] ?? []) }
+            for number in lastWritten?.numbers ?? [] { handler(number, event, DirectToken(store.position)) }
         }
     }
 
@@ -112,6 +118,7 @@ package final class DirectFeed {
     }
 
     private func reconfigure() {
+        lastWritten = nil
         numbers = [:]
         var plan = FollowingPlan()
         plan.releasesUnusedStores = true
@@ -192,12 +199,13 @@ package enum DirectFeedError: ActionableError, Equatable {
 private final class DirectReceiver: StoreEventReceiver {
     // Only the thread of the loop uses them.
     nonisolated(unsafe) var publish: (StoreEvent, StoreAddress) -> Void = { _, _ in }
+    @exclusivity(unchecked) nonisolated(unsafe) var publishRepeated: (StoreEvent, FollowedStore) -> Void = { _, _ in }
     nonisolated(unsafe) var stores: Set<StoreAddress> = []
     nonisolated(unsafe) var linkDirectories: Set<FilePath> = []
     /// The stores whose changes are to name their tables.
     nonisolated(unsafe) var detailed: Set<StoreAddress> = []
     /// True while stores are added and removed.
-    nonisolated(unsafe) var isSilent = false
+    @exclusivity(unchecked) nonisolated(unsafe) var isSilent = false
     /// True if a path may lead to another place now.
     nonisolated(unsafe) var mayLeadElsewhere = false
 
@@ -209,6 +217,10 @@ private final class DirectReceiver: StoreEventReceiver {
         guard !isSilent else { return }
         if case .reset = event { mayLeadElsewhere = true }
         publish(event, store)
+    }
+
+    func publish(repeated change: StoreEvent, of store: FollowedStore) {
+        if !isSilent { publishRepeated(change, store) }
     }
 
     func subscribedStores() -> Set<StoreAddress> { stores }

@@ -199,6 +199,8 @@ struct WatchCommand: ParsableCommand {
     ) throws {
         // Options are looked up once, not between a commit and its line.
         let (endsAfterFirst, runsCommand, isEncoded) = (once, exec != nil, output.json)
+        let onlyPrints = isEncoded && !runsCommand && !endsAfterFirst && tokens == nil && batches == nil
+        (feed as? KernelFeed)?.writesLines = onlyPrints
         var isDone = false
         while !isDone {
             let deadline = timeout.map { Deadline(after: $0.duration) } ?? .none

@@ -9,18 +9,21 @@ import SystemPackage
 
 /// The events of stores that this process follows by itself, without an agent.
 final class KernelFeed: WatchedFeed {
-    private(set) var stores: [WatchedStore] = []
+    // One thread uses all of it. What is read between a commit and its line is not checked for overlapping accesses.
+    @exclusivity(unchecked) private(set) var stores: [WatchedStore] = []
     var openingType: String { "watching" }
+    /// True if nothing is done with a change but to print its line: then it is written here.
+    var writesLines = false
     private let loop: FeedLoop
     private var feed: DirectFeed?
     private let tables: TableFilter?
-    private var lines: [ChangeLine] = []
+    @exclusivity(unchecked) private var lines: [ChangeLine] = []
     /// The events that are known before anybody asks for events.
     private var missed: [FeedEvent] = []
     /// The consumer, while it waits.
-    private var body: ((FeedEvent) throws -> Void)?
-    private var hasReceived = false
-    private var failure: (any Error)?
+    @exclusivity(unchecked) private var body: ((FeedEvent) throws -> Void)?
+    @exclusivity(unchecked) private var hasReceived = false
+    @exclusivity(unchecked) private var failure: (any Error)?
 
     /// Begins to follow the stores.
     ///
@@ -101,13 +104,22 @@ final class KernelFeed: WatchedFeed {
         var line: [UInt8]?
         if case .change(let changed) = event {
             if let tables, !tables.admits(changed) { return }
-            line = lines[number].bytes(changed, token: token.write)
+            line = lines[number].bytes(changed) { token.write(to: &$0) }
         } else if let path = feed?.path(of: number) {
             store.path = path
         }
-        guard let body else { return missed.append(FeedEvent(store, event, token, line: line)) }
+        guard body != nil else { return missed.append(FeedEvent(store, event, token, line: line)) }
         hasReceived = true
-        do { try body(FeedEvent(store, event, token, line: line)) } catch { failure = error }
+        do {
+            if writesLines, let line {
+                Output.write(encoded: line[...])
+                try Output.checkDelivered()
+            } else {
+                try body?(FeedEvent(store, event, token, line: line))
+            }
+        } catch {
+            failure = error
+        }
     }
 }
 

@@ -59,7 +59,7 @@ final class MemoryEventSource: EventSource, Sendable {
 
     func setFastPath(_ name: FilePath.Component, in directory: FilePath, index: Int?) {}
 
-    func next(timeout: Duration?, onFastPath: ((Int) -> Void)?) throws -> [Notice] {
+    func next(timeout: Duration?, onReadable: (() -> Void)?, onFastPath: ((Int) -> Void)?) throws -> [Notice] {
         let limit = timeout.map { DispatchTime.now() + .nanoseconds(Int($0.nanoseconds)) } ?? .distantFuture
         _ = arrived.wait(timeout: limit)
         return state.withLock { state in
