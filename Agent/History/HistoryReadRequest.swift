@@ -104,14 +104,14 @@ extension Publisher {
     /// Begins a round; returns nil if no subscription waits for one.
     func beginRound(_ store: StoreAddress) -> HistoryReadRequest? {
         state.withLock { state in
-            guard let history = state.histories[store], let number = state.eventLogs[store]?.number else { return nil }
-            let waiting = (state.subscribers[store] ?? []).filter { subscription in
+            guard let history = state.histories[store], let number = state.lastNumber(of: store) else { return nil }
+            let waiting = state.subscribers(of: store).filter { subscription in
                 subscription.rows?.firstUndelivered != nil || subscription.joining != nil
             }
             guard !waiting.isEmpty else { return nil }
             var returning: [UInt64: HistoryToken] = [:]
             var needsReading = false
-            for subscription in state.subscribers[store] ?? [] { subscription.rows?.beginReading() }
+            for subscription in state.subscribers(of: store) { subscription.rows?.beginReading() }
             for subscription in waiting {
                 needsReading = needsReading || subscription.joining != nil || subscription.rows?.mayHaveRows == true
                 if let joining = subscription.joining, let position = joining.position {
@@ -131,7 +131,7 @@ extension Publisher {
     ) {
         state.withLock { state in
             let credited = state.histories[round.store]?.credited ?? []
-            for subscription in state.subscribers[round.store] ?? [] where subscription.rows?.isReading == true {
+            for subscription in state.subscribers(of: round.store) where subscription.rows?.isReading == true {
                 if subscription.joining == nil {
                     deliver(reading, to: subscription, credited: credited, &state)
                 } else {
@@ -142,7 +142,7 @@ extension Publisher {
             }
             if case .failed = reading {} else { state.histories[round.store]?.token = reading.token }
             // The rows may be of commits that the feed published only after the round began.
-            let isQuiet = isCaughtUp && state.eventLogs[round.store]?.number == round.number
+            let isQuiet = isCaughtUp && state.lastNumber(of: round.store) == round.number
             state.histories[round.store]?.credited = isQuiet || !isCaughtUp ? [] : reading.tables
         }
     }

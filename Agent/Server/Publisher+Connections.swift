@@ -21,7 +21,7 @@ extension Publisher {
             state.resumed.remove(connection)
             let stores = Array(client.subscriptions.keys)
             for store in stores { remove(store, of: client, &state) }
-            return stores.filter { state.subscribers[$0] == nil }
+            return stores.filter { state.subscribers(of: $0).isEmpty }
         }
     }
 

@@ -33,7 +33,7 @@ extension Publisher {
                 if last.duration(to: now) < Self.checkInterval { return [] }
             }
             state.lastReaderChecks[store] = now
-            let untrusted = (state.subscribers[store] ?? []).map(\.client).filter(\.isUntrusted)
+            let untrusted = state.subscribers(of: store).map(\.client).filter(\.isUntrusted)
             return untrusted.compactMap { client in client.peer.map { (client.connection, $0) } }
         }
         guard !readers.isEmpty, let mayRead = readAuthorization.withLock({ $0 }) else { return }

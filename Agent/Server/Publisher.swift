@@ -24,6 +24,18 @@ package final class Publisher: Sendable {
     /// Decides whether a user may read a store.
     let readAuthorization = Mutex<(@Sendable (PeerCredentials, StoreAddress) -> Bool)?>(nil)
 
+    /// A store whose events are numbered. One lookup finds all that a change needs.
+    final class PublishedStore {
+        @exclusivity(unchecked) var eventLog: EventLog
+        @exclusivity(unchecked) var changeLine: ChangeLine
+        @exclusivity(unchecked) var subscribers: [Subscription] = []
+
+        init(_ eventLog: EventLog, _ changeLine: ChangeLine) {
+            self.eventLog = eventLog
+            self.changeLine = changeLine
+        }
+    }
+
     struct State {
         /// The stores with subscribers other than the agent's own user, and when their permission to read was last
         /// checked.
@@ -32,10 +44,7 @@ package final class Publisher: Sendable {
         /// The number of subscriptions of all connections.
         var subscriptionCount = 0
         var clients: [UInt64: ClientConnection] = [:]
-        var eventLogs: [StoreAddress: EventLog] = [:]
-        /// The encoders of changes, for the stores that have an event log.
-        var changeLines: [StoreAddress: ChangeLine] = [:]
-        var subscribers: [StoreAddress: [Subscription]] = [:]
+        var stores: [StoreAddress: PublishedStore] = [:]
         /// The relocation of each store. Once it is over, it is kept for as long as the store has an event log.
         var relocations: [StoreAddress: RelocationState] = [:]
         /// The history positions of the stores with subscriptions that need the history.
@@ -45,6 +54,12 @@ package final class Publisher: Sendable {
         /// The counts of stores whose event log is closed, at most `maximumClosed`.
         var closedCounts: [StoreAddress: EventCounts] = [:]
         static let maximumClosed = 1024
+
+        func subscribers(of store: StoreAddress) -> [Subscription] { stores[store]?.subscribers ?? [] }
+
+        /// Returns the number of the store's last event; nil if its events aren't numbered.
+        func lastNumber(of store: StoreAddress) -> UInt64? { stores[store]?.eventLog.number }
+
         var connectionCounts = ConnectionCounts()
         /// Every closed event log ended below this number; a log opened later begins here.
         var floor: UInt64 = 0
@@ -73,9 +88,9 @@ package final class Publisher: Sendable {
     }
 
     /// Encodes an event that was just numbered, a change by its store's encoder.
-    private func line(_ event: EventLog.Numbered, of store: StoreAddress, _ state: inout State) -> [UInt8] {
+    private func line(_ event: EventLog.Numbered, of store: StoreAddress, _ published: PublishedStore) -> [UInt8] {
         if case .change(let tables) = event.event,
-            let line = state.changeLines[store]?.bytes(tables, number: event.number)
+            let line = published.changeLine.bytes(tables, number: event.number)
         {
             return line
         }
@@ -118,20 +133,19 @@ extension Publisher {
     /// Starts to number a store's events, unless that is so already.
     package func open(_ store: StoreAddress) {
         state.withLock { state in
-            guard state.eventLogs[store] == nil else { return }
+            guard state.stores[store] == nil else { return }
             let counts = state.closedCounts.removeValue(forKey: store) ?? EventCounts()
-            state.eventLogs[store] = EventLog(startingAt: state.floor, counts: counts)
-            state.changeLines[store] = ChangeLine(store, epoch: epoch)
+            state.stores[store] = PublishedStore(
+                EventLog(startingAt: state.floor, counts: counts), ChangeLine(store, epoch: epoch))
         }
     }
 
     /// Stops numbering unless the store has subscribers. Returns true if it stopped.
     package func close(_ store: StoreAddress) -> Bool {
         state.withLock { state in
-            guard state.subscribers[store] == nil, let eventLog = state.eventLogs.removeValue(forKey: store) else {
-                return false
-            }
-            state.changeLines[store] = nil
+            guard let published = state.stores[store], published.subscribers.isEmpty else { return false }
+            let eventLog = published.eventLog
+            state.stores[store] = nil
             state.floor = max(state.floor, eventLog.number + 1)
             // A client may subscribe to any number of names. The counts of all others begin at zero again.
             if state.closedCounts.count < State.maximumClosed { state.closedCounts[store] = eventLog.counts }
@@ -159,7 +173,7 @@ extension Publisher {
                 distribute(announcement, of: store, &state)
                 if let progress = relocation?.progress { distribute(.progress(progress), of: store, &state) }
             }
-            if state.eventLogs[store] == nil, relocation?.announcement == nil { state.relocations[store] = nil }
+            if state.stores[store] == nil, relocation?.announcement == nil { state.relocations[store] = nil }
             return !state.historiesToRead.isEmpty
         }
         if isHistoryWanted { readHistories() }
@@ -167,10 +181,11 @@ extension Publisher {
 
     private func distribute(_ event: StoreEvent, of store: StoreAddress, _ state: inout State) {
         if case .progress(let progress) = event { return distribute(progress, of: store, &state) }
-        guard let numbered = state.eventLogs[store]?.append(event) else { return }
-        guard let subscribers = state.subscribers[store] else { return }
-        let line = line(numbered, of: store, &state)
-        for subscription in subscribers {
+        guard let published = state.stores[store] else { return }
+        let numbered = published.eventLog.append(event)
+        guard !published.subscribers.isEmpty else { return }
+        let line = line(numbered, of: store, published)
+        for subscription in published.subscribers {
             if !subscription.admits(event) {
                 subscription.skip(numbered.number)
                 sendBookmarkIfDue(subscription, &state)
@@ -186,8 +201,9 @@ extension Publisher {
     }
 
     private func distribute(_ progress: StoreProgress, of store: StoreAddress, _ state: inout State) {
-        guard let numbered = state.eventLogs[store]?.progress(progress) else { return }
-        for subscription in state.subscribers[store] ?? [] where subscription.admits(numbered.event) {
+        guard let published = state.stores[store] else { return }
+        let numbered = published.eventLog.progress(progress)
+        for subscription in published.subscribers where subscription.admits(numbered.event) {
             // A subscriber that waits for its answer gets the present state with it.
             if subscription.joining == nil { send(numbered.event, number: numbered.number, to: subscription, &state) }
         }
@@ -234,10 +250,11 @@ extension Publisher {
                 unread[client.connection] = bytes
                 return bytes
             }
-            for (store, eventLog) in state.eventLogs where only.map({ $0 == store }) ?? true {
+            for (store, published) in state.stores where only.map({ $0 == store }) ?? true {
+                let eventLog = published.eventLog
                 result[store] = StoreStatus(
                     token: token(eventLog.number),
-                    subscriptions: (state.subscribers[store] ?? []).map {
+                    subscriptions: published.subscribers.map {
                         $0.status(upTo: eventLog.number, unreadBytes: unreadBytes(of: $0.client))
                     },
                     relocation: state.relocations[store], counts: eventLog.counts)
@@ -247,7 +264,7 @@ extension Publisher {
     }
 
     /// The numbers of stores with an event log and of subscriptions.
-    var sizes: (stores: Int, subscriptions: Int) { state.withLock { ($0.eventLogs.count, $0.subscriptionCount) } }
+    var sizes: (stores: Int, subscriptions: Int) { state.withLock { ($0.stores.count, $0.subscriptionCount) } }
 
     /// The present connections and those since the agent started.
     var connections: (open: Int, counts: ConnectionCounts) {
@@ -258,13 +275,17 @@ extension Publisher {
     func countRefusal(_ code: String) { state.withLock { $0.connectionCounts.addRefused(code) } }
 
     /// The stores that have subscribers.
-    package func subscribedStores() -> Set<StoreAddress> { state.withLock { Set($0.subscribers.keys) } }
+    package func subscribedStores() -> Set<StoreAddress> {
+        state.withLock { state in Set(state.stores.filter { !$0.value.subscribers.isEmpty }.keys) }
+    }
 
-    package func hasSubscribers(of store: StoreAddress) -> Bool { state.withLock { $0.subscribers[store] != nil } }
+    package func hasSubscribers(of store: StoreAddress) -> Bool {
+        state.withLock { !$0.subscribers(of: store).isEmpty }
+    }
 
     /// True if a subscriber of the store wants to know which tables change.
     package func wantsDetail(of store: StoreAddress) -> Bool {
-        state.withLock { $0.subscribers[store]?.contains { $0.wantsDetail } ?? false }
+        state.withLock { $0.subscribers(of: store).contains { $0.wantsDetail } }
     }
 }
 
@@ -279,7 +300,8 @@ extension Publisher {
         let (store, token) = (operation.store, operation.since)
         state.withLock { state in
             if wasExpected { state.clients[connection]?.unanswered -= 1 }
-            guard let client = state.clients[connection], let eventLog = state.eventLogs[store] else { return }
+            guard let client = state.clients[connection], let published = state.stores[store] else { return }
+            let eventLog = published.eventLog
             if client.subscriptions[store] == nil, let error = tooManySubscriptions(of: client, state) {
                 return answer(.failure(id: id, error), to: client, &state)
             }
@@ -287,7 +309,7 @@ extension Publisher {
             let subscription = Subscription(operation, client: client, number: eventLog.number)
             client.add(subscription)
             state.subscriptionCount += 1
-            state.subscribers[store, default: []].append(subscription)
+            published.subscribers.append(subscription)
             // A later subscription must not postpone the next check of the others.
             if client.isUntrusted { state.lastReaderChecks[store] = state.lastReaderChecks[store] ?? .now }
             if operation.readsHistory {
@@ -322,15 +344,15 @@ extension Publisher {
     func remove(_ store: StoreAddress, of client: ClientConnection, _ state: inout State) -> Bool {
         guard let subscription = client.subscriptions[store] else { return false }
         answerAll(of: subscription, &state)
-        state.eventLogs[store]?.counts.add(subscription.lagCounts)
+        let published = state.stores[store]
+        published?.eventLog.counts.add(subscription.lagCounts)
         client.remove(subscription)
         state.subscriptionCount -= 1
-        state.subscribers[store]?.removeAll { $0 === subscription }
-        if state.subscribers[store]?.isEmpty == true { state.subscribers[store] = nil }
-        if client.isUntrusted, state.subscribers[store]?.contains(where: \.client.isUntrusted) != true {
+        published?.subscribers.removeAll { $0 === subscription }
+        if client.isUntrusted, published?.subscribers.contains(where: \.client.isUntrusted) != true {
             state.lastReaderChecks[store] = nil
         }
-        if state.subscribers[store]?.contains(where: { $0.rows != nil }) != true { state.histories[store] = nil }
+        if published?.subscribers.contains(where: { $0.rows != nil }) != true { state.histories[store] = nil }
         return true
     }
 }

@@ -6,7 +6,7 @@ extension Publisher {
     func sync(_ connection: UInt64, _ store: StoreAddress, id: JSONValue?) {
         state.withLock { state in
             guard let client = state.clients[connection] else { return }
-            let number = state.eventLogs[store]?.number
+            let number = state.lastNumber(of: store)
             guard let number, let subscription = client.subscriptions[store] else {
                 client.unanswered -= 1
                 var reply: JSONObject = [:]
@@ -23,7 +23,7 @@ extension Publisher {
         let ids = subscription.drainBarriers()
         guard !ids.isEmpty else { return }
         // Without a history, the token is of the store's last event; with one, of the last delivered event.
-        let number = subscription.rows == nil ? state.eventLogs[subscription.store]?.number : nil
+        let number = subscription.rows == nil ? state.lastNumber(of: subscription.store) : nil
         let token = token(number ?? subscription.delivered, subscription.rows?.position)
         for id in ids { answer(id, token: token, of: subscription, &state) }
     }
