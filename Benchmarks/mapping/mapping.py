@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Compares a mapping model with expressions, a filter and a relationship to the best hand-written SQL.
+"""Compares migrations by a mapping model with the best hand-written SQL.
 
-Both read the same store and make a new file; journals and syncs are off for both. The ratio is hand-written time divided by
-the time of groupstore's whole command, including its copy of the store, validation and indexes.
+usage: mapping.py --groupstore PATH [--rows N] [--rounds N] [--directory DIR] [--require RATIO] [--require-whole RATIO]
 
-    Benchmarks/mapping/mapping.py [--rows N] [--groupstore PATH]
+The mapping model has expressions and a relationship. In one case it also has a filter; in the other all objects are
+mapped, so that the audit compares each of them. The time of groupstore is that of the whole command: the copy of the
+store, the migration, validation, indexes, the audit and the sync. It is compared with the SQL alone, without journal and
+syncs, and with `cp` of the store, the same SQL on the copy and a sync. The SQL is run with several settings of SQLite, and
+the fastest counts.
 """
 
 import argparse
-import json
 import os
-import resource
 import sqlite3
+import statistics
 import subprocess
 import tempfile
 import time
@@ -36,8 +38,7 @@ entities:
   - {from: Team, to: Team}
   - from: Person
     to: Person
-    where: years >= 0
-    attributes:
+FILTER    attributes:
       fullName: FUNCTION($source.first, "stringByAppendingString:", $source.last)
       age: $source.years + 1
       pay: $source.pay * 12
@@ -49,39 +50,24 @@ CREATE TABLE main.ZPERSON (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGE
   ZFULLNAME VARCHAR);
 INSERT INTO main.ZTEAM SELECT Z_PK, Z_ENT, 1, ZNAME FROM source.ZTEAM;
 INSERT INTO main.ZPERSON SELECT Z_PK, Z_ENT, 1, ZYEARS + 1, ZTEAM, ZPAY * 12, ZFIRST || ZLAST FROM source.ZPERSON
-  WHERE ZYEARS >= 0;
+  FILTER;
 CREATE INDEX main.ZPERSON_ZTEAM_INDEX ON ZPERSON (ZTEAM);
 """
+
+
+# Name, the filter of the mapping model, the filter in SQL.
+CASES = [("with a filter", "    where: years >= 0\n", "WHERE ZYEARS >= 0"), ("all objects, audited one by one", "", "")]
+
+# SQLite's settings for the SQL by hand.
+SETTINGS = [[], ["cache_size = -8192"], ["mmap_size = 1000000000"]]
 
 
 def model(directory, name, text):
     path = os.path.join(directory, name + ".xcdatamodel")
     os.mkdir(path)
-    with open(os.path.join(path, "contents"), "w") as file:
+    with open(os.path.join(path, "contents"), "w", encoding="utf-8") as file:
         file.write(text)
     return path
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--groupstore", default=".build/release/groupstore")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        old, new = model(directory, "Old", OLD), model(directory, "New", NEW)
-        store = os.path.join(directory, "Store.sqlite")
-        subprocess.run([options.groupstore, "create", store, "--model", old, "--quiet"], check=True)
-        fill(store, options.rows)
-        by_hand = min(run_by_hand(store, os.path.join(directory, f"hand{n}")) for n in range(3))
-        mapping = os.path.join(directory, "Map.yaml")
-        with open(mapping, "w") as file:
-            file.write(MAPPING)
-        ours = min(run(options.groupstore, store, new, mapping, os.path.join(directory, f"ours{n}")) for n in range(3))
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
-        print(json.dumps({
-            "rows": options.rows, "by_hand_seconds": round(by_hand, 3), "groupstore_seconds": round(ours, 3),
-            "ratio": round(by_hand / ours, 2), "peak_mb": peak,
-        }))
 
 
 def fill(store, rows):
@@ -97,20 +83,111 @@ def fill(store, rows):
     connection.close()
 
 
-def run_by_hand(store, path):
+def sync(path):
+    file = os.open(path, os.O_RDONLY)
+    os.fsync(file)
+    os.close(file)
+
+
+def run_by_hand(store, path, sql, settings=()):
     start = time.monotonic()
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
     connection.execute("ATTACH ? AS source", (store,))
-    connection.executescript("BEGIN;" + BY_HAND + "COMMIT;")
+    for setting in settings:
+        for database in ("main", "source"):
+            connection.execute(f"PRAGMA {database}.{setting}").fetchall()
+    connection.executescript("BEGIN;" + sql + "COMMIT;")
     connection.close()
     return time.monotonic() - start
 
 
-def run(program, store, new, mapping, path):
+def run_whole_by_hand(store, path, sql, settings):
+    """Copies the store, fills a new one from the copy, and syncs it with its directory."""
+    copy = path + "-copy"
     start = time.monotonic()
-    subprocess.run([program, "migrate", store, "--model", new, "--mapping", mapping, "--to", path, "--quiet"], check=True)
-    return time.monotonic() - start
+    subprocess.run(["cp", store, copy], check=True)
+    run_by_hand(copy, path, sql, settings)
+    sync(path)
+    sync(os.path.dirname(path))
+    seconds = time.monotonic() - start
+    os.remove(copy)
+    return seconds
+
+
+def run(program, store, new, mapping, path):
+    """Returns the seconds and the peak memory in MB."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        [program, "migrate", store, "--model", new, "--mapping", mapping, "--to", path, "--quiet"])
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.monotonic() - start
+    if status != 0:
+        raise SystemExit(f"groupstore migrate ended with status {status}")
+    return seconds, usage.ru_maxrss / 1000
+
+
+def content(path):
+    connection = sqlite3.connect(path)
+    found = connection.execute(
+        "SELECT count(*), sum(ZAGE), sum(ZTEAM), total(ZPAY), sum(length(ZFULLNAME)) FROM ZPERSON").fetchone()
+    connection.close()
+    return found
+
+
+def measure(options, directory, case):
+    name, mapping_filter, sql_filter = case
+    store, new = os.path.join(directory, "Store.sqlite"), os.path.join(directory, "New.xcdatamodel")
+    mapping = os.path.join(directory, "Map.yaml")
+    with open(mapping, "w", encoding="utf-8") as file:
+        file.write(MAPPING.replace("FILTER", mapping_filter))
+    sql = BY_HAND.replace("FILTER", sql_filter)
+    path, other = os.path.join(directory, "hand.sqlite"), os.path.join(directory, "groupstore.sqlite")
+    hand, whole, ours, memory = [], [], [], 0
+    for _ in range(options.rounds):
+        times = []
+        for settings in SETTINGS:
+            times.append(run_by_hand(store, path, sql, settings))
+            os.remove(path)
+        hand.append(min(times))
+        whole.append(run_whole_by_hand(store, path, sql, SETTINGS[times.index(min(times))]))
+        seconds, peak = run(options.groupstore, store, new, mapping, other)
+        ours.append(seconds)
+        memory = max(memory, peak)
+        if content(path) != content(other):
+            raise SystemExit("groupstore and the SQL by hand made different stores")
+        os.remove(path)
+        os.remove(other)
+    one, two, three = statistics.median(hand), statistics.median(whole), statistics.median(ours)
+    print(f"| {name} | {three:.2f} s | {one:.2f} s | {one / three:.2f} | {two:.2f} s | {three / two:.2f} | {memory:.0f} MB |",
+          flush=True)
+    return one / three, three / two
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--groupstore", default=".build/release/groupstore")
+    parser.add_argument("--directory")
+    parser.add_argument("--require", type=float, help="the least speed, where that of the SQL with a filter is 1")
+    parser.add_argument("--require-whole", type=float, help="the longest time, where that of cp, SQL and sync is 1")
+    options = parser.parse_args()
+    print(f"### Migration of {options.rows:,} objects by a mapping model\n")
+    print("| mapping model | groupstore | SQL by hand | speed, SQL = 1 | cp, SQL and sync | time, these = 1 | memory |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        old = model(directory, "Old", OLD)
+        model(directory, "New", NEW)
+        store = os.path.join(directory, "Store.sqlite")
+        subprocess.run([options.groupstore, "create", store, "--model", old, "--quiet"], check=True)
+        fill(store, options.rows)
+        results = [measure(options, directory, case) for case in CASES]
+    if options.require is not None and results[0][0] < options.require:
+        raise SystemExit(f"the speed is {results[0][0]:.2f}, less than {options.require}")
+    slowest = max(whole for _, whole in results)
+    if options.require_whole is not None and slowest > options.require_whole:
+        raise SystemExit(f"the whole migration takes {slowest:.2f} times as long, more than {options.require_whole}")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ public struct MigrationManager: Sendable {
             return
         }
         let path = try MigrationPath.shortest(
-            from: (sourceName, source), to: (name, destination), through: versions, mappings: mappings)
+            from: (sourceName, source), to: (name, destination), through: versions, using: MigrationStepCache(mappings))
         guard let path else {
             do { _ = try MappingModel.inferred(from: source, to: destination) } catch {
                 throw (error as? MappingInferenceError).map { MigrationError($0) } ?? error
@@ -144,16 +144,18 @@ public struct MigrationManager: Sendable {
     ///   - store: The store that the copy was made from.
     ///   - supportOwner: The database that the support folder lies beside; nil for the copy itself.
     ///   - isOriginalArchived: True if the original goes to the archive when something is removed.
+    ///   - mayReplaceFile: True if the copy may become another file, with another inode.
     ///   - isCancelled: Polled throughout the migration.
     package func migrate(
         staged path: FilePath, of store: FilePath? = nil, supportBeside supportOwner: FilePath? = nil,
-        isOriginalArchived: Bool = false, isCancelled: @escaping () -> Bool = { false }, trace: StatementTrace? = nil,
+        isOriginalArchived: Bool = false, mayReplaceFile: Bool = false, isCancelled: @escaping () -> Bool = { false },
+        trace: StatementTrace? = nil,
         progress report: @escaping ProgressHandler = { _, _ in }
     ) throws -> MigrationOutcome {
         do {
             return try performSteps(
                 at: path, of: store, supportBeside: supportOwner ?? path, isOriginalArchived: isOriginalArchived,
-                isCancelled: isCancelled, trace: trace, progress: report)
+                mayReplaceFile: mayReplaceFile, isCancelled: isCancelled, trace: trace, progress: report)
         } catch let error as MigrationError {
             throw store.map { error.replacingPath(path, with: $0) } ?? error
         }
@@ -161,15 +163,17 @@ public struct MigrationManager: Sendable {
 
     private func performSteps(
         at path: FilePath, of store: FilePath?, supportBeside supportOwner: FilePath, isOriginalArchived: Bool,
-        isCancelled: @escaping () -> Bool, trace: StatementTrace?, progress report: @escaping ProgressHandler
+        mayReplaceFile: Bool, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
+        progress report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         var notes: [String] = []
-        var losses = RemovedContent.none
+        var partialLosses = PartialLosses()
+        var excludedCounts: [String: Int64] = [:]
         do {
             let original = store.flatMap { UnchangedOriginal($0, of: path) }
             let orphans = try steps.first.map { first in
                 let store = try StoreWriter(staged: path)
-                losses = try self.losses(store)
+                partialLosses = try self.partialLosses(store)
                 return try OrphanedFiles(store, beside: supportOwner, first.source)
             }
             var invalid = InvalidContent()
@@ -177,14 +181,16 @@ public struct MigrationManager: Sendable {
                 let share = 1 / Double(steps.count)
                 let outcome = try perform(
                     step, at: path, madeFrom: index == 0 ? original : nil, supportBeside: supportOwner,
-                    isCancelled: isCancelled, trace: trace
+                    mayReplaceFile: mayReplaceFile, isCancelled: isCancelled, trace: trace
                 ) { fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
+                if index == 0 { excludedCounts = outcome.excludedCounts }
                 invalid.faults += outcome.deniedDeletions
                 // The losses of the first step were counted before it began.
                 notes += (index == 0 ? [] : outcome.losses.sentences) + outcome.remarks
             }
+            let losses = try partialLosses.completed(with: excludedCounts)
             var orphanedFilesNote: String?
             if let last = steps.last {
                 let store = try StoreWriter(staged: path)
@@ -212,8 +218,8 @@ public struct MigrationManager: Sendable {
 
     private func perform(
         _ step: MigrationStep, at path: FilePath, madeFrom original: UnchangedOriginal?,
-        supportBeside supportOwner: FilePath, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
-        progress report: @escaping ProgressHandler
+        supportBeside supportOwner: FilePath, mayReplaceFile: Bool, isCancelled: @escaping () -> Bool,
+        trace: StatementTrace?, progress report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         switch step.method {
         case .inferred(let mapping):
@@ -243,11 +249,13 @@ public struct MigrationManager: Sendable {
                 losses: RemovedContent(migration.losses), remarks: migration.notes, deniedDeletions: denied)
         case .custom(let mapping):
             let audit = try StepAudit(of: path, madeFrom: original)
-            let (notes, denied) = try perform(
-                mapping, in: step, at: path, supportBeside: supportOwner, isCancelled: isCancelled, trace: trace,
-                progress: report)
+            let migration = try perform(
+                mapping, in: step, at: path, supportBeside: supportOwner, mayReplaceFile: mayReplaceFile,
+                isCancelled: isCancelled, trace: trace, progress: report)
             try audit.check(step, isCancelled: isCancelled)
-            return MigrationOutcome(losses: .none, remarks: notes, deniedDeletions: denied)
+            return MigrationOutcome(
+                losses: .none, remarks: migration.notes, deniedDeletions: migration.deniedDeletions,
+                excludedCounts: migration.excludedCounts)
         }
     }
 
@@ -288,12 +296,13 @@ public struct MigrationManager: Sendable {
     /// The suffix of the copy's name for the new store that a mapping model fills beside it.
     static let newStoreSuffix = ".mapped"
 
-    /// Runs a mapping model into a new store, then copies its bytes over the staged file. The staged file keeps its
-    /// inode, by which the code that staged it identifies it.
+    /// Runs a mapping model into a new store. That replaces the staged file; or, if that has to keep the inode by which
+    /// the code that staged it identifies it, its bytes are copied over the file's.
     private func perform(
         _ mapping: MappingModel, in step: MigrationStep, at path: FilePath, supportBeside supportOwner: FilePath,
-        isCancelled: @escaping () -> Bool, trace: StatementTrace?, progress report: @escaping ProgressHandler
-    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault]) {
+        mayReplaceFile: Bool, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
+        progress report: @escaping ProgressHandler
+    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]) {
         let newStore = FilePath(path.string + Self.newStoreSuffix)
         defer { _ = newStore.withPlatformString { unlink($0) } }
         do {
@@ -301,7 +310,11 @@ public struct MigrationManager: Sendable {
             let filled = try fill(
                 newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, isCancelled: isCancelled,
                 trace: trace, progress: report)
-            try StagedFile.replaceBytes(of: path, with: newStore)
+            if mayReplaceFile {
+                try StagedFile.replace(path, with: newStore)
+            } else {
+                try StagedFile.replaceBytes(of: path, with: newStore)
+            }
             return filled
         } catch let error as MappingModelError {
             let code = error.code == .unknownPolicy ? CoreDataError.entityMigrationPolicy : CoreDataError.migration
@@ -315,7 +328,7 @@ public struct MigrationManager: Sendable {
         _ newStore: FilePath, by mapping: MappingModel, in step: MigrationStep, from path: FilePath,
         supportBeside supportOwner: FilePath, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
         progress report: @escaping ProgressHandler
-    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault]) {
+    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]) {
         let store = try StoreWriter(newStore, creating: true)
         if let trace { store.trace(level: trace.level, trace.report) }
         store.interrupt(when: isCancelled)
@@ -324,7 +337,7 @@ public struct MigrationManager: Sendable {
             policies: policies, report)
         if options.validation != .none { migration.findsDeniedDeletions(to: step.destinationName) }
         try migration.run()
-        return (migration.notes, migration.deniedDeletions)
+        return (migration.notes, migration.deniedDeletions, migration.excludedCounts)
     }
 }
 
@@ -337,13 +350,16 @@ package struct MigrationOutcome: Sendable {
     package let orphanedFilesNote: String?
     /// The dropped objects whose deletion a delete rule would have denied, if the migration checks them.
     let deniedDeletions: [InvalidContent.Fault]
+    /// The number of older objects that a mapping model's conditions exclude, by entity, as far as it counts them.
+    let excludedCounts: [String: Int64]
 
     package static let none = MigrationOutcome(losses: .none, remarks: [])
 
     init(
         losses: RemovedContent, remarks: [String], orphanedFilesNote: String? = nil,
-        deniedDeletions: [InvalidContent.Fault] = []
+        deniedDeletions: [InvalidContent.Fault] = [], excludedCounts: [String: Int64] = [:]
     ) {
+        self.excludedCounts = excludedCounts
         self.deniedDeletions = deniedDeletions
         self.losses = losses
         self.remarks = remarks

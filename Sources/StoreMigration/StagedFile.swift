@@ -17,6 +17,18 @@ enum StagedFile {
 }
 
 extension StagedFile {
+    /// Renames `newContent` to `path`, with the mode of the file there. Throws `SystemError`.
+    static func replace(_ path: FilePath, with newContent: FilePath) throws {
+        let mode = try Descriptor(opening: path, flags: O_RDONLY).status(path: path).permissions
+        try newContent.withPlatformString { new in
+            try path.withPlatformString { old in
+                guard chmod(new, mode) == 0, rename(new, old) == 0 else {
+                    throw SystemError.last("rename", path: newContent)
+                }
+            }
+        }
+    }
+
     /// Copies a staged database file to a name that only this process uses, replacing any file there. If this throws
     /// `SystemError`, it leaves no file there.
     static func copy(_ path: FilePath, to destination: FilePath) throws {

@@ -44,10 +44,12 @@ public struct EntityDescription: Equatable, Sendable {
 
     /// The declared attributes, relationships and fetched properties, sorted by name.
     public var declaredProperties: [PropertyDescription] {
-        let all =
-            attributes.map(PropertyDescription.attribute) + relationships.map(PropertyDescription.relationship)
+        unsortedProperties.sortedByName(\.name)
+    }
+
+    var unsortedProperties: [PropertyDescription] {
+        attributes.map(PropertyDescription.attribute) + relationships.map(PropertyDescription.relationship)
             + fetchedProperties.map(PropertyDescription.fetched)
-        return all.sorted { $0.name.precedes($1.name) }
     }
 
     /// Returns true if the entity itself declares a property with this name. Inherited properties don't count.
@@ -137,5 +139,26 @@ public enum PropertyDescription: Equatable, Sendable {
 extension String {
     /// Returns true if the string sorts before `other` in Core Data's hashes and tables: by UTF-16 code units, as
     /// `NSString` compares.
-    package func precedes(_ other: String) -> Bool { utf16.lexicographicallyPrecedes(other.utf16) }
+    package func precedes(_ other: String) -> Bool {
+        // UTF-8 has the same order, but for the characters above U+FFFF: their surrogates precede U+E000 to U+FFFF.
+        var others = other.utf8.makeIterator()
+        for byte in utf8 {
+            guard let otherByte = others.next() else { return false }
+            if byte == otherByte { continue }
+            let isAbove = byte >= 0xF0
+            if byte >= 0xEE, otherByte >= 0xEE, isAbove != (otherByte >= 0xF0) { return isAbove }
+            return byte < otherByte
+        }
+        return others.next() != nil
+    }
+}
+
+extension Sequence {
+    /// Returns the elements sorted by name. Equal names keep their order. Large elements are moved only once.
+    package func sortedByName(_ name: (Element) -> String) -> [Element] {
+        let elements = Array(self)
+        let order = elements.enumerated().map { (index: $0.offset, name: name($0.element)) }
+            .sorted { $0.name.precedes($1.name) }
+        return order.map { elements[$0.index] }
+    }
 }

@@ -22,6 +22,11 @@ public struct ManagedObjectModel: Equatable, Sendable {
     /// only with a model of equal hashes.
     public private(set) var entityVersionHashesByName: [String: [UInt8]] = [:]
     private let indexes: [String: Int]
+    /// An object that this model shares with its copies.
+    private let identity = ModelIdentity()
+
+    /// The identity of the model and its copies, which have the same entities.
+    package var identifier: ObjectIdentifier { ObjectIdentifier(identity) }
 
     /// Creates a model and validates it: names are unique, references resolve, and no entity inherits from itself.
     ///
@@ -49,6 +54,11 @@ public struct ManagedObjectModel: Equatable, Sendable {
     public func entity(named name: String) -> EntityDescription? { indexes[name].map { entities[$0] } }
 }
 
+/// Takes no part in comparisons of models.
+private final class ModelIdentity: Equatable, Sendable {
+    static func == (_: ModelIdentity, _: ModelIdentity) -> Bool { true }
+}
+
 extension ManagedObjectModel {
     /// Returns the entity's ancestors, nearest first.
     public func superentities(of entity: EntityDescription) -> [EntityDescription] {
@@ -74,7 +84,7 @@ extension ManagedObjectModel {
 
     /// Returns the declared and inherited properties, sorted by name.
     public func properties(of entity: EntityDescription) -> [PropertyDescription] {
-        ([entity] + superentities(of: entity)).flatMap(\.declaredProperties).sorted { $0.name.precedes($1.name) }
+        ([entity] + superentities(of: entity)).flatMap(\.unsortedProperties).sortedByName(\.name)
     }
 
     /// Returns the declared or inherited property with this name, or nil.

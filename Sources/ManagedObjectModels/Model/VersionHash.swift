@@ -16,7 +16,7 @@ extension ManagedObjectModel {
                 let own = member.declaredProperties.filter { !$0.isTransient }.compactMap { property in
                     versionHash(of: property).map { (name: property.name, hash: $0) }
                 }
-                let all = (inherited + own).sorted { $0.name.precedes($1.name) }
+                let all = (inherited + own).sortedByName(\.name)
                 properties[member.name] = all
                 let parent = member.superentityName.flatMap { hashes[$0] }
                 hashes[member.name] = Self.versionHash(of: member, parent: parent, properties: all.map(\.hash))

@@ -25,7 +25,7 @@ struct MappingInference {
     let destination: ManagedObjectModel
     private let sourceHashes: [String: [UInt8]]
     private let destinationHashes: [String: [UInt8]]
-    private var reasons: [MigrationFinding] = []
+    private(set) var reasons: [MigrationFinding] = []
 
     init(_ source: ManagedObjectModel, _ destination: ManagedObjectModel) {
         self.source = source
@@ -174,7 +174,7 @@ struct MappingInference {
         }
     }
 
-    private mutating func check(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
+    mutating func check(_ old: AttributeDescription, _ new: AttributeDescription, of entity: String) {
         // Transient values are neither read nor written.
         guard !old.isTransient, !new.isTransient else { return }
         if !AttributeConversion(from: old, to: new).isInferred {
@@ -189,7 +189,7 @@ struct MappingInference {
         }
     }
 
-    private mutating func check(_ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String) {
+    mutating func check(_ old: RelationshipDescription, _ new: RelationshipDescription, of entity: String) {
         guard old.isToMany, !new.isToMany, !old.isTransient, !new.isTransient else { return }
         refuse(
             entity, property: new.name, "Can not map from a to-many to a to-one relationship",

@@ -30,22 +30,34 @@ package struct CopiedEntity: Equatable, Sendable {
     }
 }
 
-/// A check of the content that a mapping model copied. Objects have new keys, so it compares how often values occur.
+/// A check of the content that a mapping model copied. Objects may have new keys. Where they don't have their old ones,
+/// it compares how often values occur.
 struct CopiedCheck {
     let context: AuditContext
     let entities: [CopiedEntity]
 
     func check() throws {
+        var proofs: [KeyedComparison.Proof] = []
+        var remaining: [CopiedEntity] = []
         for (destination, mappings) in Dictionary(grouping: entities, by: \.destination).sorted(by: { $0.key < $1.key })
         {
             guard mappings.allSatisfy(\.isComplete), context.newLayout.tree.number(of: destination) > 0 else {
                 continue
             }
-            try checkCount(destination, mappings)
             // The objects of several mappings can't be distinguished.
-            guard mappings.count == 1, let mapping = mappings.first, mapping.source != nil else { continue }
-            try checkValues(mapping)
-            for relationship in mapping.relationships { try checkLinks(mapping, relationship) }
+            let only = mappings.count == 1 && mappings.first?.source != nil ? mappings.first : nil
+            if let only { remaining.append(only) }
+            if let only, let proof = try KeyedComparison(context: context, mapping: only).proof() {
+                proofs.append(proof)
+                continue
+            }
+            try checkCount(destination, mappings)
+            if let only { try checkValues(only) }
+        }
+        for mapping in remaining {
+            for relationship in mapping.relationships where try !proofs.cover(relationship, of: mapping, context) {
+                try checkLinks(mapping, relationship)
+            }
         }
     }
 
@@ -74,9 +86,9 @@ struct CopiedCheck {
         guard let source = mapping.source else { return }
         for part in stride(from: 0, to: mapping.attributes.count, by: 200) {
             let attributes = mapping.attributes.dropFirst(part).prefix(200)
-            let sources = attributes.compactMap { column(of: $0.source, source, context.oldLayout) }
+            let sources = attributes.compactMap { context.oldLayout.column(of: $0.source, source) }
             let destinations = attributes.compactMap {
-                column(of: $0.destination, mapping.destination, context.newLayout)
+                context.newLayout.column(of: $0.destination, mapping.destination)
             }
             guard sources.count == attributes.count, destinations.count == attributes.count, !sources.isEmpty else {
                 continue
@@ -96,12 +108,6 @@ struct CopiedCheck {
     private func groupedCounts(_ columns: [String], _ objects: String) -> String {
         let names = columns.map { "+x.\(quoted($0))" }.joined(separator: ", ")
         return "SELECT \(names), count(*) FROM \(objects) GROUP BY \(names)"
-    }
-
-    private func column(of attribute: String, _ entity: String, _ layout: AuditLayout) -> String? {
-        layout.tree.declaring(attribute, of: entity).flatMap {
-            layout.attributes[AttributeKey(entity: $0, path: [attribute])]
-        }
     }
 
     private func checkLinks(_ mapping: CopiedEntity, _ relationship: (source: String, destination: String)) throws {
@@ -125,11 +131,19 @@ struct CopiedCheck {
         let key = PropertyKey(entity: declaring, name: name)
         guard let relationship = layout.tree.relationship(key), let columns = try layout.links(of: key, in: schema)
         else { return nil }
-        let target = schema.qualified(layout.tree.table(of: relationship.destinationEntityName))
+        let ownerTable = layout.tree.table(of: entity)
+        let targetTable = layout.tree.table(of: relationship.destinationEntityName)
+        // A link in the row of its owner or target needs no search for that row.
+        let ownerEntity =
+            columns.form == .owner && sameName(columns.table, ownerTable)
+            ? "l.Z_ENT"
+            : "(SELECT Z_ENT FROM \(schema.qualified(ownerTable)) WHERE Z_PK = l.\(quoted(columns.owner)))"
+        let isThere =
+            columns.form == .target && sameName(columns.table, targetTable)
+            ? ""
+            : " AND EXISTS (SELECT 1 FROM \(schema.qualified(targetTable)) WHERE Z_PK = l.\(quoted(columns.target)))"
         return try context.integer(
             "SELECT count(*) FROM \(schema.qualified(columns.table)) AS l WHERE l.\(quoted(columns.column)) IS NOT NULL "
-                + "AND (SELECT Z_ENT FROM \(schema.qualified(layout.tree.table(of: entity))) "
-                + "WHERE Z_PK = l.\(quoted(columns.owner))) = \(layout.tree.number(of: entity)) "
-                + "AND EXISTS (SELECT 1 FROM \(target) WHERE Z_PK = l.\(quoted(columns.target)))")
+                + "AND \(ownerEntity) = \(layout.tree.number(of: entity))\(isThere)")
     }
 }

@@ -142,17 +142,6 @@ struct ObjectCheck {
         return conjunction(conditions)
     }
 
-    /// Returns the conjunction of conditions. It is grouped so that the expression doesn't become deep.
-    private func conjunction(_ conditions: [String]) -> String {
-        guard conditions.count > 50 else {
-            return conditions.isEmpty ? "1" : "(" + conditions.joined(separator: " AND ") + ")"
-        }
-        let groups = stride(from: 0, to: conditions.count, by: 50).map {
-            "(" + conditions[$0..<min($0 + 50, conditions.count)].joined(separator: " AND ") + ")"
-        }
-        return conjunction(groups)
-    }
-
     // MARK: Rows of unknown entities
 
     /// Checks that rows of entities that the model doesn't have are unchanged. Returns their number in this table.

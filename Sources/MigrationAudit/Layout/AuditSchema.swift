@@ -79,3 +79,14 @@ func quoted(_ name: String) -> String { "\"" + name.replacing("\"", with: "\"\""
 
 /// Returns a list of numbers as SQL.
 func sqlList(_ numbers: some Sequence<Int64>) -> String { "(" + numbers.map(String.init).joined(separator: ", ") + ")" }
+
+/// Returns the conjunction of conditions. It is grouped so that the expression doesn't become deep.
+func conjunction(_ conditions: [String]) -> String {
+    guard conditions.count > 50 else {
+        return conditions.isEmpty ? "1" : "(" + conditions.joined(separator: " AND ") + ")"
+    }
+    let groups = stride(from: 0, to: conditions.count, by: 50).map {
+        "(" + conditions[$0..<min($0 + 50, conditions.count)].joined(separator: " AND ") + ")"
+    }
+    return conjunction(groups)
+}

@@ -14,6 +14,10 @@ package final class StoreReader: SQLiteConnection {
     package let header: DatabaseHeader?
     /// The copy that is read instead of the store, if one is needed.
     private let copy: PrivateCopy?
+    private let method: ReadingMethod
+    /// The descriptor from which the database was copied. To close it releases the connection's locks, so it stays open
+    /// until nothing is read any more.
+    private var copiedDescriptor: HeldDescriptor?
 
     /// Runs `body` on one consistent state of the store.
     ///
@@ -59,6 +63,7 @@ package final class StoreReader: SQLiteConnection {
         try ReadingVFS.register()
         self.location = location
         self.header = header
+        self.method = method
         if method == .copy { try SuperJournal.check(of: location) }
         copy = method == .copy ? try PrivateCopy(of: location) : nil
         let uri = "file:" + (copy?.location ?? location).encodedPath + "?" + method.parameters
@@ -74,14 +79,46 @@ package final class StoreReader: SQLiteConnection {
         try execute("SELECT count(*) FROM sqlite_schema")
     }
 
-    /// Copies the database as read, page by page, to a database file that nobody else uses
-    /// (https://sqlite.org/backup.html).
+    /// Copies the database as read to a database file that nobody else uses. The kernel copies the file if that has the
+    /// whole state; otherwise SQLite copies page by page (https://sqlite.org/backup.html).
     package func copy(to path: FilePath) throws {
+        if try copyFile(to: path) { return }
         let target = try StoreWriter(path)
         try target.execute("PRAGMA journal_mode = OFF")
         try target.execute("PRAGMA synchronous = OFF")
         try target.copyContent(from: connection)
     }
+
+    /// Copies the file. Returns false, with an empty file at `path`, if the state isn't that of the file.
+    private func copyFile(to path: FilePath) throws -> Bool {
+        // With either method the connection reads nothing but the file. With a lock the file can't change; without one,
+        // `read` finds out if it did.
+        guard method == .locked || method == .immutable else { return false }
+        let held = HeldDescriptor(try location.directory.open(location.name.database, flags: O_RDONLY))
+        copiedDescriptor = held
+        let status = try held.descriptor.status(path: location.path)
+        try location.check(status.identity)
+        let bytes = try held.descriptor.read(count: DatabaseHeader.length, at: 0, path: location.path)
+        guard let header = DatabaseHeader(bytes), header.minimumSize == status.size else { return false }
+        let target = try Descriptor(opening: path, flags: O_WRONLY)
+        try target.truncate(to: 0, path: path)
+        var copy = FileCopy(from: location.path, to: path)
+        copy.maximumSize = status.size
+        let copied = try copy.run(from: held.descriptor, to: target)
+        guard copied.bytes == status.size else {
+            try target.truncate(to: 0, path: path)
+            return false
+        }
+        // A rollback journal: nobody else may leave a log beside the copy.
+        try target.write([1, 1], at: 18, path: path)
+        return true
+    }
+}
+
+/// A descriptor that is closed with the last reference.
+private final class HeldDescriptor {
+    let descriptor: Descriptor
+    init(_ descriptor: consuming Descriptor) { self.descriptor = descriptor }
 }
 
 extension ReadingMethod {

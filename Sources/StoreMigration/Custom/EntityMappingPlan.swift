@@ -25,6 +25,8 @@ struct EntityMappingPlan {
     var usesPolicy: Bool { mapping.entityMigrationPolicyClassName != nil }
     /// True if the mapping turns objects of one entity into objects of another.
     var mapsObjects: Bool { source != nil && destination != nil }
+    /// True if the statement that creates the objects counts the older ones that its condition excludes.
+    var countsExcludedObjects: Bool { mapsObjects && mapping.filter != nil && !usesPolicy && association == .identity }
     static let rowAlias = "s"
     static let ownerAlias = "o"
 }

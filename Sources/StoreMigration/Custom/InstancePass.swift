@@ -7,12 +7,17 @@ struct InstancePass {
     private let store: StoreWriter
     private let plan: MappingPlan
     private let progress: MigrationProgress
+    private let excluded: ExcludedObjects
 
     init(_ store: StoreWriter, _ plan: MappingPlan, progress: MigrationProgress) throws {
         self.store = store
         self.plan = plan
         self.progress = progress
+        excluded = try ExcludedObjects(store)
     }
+
+    /// The number of older objects that an entity mapping's condition excludes, by entity, as far as they were counted.
+    var excludedCounts: [String: Int64] { excluded.counts }
 
     /// Returns the approximate number of source rows that the mapping may read, taken from the highest key: counting
     /// them would take a noticeable part of the mapping's own time.
@@ -62,12 +67,33 @@ struct InstancePass {
             entityPlan.source != nil
         else { return }
         var assignments = try plan.attributeAssignments(entityPlan)
-        for relationship in try plan.relationshipPlans(entityPlan) { assignments += relationship.insertAssignments }
-        let rows = try plan.rows(entityPlan)
+        for relationship in try plan.relationshipPlans(entityPlan) {
+            assignments += relationship.insertAssignments(leadsToObjects: try leadsToObjects(relationship))
+        }
+        var rows = try plan.rows(entityPlan)
+        if entityPlan.countsExcludedObjects { excluded.count(of: entityPlan, &rows) }
         let columns = TableLayout.ownColumns + assignments.map(\.column.sqlName)
         let values = [rows.key, rows.entityNumber, "1"] + assignments.map(\.value)
         try store.execute(
             "INSERT INTO main.\(table.name.sqlName) (\(columns.joined(separator: ", "))) " + rows.query(values))
+    }
+
+    /// Returns true if each older object's reference is the key of a new object. An index has its different keys in
+    /// order; to look each of them up takes far less than to do so for each object. False if there is no such index.
+    private func leadsToObjects(_ relationship: RelationshipPlan) throws -> Bool {
+        guard let (reference, targets) = relationship.keptReference else { return false }
+        let isIndexed = try store.integer(
+            "SELECT 1 FROM pragma_index_list(?1, 'source') AS l, pragma_index_info(l.name, 'source') AS i "
+                + "WHERE l.partial = 0 AND i.seqno = 0 AND i.name = ?2 COLLATE NOCASE LIMIT 1",
+            [.text(reference.table), .text(reference.column)])
+        guard isIndexed != nil else { return false }
+        let column = reference.column.sqlName
+        let dangling =
+            "SELECT 1 FROM (SELECT DISTINCT \(column) FROM source.\(reference.table.sqlName) "
+            + "WHERE \(column) IS NOT NULL) AS \(EntityMappingPlan.rowAlias) WHERE NOT \(targets.exists()) LIMIT 1"
+        // A condition may also depend on other columns of the object.
+        guard store.compileError(of: dangling) == nil else { return false }
+        return try store.integer(dangling) == nil
     }
 }
 

@@ -99,6 +99,9 @@ extension ExpressionCompiler {
         if link.isJoinTable || link.owner == "Z_PK" {
             found.conditions.append("\(found.key) = \(holder.column(link.target))")
         }
+        if objects.isRow, link.owner == "Z_PK", !link.isJoinTable {
+            found.reference = SQLReference(table: link.table, column: link.target)
+        }
         found.place = link.targetPlace.map(holder.column)
         if objects.isRow { found.ownerPlace = link.ownerPlace.map(link.isJoinTable ? holder.column : objects.column) }
         return found

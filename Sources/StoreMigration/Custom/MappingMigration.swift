@@ -21,6 +21,9 @@ package struct MappingMigration {
     package private(set) var notes: [String] = []
     /// The name of the newer version, if dropped objects are compared with the delete rules.
     private var deletionVersion: String?
+    /// The number of older objects that an entity mapping's condition excludes, by entity, as far as the migration
+    /// counts them.
+    private(set) var excludedCounts: [String: Int64] = [:]
     /// The dropped objects whose deletion a delete rule would have denied.
     private(set) var deniedDeletions: [InvalidContent.Fault] = []
 
@@ -93,6 +96,7 @@ package struct MappingMigration {
     private mutating func fill() throws {
         var creation = try DestinationStore(store, plan)
         try creation.create()
+        let written = try hasOnlyPlainMappings ? WrittenValues(store, plan) : nil
         let instances = try InstancePass(store, plan, progress: progress)
         let session = try MigrationSession(store, plan: plan, policies: policies, external: external)
         defer { session.close() }
@@ -106,6 +110,7 @@ package struct MappingMigration {
             }
         }
         try session.flush()
+        excludedCounts = instances.excludedCounts
         let relationships = RelationshipPass(store, plan)
         for entityPlan in plan.entityMappings where entityPlan.mapsObjects || entityPlan.usesPolicy {
             try progress.step("relating objects: \(entityPlan.mapping.name)", rows: instances.rows(of: entityPlan))
@@ -119,16 +124,22 @@ package struct MappingMigration {
         try relationships.complete()
         try MappingStepRunner(plan.destination, store).run(plan.mapping.completions)
         try creation.deriveValues()
+        let valuesAreValid = try written?.finish() ?? false
         progress.step("indexing")
         try creation.createIndexes()
         progress.step("validating")
         try session.validate()
-        try ValidationPass(store, plan).validate()
+        try ValidationPass(store, plan, valuesAreValid: valuesAreValid).validate()
         if let deletionVersion {
             deniedDeletions = try DeniedDeletions(store, plan, to: deletionVersion).faults()
         }
         try creation.finish()
         notes += creation.notes
+    }
+
+    /// True if the migration's own statements write all values.
+    private var hasOnlyPlainMappings: Bool {
+        plan.mapping.completions.isEmpty && !plan.entityMappings.contains(where: \.usesPolicy)
     }
 
     /// Compares the dropped objects with the delete rules, for a migration to the version of this name.

@@ -26,6 +26,8 @@ struct RelationshipTargets {
     let key: String
     let entityNumber: String
     let isKnownAtInsert: Bool
+    /// True if each new object has the key of the older one.
+    let keepsKey: Bool
 }
 
 extension MappingPlan {
@@ -109,7 +111,7 @@ extension MappingPlan {
         case .identity:
             found.conditions += try conditions(candidate, alias: objects.alias)
             return RelationshipTargets(
-                objects: found, key: objects.key, entityNumber: String(number), isKnownAtInsert: true)
+                objects: found, key: objects.key, entityNumber: String(number), isKnownAtInsert: true, keepsKey: true)
         case .table(let name):
             let alias = "a\(candidate.number)"
             found.sources.append("temp.\(name) AS \(alias)")
@@ -118,15 +120,31 @@ extension MappingPlan {
             ]
             return RelationshipTargets(
                 objects: found, key: alias + ".destination", entityNumber: alias + ".destination_entity",
-                isKnownAtInsert: !candidate.usesPolicy)
+                isKnownAtInsert: !candidate.usesPolicy, keepsKey: false)
         }
     }
 }
 
 extension RelationshipPlan {
-    /// The assignments of a to-one relationship's columns in the statement that inserts the objects.
-    var insertAssignments: [ColumnAssignment] {
+    /// The reference whose keys are those of the new objects, if each of them leads to one; nil if the key of the
+    /// target has to be looked up in any case.
+    var keptReference: (reference: SQLReference, targets: SQLObjects)? {
+        guard isKnownAtInsert, targets.count == 1, let target = targets.first, target.keepsKey,
+            let reference = target.objects.reference
+        else { return nil }
+        return (reference, target.objects)
+    }
+
+    /// Returns the assignments of a to-one relationship's columns in the statement that inserts the objects.
+    ///
+    /// - Parameter leadsToObjects: True if each key of `keptReference` is that of a new object.
+    func insertAssignments(leadsToObjects: Bool) -> [ColumnAssignment] {
         guard let columns, isKnownAtInsert else { return [] }
+        if leadsToObjects, let kept = keptReference, let target = targets.first {
+            let key = EntityMappingPlan.rowAlias + "." + kept.reference.column.sqlName
+            return assignments(
+                key: key, entity: "CASE WHEN \(key) IS NULL THEN NULL ELSE \(target.entityNumber) END", in: columns)
+        }
         func value(_ part: (RelationshipTargets) -> String) -> String {
             let values = targets.map { target in
                 target.objects.selecting(part(target), suffix: target.objects.isToMany ? target.order : " LIMIT 1")
@@ -134,8 +152,12 @@ extension RelationshipPlan {
             return values.isEmpty
                 ? "NULL" : values.count == 1 ? values[0] : "coalesce(\(values.joined(separator: ", ")))"
         }
-        var found = [ColumnAssignment(column: columns.reference, value: value(\.key))]
-        if let entity = columns.entity { found.append(ColumnAssignment(column: entity, value: value(\.entityNumber))) }
+        return assignments(key: value(\.key), entity: value(\.entityNumber), in: columns)
+    }
+
+    private func assignments(key: String, entity: String, in columns: LinkStorage.Columns) -> [ColumnAssignment] {
+        var found = [ColumnAssignment(column: columns.reference, value: key)]
+        if let column = columns.entity { found.append(ColumnAssignment(column: column, value: entity)) }
         if let order = columns.order, let place = targets.lazy.compactMap(\.objects.ownerPlace).first {
             found.append(ColumnAssignment(column: order, value: place))
         }

@@ -23,6 +23,12 @@ struct SQLValue {
     var isFraction: Bool { type.map { [.double, .float, .decimal, .date].contains($0) } ?? false }
 }
 
+/// A to-one relationship in its owner's row.
+struct SQLReference {
+    let table: String
+    let column: String
+}
+
 /// The objects that a key path leads to, as the parts of a query that may refer to a row of an outer query.
 struct SQLObjects {
     var entity: String
@@ -36,6 +42,8 @@ struct SQLObjects {
     var place: String?
     /// The column of the owner's position in an ordered inverse relationship.
     var ownerPlace: String?
+    /// The column of the outer query's row that has the key of these objects, if it determines them.
+    var reference: SQLReference?
 
     /// True if this is the row of the outer query, which needs no query of its own.
     var isRow: Bool { sources.isEmpty }

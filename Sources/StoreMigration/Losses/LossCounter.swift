@@ -7,13 +7,13 @@ import SQLiteStore
 /// change the store.
 struct LossCounter {
     private let store: SQLiteConnection
-    private let layout: StoreLayout
+    let layout: StoreLayout
     private let path: MigrationSteps
-    private let first: MigrationStep
+    let first: MigrationStep
     /// The entity matching of the first step; nil if that step isn't inferred.
     private let matching: EntityMatching?
     /// The entities that lose all objects.
-    private let removed: [String: MigrationSteps.LossPoint]
+    let removed: [String: MigrationSteps.LossPoint]
 
     /// An attribute that the objects of some entities lose.
     private struct Candidate {
@@ -41,18 +41,24 @@ struct LossCounter {
         self.removed = removed
     }
 
-    func losses() throws -> RemovedContent {
+    func losses() throws -> RemovedContent { try partialLosses(without: []).completed(with: [:]) }
+
+    /// Returns the losses without the objects of some entities, which no entity mapping's condition matches.
+    func partialLosses(without deferred: Set<String>) throws -> PartialLosses {
         // A store that lacks its model's tables can't be migrated; `StoreSchema.check` reports that.
-        guard try StoreSchema(store).missingParts(of: layout).isEmpty else { return .none }
+        guard try StoreSchema(store).missingParts(of: layout).isEmpty else { return PartialLosses() }
         var values: [RemovedContent.Loss] = []
         for table in layout.tables { values += try count(candidates(of: table), in: table) }
-        var found: [RemovedContent.Loss] = []
+        var found = PartialLosses()
         for entity in layout.numbers.entities {
-            found += try objects(of: entity)
+            let isDeferred = deferred.contains(entity.name)
+            found.counted += try objects(of: entity, countsUnmatched: !isDeferred)
+            if isDeferred { found.deferred.append((entity.name, found.counted.count)) }
             let lost = values.filter { $0.entity == entity.name } + (try links(of: entity))
-            found += lost.sorted { ($0.property ?? "").precedes($1.property ?? "") }
+            found.counted += lost.sorted { ($0.property ?? "").precedes($1.property ?? "") }
         }
-        return RemovedContent(found + (try linksWithoutRow()))
+        found.counted += try linksWithoutRow()
+        return found
     }
 
     /// Returns the links that the first step can't store, because their row already holds another link.
@@ -65,7 +71,9 @@ struct LossCounter {
 
     // MARK: Objects
 
-    private func objects(of entity: EntityDescription) throws -> [RemovedContent.Loss] {
+    private func objects(
+        of entity: EntityDescription, countsUnmatched: Bool
+    ) throws -> [RemovedContent.Loss] {
         guard let table = layout.table(of: entity.name) else { return [] }
         let number = layout.numbers.number(of: entity.name)
         func loss(_ condition: String, _ reason: String) throws -> [RemovedContent.Loss] {
@@ -83,13 +91,13 @@ struct LossCounter {
         let remaining = notDropped.isEmpty ? "1" : notDropped
         if let lossPoint = removed[entity.name] {
             found += try loss(remaining, lossPoint.reason(ofObjects: true))
-        } else if let filter = try filter(of: entity.name) {
-            found += try loss("\(remaining) AND NOT (\(filter))", "matches no entity mapping's condition")
+        } else if countsUnmatched, let filter = try filter(of: entity.name) {
+            found += try loss("\(remaining) AND NOT (\(filter))", PartialLosses.reason)
         }
         return found
     }
 
-    private var mapping: MappingModel? { if case .custom(let mapping) = first.method { mapping } else { nil } }
+    var mapping: MappingModel? { if case .custom(let mapping) = first.method { mapping } else { nil } }
 
     /// Returns the SQL conditions of the entity's objects that the mapping model's own steps drop.
     private func dropConditions(of entity: String) throws -> [String] {
@@ -231,14 +239,5 @@ extension SQLiteStatement {
     /// Returns the integers of the first row.
     fileprivate func firstRow() throws -> [Int64] {
         try step() ? (0..<columnCount).map { integer($0) } : []
-    }
-}
-
-extension MigrationManager {
-    /// Returns what all steps remove from a store of the first step's source version. Throws `StoreError`.
-    package func losses(_ store: SQLiteConnection) throws -> RemovedContent {
-        do { return try LossCounter(store, steps)?.losses() ?? .none } catch let error as MappingModelError {
-            throw MigrationError(error)
-        }
     }
 }

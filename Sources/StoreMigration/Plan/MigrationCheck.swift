@@ -62,6 +62,17 @@ public struct MigrationCheck: Sendable {
         to new: ManagedObjectModel, named newName: String,
         intermediates: [(name: String, model: ManagedObjectModel)] = [], mappings: [MappingModelFile] = []
     ) {
+        self.init(
+            from: old, sourceName: oldName, hashes: hashes, to: new, named: newName, intermediates: intermediates,
+            using: MigrationStepCache(mappings))
+    }
+
+    /// Judges one of several migrations, which share their steps in the cache.
+    package init(
+        from old: ManagedObjectModel?, sourceName oldName: String? = nil, hashes: [String: [UInt8]],
+        to new: ManagedObjectModel, named newName: String,
+        intermediates: [(name: String, model: ManagedObjectModel)] = [], using cache: MigrationStepCache
+    ) {
         differingEntities = Self.difference(hashes, new.entityVersionHashesByName)
         guard !differingEntities.isEmpty else {
             (verdict, findings, mappingNames, steps) = (.compatible, [], [], [])
@@ -72,25 +83,25 @@ public struct MigrationCheck: Sendable {
             (findings, mappingNames, steps) = ([.missingSourceModel], [], [])
             return
         }
-        do { try StoreLayout(new).validate() } catch {
+        if let fault = cache.layoutFault(of: new) {
             verdict = .refused(code: CoreDataError.migration)
-            (findings, mappingNames, steps) = ([MigrationFinding(fault: error)], [], [])
+            (findings, mappingNames, steps) = ([MigrationFinding(fault: fault)], [], [])
             return
         }
         let path: [MigrationPath.Step]?
         do {
             path = try MigrationPath.shortest(
-                from: (oldName, old), to: (newName, new), through: intermediates, mappings: mappings)
+                from: (oldName, old), to: (newName, new), through: intermediates, using: cache)
         } catch {
             verdict = .refused(code: error.code)
             (findings, mappingNames, steps) = ([MigrationFinding(error)], [], [])
             return
         }
-        let reasons = Self.reasons(from: old, to: new)
         switch path?.count {
         case nil:
             verdict = .refused(code: CoreDataError.missingMappingModel)
-            findings = reasons + MigrationReview(old, new).findings.filter { $0.severity != .note }
+            findings =
+                Self.reasons(from: old, to: new) + MigrationReview(old, new).findings.filter { $0.severity != .note }
         case 1:
             verdict = path?[0].verdict ?? .compatible
             findings = path?[0].findings ?? []
@@ -102,7 +113,7 @@ public struct MigrationCheck: Sendable {
                 (steps.first?.findings ?? []) + steps.dropFirst().flatMap(\.findings).map(\.unconditional)
             // Each loss along the path is also a removal in one of the steps; report it once.
             findings =
-                reasons.map(\.asNote) + losses
+                Self.reasons(from: old, to: new).map(\.asNote) + losses
                 + stepFindings.filter { finding in
                     !finding.isRemoval
                         || !losses.contains { $0.entity == finding.entity && $0.property == finding.property }

@@ -37,26 +37,23 @@ enum MigrationPath {
     /// If possible, no inferred step skips versions that a mapping model connects: its author meant objects to be
     /// migrated by it, and inference would drop values.
     static func shortest(
-        from old: KnownVersion, to new: Version, through intermediates: [Version], mappings: [MappingModelFile] = []
+        from old: KnownVersion, to new: Version, through intermediates: [Version], using cache: MigrationStepCache
     ) throws(MigrationError) -> [Step]? {
         let versions = [old] + (intermediates + [new]).map { (name: $0.name, model: $0.model) }
-        let mappedPairs = mappings.isEmpty ? [] : mappedPairs(versions, mappings)
-        if let path = try shortest(through: versions, mappings: mappings, respecting: mappedPairs) { return path }
-        return mappedPairs.isEmpty ? nil : try shortest(through: versions, mappings: mappings, respecting: [])
+        let mappedPairs = cache.hasMappings ? mappedPairs(versions, cache) : []
+        if let path = try shortest(through: versions, using: cache, respecting: mappedPairs) { return path }
+        return mappedPairs.isEmpty ? nil : try shortest(through: versions, using: cache, respecting: [])
     }
 
     typealias KnownVersion = (name: String?, model: ManagedObjectModel)
 
     /// Returns the index pairs of the versions that a mapping model connects.
     private static func mappedPairs(
-        _ versions: [KnownVersion], _ mappings: [MappingModelFile]
+        _ versions: [KnownVersion], _ cache: MigrationStepCache
     ) -> [(from: Int, to: Int)] {
         versions.indices.flatMap { from in
             versions.indices.dropFirst(from + 1).compactMap { to in
-                guard versions[from].model.entityVersionHashesByName != versions[to].model.entityVersionHashesByName,
-                    mappings.contains(where: { $0.fits(from: versions[from], to: versions[to]) })
-                else { return nil }
-                return (from, to)
+                cache.isMapped(from: versions[from], to: versions[to]) ? (from, to) : nil
             }
         }
     }
@@ -80,23 +77,24 @@ enum MigrationPath {
         return least
     }
 
-    /// Returns the path that the breadth-first search would find, if it has no more steps than mapping models alone
-    /// make necessary. It tries only steps that can be part of such a path: to infer a mapping from each version to
-    /// each other one takes minutes for a hundred versions.
+    /// Returns the indices of the path that the breadth-first search would find, if it has no more steps than mapping
+    /// models alone make necessary. It tries only steps that can be part of such a path: to infer a mapping from each
+    /// version to each other one takes minutes for a hundred versions.
     private static func direct(
-        through versions: [KnownVersion], mappings: [MappingModelFile], respecting mappedPairs: [(from: Int, to: Int)]
-    ) throws(MigrationError) -> [Step]? {
+        through versions: [KnownVersion], using cache: MigrationStepCache,
+        respecting mappedPairs: [(from: Int, to: Int)]
+    ) throws(MigrationError) -> [Int]? {
         let least = leastSteps(versions.count, respecting: mappedPairs)
         var isUseless = Set<Int>()
-        func path(from index: Int) throws(MigrationError) -> [Step]? {
+        func path(from index: Int) throws(MigrationError) -> [Int]? {
             guard let steps = least[index], !isUseless.contains(index) else { return nil }
-            if steps == 0 { return [] }
+            if steps == 0 { return [index] }
             for next in index + 1..<versions.count
             where least[next] == steps - 1 && !isBlocked(index, next, by: mappedPairs) {
-                guard let step = try step(from: versions[index], to: versions[next], mappings),
+                guard try cache.isPossible(from: versions[index], to: versions[next]),
                     let rest = try path(from: next)
                 else { continue }
-                return [step] + rest
+                return [index] + rest
             }
             isUseless.insert(index)
             return nil
@@ -104,45 +102,60 @@ enum MigrationPath {
         return try path(from: 0)
     }
 
-    /// Searches breadth-first, so that each version is first reached by the fewest steps.
     private static func shortest(
-        through versions: [KnownVersion], mappings: [MappingModelFile], respecting mappedPairs: [(from: Int, to: Int)]
+        through versions: [KnownVersion], using cache: MigrationStepCache,
+        respecting mappedPairs: [(from: Int, to: Int)]
     ) throws(MigrationError) -> [Step]? {
-        if let path = try direct(through: versions, mappings: mappings, respecting: mappedPairs) { return path }
-        var queue: [(index: Int, path: [Step])] = [(0, [])]
-        // The last version is tried first, since it is the longest possible step.
-        var unreached = Array(versions.indices.dropFirst())
-        while !queue.isEmpty {
-            let (index, path) = queue.removeFirst()
-            for next in [versions.count - 1] + unreached.dropLast() {
-                if isBlocked(index, next, by: mappedPairs) { continue }
-                guard let step = try step(from: versions[index], to: versions[next], mappings) else { continue }
-                if next == versions.count - 1 { return path + [step] }
-                unreached.removeAll { $0 == next }
-                queue.append((next, path + [step]))
-            }
+        var found = try direct(through: versions, using: cache, respecting: mappedPairs)
+        if found == nil { found = try searched(through: versions, using: cache, respecting: mappedPairs) }
+        guard let found else { return nil }
+        var path: [Step] = []
+        for (from, to) in zip(found, found.dropFirst()) {
+            guard let step = try cache.step(from: versions[from], to: versions[to]) else { return nil }
+            path.append(step)
         }
-        return nil
+        return path
     }
 
-    /// Returns nil if no mapping model fits and no mapping can be inferred.
-    private static func step(
-        from old: KnownVersion, to new: KnownVersion, _ mappings: [MappingModelFile]
-    ) throws(MigrationError) -> Step? {
-        // A store can't tell versions with the same hashes apart, and their renaming identifiers are unrelated.
-        guard old.model.entityVersionHashesByName != new.model.entityVersionHashesByName else { return nil }
-        let name = new.name ?? ""
-        if let mapping = try StepMapping(from: old, to: new, mappings) {
-            let review = MappingReview(mapping.resolved, from: old.model, to: new.model)
-            let findings = review.findings + mapping.findings
-            return Step(
-                name: name, model: new.model, method: .custom(mapping.resolved), mappingName: mapping.name,
-                findings: findings)
+    /// Searches breadth-first from the last version back, so that the steps to it that all ways share are found out
+    /// first. Returns the indices of the versions on the way with the fewest steps; of several, that through the oldest
+    /// versions.
+    private static func searched(
+        through versions: [KnownVersion], using cache: MigrationStepCache,
+        respecting mappedPairs: [(from: Int, to: Int)]
+    ) throws(MigrationError) -> [Int]? {
+        var distances = [Int?](repeating: nil, count: versions.count)
+        var frontier = [versions.count - 1]
+        distances[versions.count - 1] = 0
+        func isStep(_ index: Int, _ next: Int) throws(MigrationError) -> Bool {
+            guard !isBlocked(index, next, by: mappedPairs) else { return false }
+            return try cache.isPossible(from: versions[index], to: versions[next])
         }
-        guard let mapping = try? MappingModel.inferred(from: old.model, to: new.model) else { return nil }
-        return Step(
-            name: name, model: new.model, method: .inferred(mapping), mappingName: nil,
-            findings: MigrationReview(old.model, new.model).findings)
+        for distance in 1... {
+            guard distances[0] == nil, !frontier.isEmpty else { break }
+            var reached: [Int] = []
+            for index in versions.indices where distances[index] == nil {
+                for next in frontier {
+                    guard try isStep(index, next) else { continue }
+                    reached.append(index)
+                    break
+                }
+            }
+            for index in reached { distances[index] = distance }
+            frontier = reached
+        }
+        guard var remaining = distances[0] else { return nil }
+        var path = [0]
+        while remaining > 0 {
+            remaining -= 1
+            var following: Int?
+            for next in versions.indices where following == nil && distances[next] == remaining {
+                if try isStep(path[path.count - 1], next) { following = next }
+            }
+            guard let following else { return nil }
+            path.append(following)
+        }
+        return path
     }
 }
 

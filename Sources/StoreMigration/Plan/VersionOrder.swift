@@ -80,8 +80,13 @@ package struct VersionOrder: Sendable {
     ) -> Set<MappedPair> {
         guard !mappings.isEmpty else { return [] }
         var pairs: Set<MappedPair> = []
-        for version in versions {
-            for target in versions where target.name != version.name {
+        // Without hashes, a mapping model leads from and to the versions that it names.
+        let names = Set(
+            mappings.flatMap { [$0.mappingModel.sourceVersionName, $0.mappingModel.destinationVersionName] })
+        let isAnyVersion = mappings.contains { $0.mappingModel.hasHashes }
+        let candidates = versions.filter { isAnyVersion || names.contains($0.name) }
+        for version in candidates {
+            for target in candidates where target.name != version.name {
                 guard mappings.contains(where: { $0.leads(from: version, to: target) }) else { continue }
                 pairs.insert(MappedPair(from: version.name, to: target.name))
             }

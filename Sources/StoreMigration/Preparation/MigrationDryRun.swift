@@ -39,9 +39,10 @@ package struct MigrationDryRun {
         close(try Descriptor(opening: copy.path, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600).release())
         guard try needsRows(reader) else { return try runOnSchema(of: reader, copy) }
         try reader.copy(to: copy.path)
-        return try RecordedMigration(
-            manager, of: copy, copyOf: reader.location.path, supportBeside: reader.location
-        ).run { _, _ in }
+        var migration = RecordedMigration(
+            manager, of: copy, copyOf: reader.location.path, supportBeside: reader.location)
+        migration.mayReplaceFile = true
+        return try migration.run { _, _ in }
     }
 
     /// The tables whose rows every migration reads, and those that describe a history's tables.

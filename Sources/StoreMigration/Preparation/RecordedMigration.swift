@@ -17,6 +17,8 @@ package struct RecordedMigration {
     private let supportOwner: StoreLocation
     private let isOriginalArchived: Bool
     private let history: HistoryInstallation
+    /// True if the copy may become another file, with another inode.
+    package var mayReplaceFile = false
 
     /// - Parameters:
     ///   - store: The store that was copied, which errors name. Nil if the copy is partial.
@@ -47,7 +49,9 @@ package struct RecordedMigration {
         if isRecorded, makesNewStore { try translatingErrors { _ = try history.disable() } }
         var outcome = try manager.migrate(
             staged: staged.pathForSQLite, of: store, supportBeside: supportOwner.pathForSQLite,
-            isOriginalArchived: isOriginalArchived, isCancelled: isCancelled, trace: trace, progress: progress)
+            isOriginalArchived: isOriginalArchived, mayReplaceFile: mayReplaceFile, isCancelled: isCancelled,
+            trace: trace,
+            progress: progress)
         outcome.remarks = manager.remarks + outcome.remarks
         guard isRecorded else { return outcome }
         guard makesNewStore else {

@@ -10,6 +10,8 @@ struct ObjectCheck {
 
     let property: String
     let condition: String
+    /// The same condition for a row that is being written, in a CHECK constraint; nil if it depends on other rows.
+    var writtenCondition: String?
     /// Core Data's error code.
     let code: Int
     let message: String
@@ -38,19 +40,20 @@ struct ObjectChecks {
             let name = layout.column(of: attribute.name, of: entity.name)?.name
         else { return [] }
         let column = ObjectCheck.alias + "." + name.sqlName
+        let written = name.sqlName
         var found: [ObjectCheck] = []
         if !attribute.isOptional {
             found.append(
                 ObjectCheck(
-                    property: attribute.name, condition: "\(column) IS NULL",
-                    code: CoreDataError.missingMandatoryProperty,
-                    message: "it is mandatory but has no value",
+                    property: attribute.name, condition: "\(column) IS NULL", writtenCondition: "\(written) IS NULL",
+                    code: CoreDataError.missingMandatoryProperty, message: "it is mandatory but has no value",
                     remedy: "map a value to it, make it optional, or exclude such objects with a filter"))
         }
         if let condition = attribute.type.mismatch(of: column) {
             found.append(
                 ObjectCheck(
                     property: attribute.name, condition: condition,
+                    writtenCondition: attribute.type.mismatch(ofWritten: written),
                     code: CoreDataError.migration, message: "its value is not of type \(attribute.type.name)",
                     remedy: "convert it with CAST or a policy"))
         }
@@ -97,14 +100,25 @@ extension AttributeType {
     /// Returns the SQL condition under which a column holds a value of another type, ignoring NULL; nil if any value
     /// will do. In SQLite's sort order all numbers precede texts, and texts precede data
     /// (https://sqlite.org/datatype3.html#sort_order). For numbers a comparison is faster than `typeof`; for texts and
-    /// data `typeof` doesn't read the content.
-    fileprivate func mismatch(of column: String) -> String? {
+    /// data `typeof` doesn't read the content. `+` keeps the column's affinity from converting what it is compared
+    /// with.
+    func mismatch(of column: String) -> String? {
         switch self {
-        case .integer16, .integer32, .integer64, .boolean: "\(column) >= '' OR \(column) <> CAST(\(column) AS INTEGER)"
-        case .decimal, .double, .float, .date: "\(column) >= ''"
+        // `|` gives a whole number, or NULL.
+        case .integer16, .integer32, .integer64, .boolean: "+\(column) <> (\(column) | 0)"
+        case .decimal, .double, .float, .date: "+\(column) >= ''"
         case .string, .uri: "typeof(\(column)) NOT IN ('text', 'null')"
         case .uuid, .binaryData, .transformable: "typeof(\(column)) NOT IN ('blob', 'null')"
         case .undefined, .objectID, .composite: nil
+        }
+    }
+
+    /// Returns the same condition for a value in memory, for which comparisons are always faster.
+    func mismatch(ofWritten column: String) -> String? {
+        switch self {
+        case .string, .uri: "+\(column) < '' OR +\(column) >= x''"
+        case .uuid, .binaryData, .transformable: "+\(column) < x''"
+        default: mismatch(of: column)
         }
     }
 }

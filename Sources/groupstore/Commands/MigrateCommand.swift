@@ -75,7 +75,7 @@ struct MigrateCommand: ParsableCommand {
             let started = ContinuousClock.now
             if !dryRun { try finishInterrupted(location) }
             let job = try MigrationJob(
-                location, models: models, options: modelOptions, isDryRun: dryRun,
+                location, models: models, options: modelOptions, isDryRun: dryRun, countsLosses: dryRun || to == nil,
                 faultHandler: FaultPrinter(output).print)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
             if to != nil || !job.manager.steps.isEmpty, !dryRun {
@@ -145,7 +145,9 @@ struct MigrateCommand: ParsableCommand {
             return reader.header?.journalMode == .writeAhead
         }
         try new.copySupport(of: job.location)
-        let outcome = try RecordedMigration(job.manager, of: new.staged, copyOf: job.location.path).run(
+        var migration = RecordedMigration(job.manager, of: new.staged, copyOf: job.location.path)
+        migration.mayReplaceFile = true
+        let outcome = try migration.run(
             trace: try modelOptions.trace(), progress: reporter.report)
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644

@@ -117,17 +117,19 @@ struct MigrationJob {
     /// The migration as a relocation's transform. `manager` is its plan.
     let transform: MigrationTransform
     let manager: MigrationManager
-    /// The content that the migration removes from the store.
+    /// The content that the migration removes from the store, if it was counted.
     let losses: RemovedContent
     /// The outcome of the dry run, if there was one.
     let rehearsed: MigrationOutcome?
 
     /// Plans the migration.
     ///
-    /// - Parameter faultHandler: Called with each fault of a validation.
+    /// - Parameters:
+    ///   - countsLosses: False if the migration itself is going to count what it removes.
+    ///   - faultHandler: Called with each fault of a validation.
     init(
         _ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool,
-        faultHandler: @escaping @Sendable (InvalidContent.Fault) -> Void
+        countsLosses: Bool, faultHandler: @escaping @Sendable (InvalidContent.Fault) -> Void
     ) throws {
         self.location = location
         let argument = try ModelArgument(models, configuration: options.configuration)
@@ -154,7 +156,8 @@ struct MigrationJob {
             let manager = try planned.plan(for: store)
             try manager.check(reader)
             let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
-            return (bundle?.versionName(of: store), manager, try manager.losses(reader), rehearsed)
+            let losses = countsLosses ? try manager.losses(reader) : .none
+            return (bundle?.versionName(of: store), manager, losses, rehearsed)
         }
     }
 

@@ -110,6 +110,7 @@ import Testing
         #expect(error?.code == CoreDataError.missingMappingModel)
         #expect(
             try MigrationPath.shortest(
-                from: ("1", first.model), to: ("3", last.model), through: [("2", tied.model)])?.map(\.name) == ["3"])
+                from: ("1", first.model), to: ("3", last.model), through: [("2", tied.model)],
+                using: MigrationStepCache())?.map(\.name) == ["3"])
     }
 }

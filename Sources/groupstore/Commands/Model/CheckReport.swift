@@ -20,12 +20,13 @@ struct CheckReport {
     /// - Parameters:
     ///   - target: The newer model with its renaming identifiers set.
     ///   - between: The versions on the way to it, or the reason why there is no way.
+    ///   - cache: The steps that the checks of several versions share.
     init(
         _ old: NamedModel, _ new: NamedModel, target: ManagedObjectModel,
-        between: Result<[ModelVersion], MigrationError>, mappings: [MappingModelFile] = []
+        between: Result<[ModelVersion], MigrationError>, using cache: MigrationStepCache
     ) {
         (self.old, self.new, store) = (old, new, nil)
-        check = MigrationCheck(old, new, target: target, between: between, mappings: mappings)
+        check = MigrationCheck(old, new, target: target, between: between, using: cache)
     }
 
     /// Checks a store, as the version from which a migration would start, by the same steps. Examines its content if
@@ -37,6 +38,7 @@ struct CheckReport {
         let target = try new.knownModel
         let named = try ModelArgument.store(store).version(named: nil, .none)
         let sources = StoreSources(store, bundle)
+        let cache = MigrationStepCache(mappings)
         func check(_ source: StoreSources.Source?) throws -> (old: NamedModel, check: MigrationCheck) {
             var between = Result<[ModelVersion], MigrationError>.success([])
             let goal = new.version ?? bundle?.current
@@ -48,7 +50,7 @@ struct CheckReport {
             }
             let old = named.known(as: source)
             let renamed = try source.map { try renaming.applied(to: target, from: $0.model) } ?? target
-            return (old, MigrationCheck(old, new, target: renamed, between: between, mappings: mappings))
+            return (old, MigrationCheck(old, new, target: renamed, between: between, using: cache))
         }
         let found: (old: NamedModel, check: MigrationCheck)
         do {
@@ -139,12 +141,12 @@ struct CheckReport {
 extension MigrationCheck {
     fileprivate init(
         _ old: NamedModel, _ new: NamedModel, target: ManagedObjectModel,
-        between: Result<[ModelVersion], MigrationError>, mappings: [MappingModelFile]
+        between: Result<[ModelVersion], MigrationError>, using cache: MigrationStepCache
     ) {
         let versions = (try? between.get()) ?? []
         let check = MigrationCheck(
             from: old.model, sourceName: old.version?.name, hashes: old.hashes, to: target, named: new.name,
-            intermediates: versions.map { ($0.name, $0.model) }, mappings: mappings)
+            intermediates: versions.map { ($0.name, $0.model) }, using: cache)
         if case .failure(let error) = between { self = check.refused(with: error) } else { self = check }
     }
 }

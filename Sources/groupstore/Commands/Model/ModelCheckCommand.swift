@@ -56,15 +56,22 @@ struct ModelCheckCommand: ParsableCommand {
         let output = Output(outputOptions)
         var isRefused = false
         try reporting(output) {
-            let (reports, newerVersions) = try all ? reportsOfAll() : (base == nil ? [report()] : [], [])
+            let argument = try newer
+            let (reports, newerVersions) =
+                try all ? reportsOfAll(argument) : (base == nil ? [report(argument)] : [], [])
             if format == .html {
-                let title = "Versions of \(try newer.path.lexicallyNormalized().lastComponent?.string ?? "the model")"
+                let title = "Versions of \(argument.path.lexicallyNormalized().lastComponent?.string ?? "the model")"
                 output.record([:], lines: CheckPage(title, reports, newer: newerVersions).lines)
                 isRefused = reports.contains(where: \.isRefused)
                 return
             }
             let printer = CheckPrinter(output, format)
-            for model in models + modelOptions.models { try reportUnreadable(model, output) }
+            let named = models + modelOptions.models
+            for model in named {
+                // A large model takes a while to read.
+                let isRead = named.count == 1 && configuration == nil
+                try reportUnreadable(isRead ? argument : ModelArgument(model), output)
+            }
             if all { printer.print(all: reports, newerVersions) } else { reports.forEach(printer.print) }
             let changes = try changesSinceBase(printer)
             let notes = newerVersions.map { CheckAnnotation(note: $0, "it is newer than the current version") }
@@ -109,8 +116,8 @@ struct ModelCheckCommand: ParsableCommand {
         get throws { try modelOptions.argument(modelOptions.models.isEmpty ? models.last : nil, configuration) }
     }
 
-    private func reportUnreadable(_ model: String, _ output: Output) throws {
-        guard case .bundle(let bundle) = try ModelArgument(model) else { return }
+    private func reportUnreadable(_ model: ModelArgument, _ output: Output) throws {
+        guard case .bundle(let bundle) = model else { return }
         for version in bundle.unreadable {
             let text = "\(version.name) can't be read: \(version.error.message) (\(version.error.remedy))"
             guard output.json || ![.sarif, .html].contains(format) else { continue }
@@ -120,9 +127,8 @@ struct ModelCheckCommand: ParsableCommand {
         }
     }
 
-    private func report() throws -> CheckReport {
+    private func report(_ argument: ModelArgument) throws -> CheckReport {
         let old = try ModelArgument([models[0]], configuration: configuration)
-        let argument = try newer
         let new = try argument.version(named: nil, .none)
         let target = try new.knownModel
         let mappings = try mappingOptions.files(beside: argument.paths)
@@ -136,13 +142,13 @@ struct ModelCheckCommand: ParsableCommand {
             bundle.version(like: from).map { bundle.versions(from: $0, of: from, mappings) }
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
-        return CheckReport(from, new, target: renamed, between: between ?? .success([]), mappings: mappings)
+        return CheckReport(
+            from, new, target: renamed, between: between ?? .success([]), using: MigrationStepCache(mappings))
     }
 
     /// Returns the reports of all older versions, and the versions that are newer than the current one, whose stores
     /// aren't migrated.
-    private func reportsOfAll() throws -> (reports: [CheckReport], newer: [String]) {
-        let argument = try newer
+    private func reportsOfAll(_ argument: ModelArgument) throws -> (reports: [CheckReport], newer: [String]) {
         guard case .bundle(let bundle) = argument else {
             throw CommandFailure(
                 .usage, code: "usage", "--all \(models.first ?? ""): a store has one version",
@@ -153,6 +159,7 @@ struct ModelCheckCommand: ParsableCommand {
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
         let order = VersionOrder(bundle, mappings: mappings)
+        let cache = MigrationStepCache(mappings)
         var newer: [String] = []
         var reports: [CheckReport] = []
         for old in versions where !old.isCurrent {
@@ -163,7 +170,7 @@ struct ModelCheckCommand: ParsableCommand {
             }
             let renamed = try renameOptions.applied(to: target, from: old.knownModel)
             reports.append(
-                CheckReport(old, current, target: renamed, between: between, mappings: mappings))
+                CheckReport(old, current, target: renamed, between: between, using: cache))
         }
         return (reports, newer)
     }
