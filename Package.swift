@@ -307,6 +307,13 @@ let package = Package(
             ],
             swiftSettings: strict),
         .testTarget(
+            name: "StoreMergingTests",
+            dependencies: [
+                "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreRelocation", "TestSupport",
+                systemPackage,
+            ],
+            swiftSettings: strict),
+        .testTarget(
             name: "PersistentHistoryTests",
             dependencies: [
                 "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "TestSupport", grdb, systemPackage,

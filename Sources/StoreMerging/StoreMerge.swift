@@ -87,6 +87,11 @@ package struct StoreMerge: StoreCombination {
             ).run(
                 merging: legacyCopy.pathForSQLite, witness: witness,
                 planned: { report(.merging($0)) }, progress: { progress(0.4 + 0.4 * $0, $1) })
+            if schema.schema.layout == nil {
+                result.externalFiles = try SupportFolderUnion(group: staged, legacy: legacy).copy()
+            }
+            // The schema was changed and changed back: the history notes that its triggers still fit.
+            try Self.updateHistory(of: staged)
             progress(0.8, "proving the result")
             try MergeProof(
                 schema.schema, options, result, group: staged, before: before, legacy: legacyCopy,

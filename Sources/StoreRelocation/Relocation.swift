@@ -107,7 +107,7 @@ package struct Relocation {
             summary.from = request.source
             return summary
         } catch {
-            throw RelocationFailure(error, request)
+            throw RelocationFailure(mergeProgress.unfinished(after: error), request)
         }
     }
 
@@ -182,7 +182,7 @@ package struct Relocation {
                 guard decision.comparison == .merged else { return summary }
                 return mergeProgress.completing(summary, legacyArchive: endpoints.container.archivePath(id))
             case .merge:
-                notes += try mergeProgress.add(merge(decision))
+                notes += try mergeProgress.add(merge(decision), at: endpoints.group.path)
             case .retireLegacy where request.retirement == .archive:
                 let reason = "the group container has its rows already"
                 notes += try archive(endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision)

@@ -9,16 +9,25 @@ import SystemPackage
 final class MergeProgress {
     private var outcome: StoreTransfer.Outcome?
     private var rounds = 0
+    /// The group's store; nil before the first round.
+    private var path: FilePath?
     /// The highest number of rounds. A store that is written that often is in use.
     private static let limit = 3
 
     /// Records a round. Returns its notes. Throws `StoreTransfer.RetryReason` after too many rounds.
-    func add(_ round: StoreTransfer.Outcome) throws -> [String] {
+    func add(_ round: StoreTransfer.Outcome, at path: FilePath) throws -> [String] {
         rounds += 1
+        self.path = path
         guard rounds < Self.limit else { throw StoreTransfer.RetryReason.changed }
         // The first round has the sum of all: the next one finds most objects equal.
         if outcome == nil { outcome = round }
         return round.notes + (round.merge?.notes ?? [])
+    }
+
+    /// Returns the error of a run that failed after the rows were merged: the next run archives the legacy store.
+    func unfinished(after error: any Error) -> any Error {
+        guard let path, !(error is StoreTransfer.Unfinished) else { return error }
+        return StoreTransfer.Unfinished(path: path, reason: error)
     }
 
     /// Returns the summary of the whole run, once the legacy store is archived.
@@ -40,7 +49,7 @@ extension Relocation {
     func merge(_ decision: RelocationDecision) throws -> StoreTransfer.Outcome {
         guard let combination = request.combination else { throw try decision.failure() }
         let endpoints = decision.endpoints
-        try close(endpoints.legacy)
+        try close(endpoints.legacy, decision.legacy, in: endpoints.container)
         let legacy = try StoreSnapshot(endpoints.legacy)
         guard legacy.status?.identity == decision.legacy.status?.identity, !legacy.needsQuiescing else {
             throw StoreTransfer.RetryReason.changed
@@ -72,16 +81,26 @@ extension Relocation {
 
     /// Moves all content of the legacy store into its database, and proves that no program has it open at this moment.
     /// Throws `StoreTransfer.RetryReason.held`.
-    private func close(_ store: StoreLocation) throws {
+    private func close(_ store: StoreLocation, _ snapshot: StoreSnapshot, in container: GroupContainer) throws {
         guard let identity = try store.directory.identity(store.name.database) else {
             throw StoreTransfer.RetryReason.changed
         }
         try proveClosed(store, identity)
         guard try StoreSnapshot(store).needsQuiescing else { return }
+        // The journal of a transfer that never begins: after a crash, undoing it removes what quiescing leaves behind.
+        var transfer = Transfer(
+            id: TransferIdentifier(), purpose: .archive(reason: "merge"), directory: store.directory.path,
+            name: store.name.database, database: identity, support: nil, copies: false, retirement: .delete,
+            hadWAL: snapshot.header?.journalMode == .writeAhead)
+        transfer.sourceDirectory = store.directory.identity
+        try container.write(TransferJournal(transfer: transfer, state: .intended))
         do {
-            try Quiescence.perform(store, TransferIdentifier())
-        } catch is Quiescence.CheckpointBusy {
-            throw StoreTransfer.RetryReason.held(identity)
+            try Quiescence.perform(store, transfer.id)
+            try container.removeJournal()
+        } catch {
+            try store.directory.removeFile(SideFile.rollbackAside(transfer.id))
+            try container.removeJournal()
+            throw error is Quiescence.CheckpointBusy ? StoreTransfer.RetryReason.held(identity) : error
         }
     }
 
