@@ -43,7 +43,8 @@ extension ConfigurationFile {
         if try string(node, "on-conflict") == RelocationRequest.ConflictPolicy.merge.rawValue {
             throw invalid(
                 node.line, "on-conflict can't be merge: a merge is never done unattended",
-                "one of: refuse, keep-group, keep-legacy; look at groupstore relocate --on-conflict merge --dry-run, then run it")
+                "one of: refuse, keep-group, keep-legacy; look at groupstore relocate --on-conflict merge --dry-run, then run it"
+            )
         }
         return try choice(node, "on-conflict")
     }

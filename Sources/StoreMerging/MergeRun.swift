@@ -17,7 +17,8 @@ struct MergeRun {
     let legacy: StoreLocation
     let isCancelled: @Sendable () -> Bool
 
-    /// Merges the legacy store's copy at a path, and writes a database that says what became of each row, for the proof.
+    /// Merges the legacy store's copy at a path, and writes a database that says what became of each row, for the
+    /// proof.
     func run(
         merging legacyCopy: FilePath, witness: StoreLocation, planned: (MergeReport) -> Void,
         progress: (_ fraction: Double, _ activity: String) -> Void
@@ -126,8 +127,8 @@ struct MergeRun {
         }
     }
 
-    /// Throws `RelocationFailure` if an index orders by a collation that only the store's own program has: rows would be
-    /// written in the wrong places.
+    /// Throws `RelocationFailure` if an index orders by a collation that only the store's own program has: rows would
+    /// be written in the wrong places.
     private func checkCollations(_ session: MergeSession) throws {
         for table in schema.tables {
             let unknown = try session.store.text(

@@ -40,7 +40,8 @@ struct PlainMergeTests {
         let rig = try MergeRig(
             "CREATE TABLE log (line, n)",
             group: "INSERT INTO log VALUES ('a', 1), ('a', 1), ('b', NULL), ('c', 1.0), ('é', x'00')",
-            legacy: "INSERT INTO log VALUES ('a', 1), ('a', 1), ('a', 1), ('b', NULL), ('c', 1), ('A', 1), ('é', x'00')")
+            legacy: "INSERT INTO log VALUES ('a', 1), ('a', 1), ('a', 1), ('b', NULL), ('c', 1), ('A', 1), ('é', x'00')"
+        )
         let report = try rig.merge(MergeOptions("log=*"))
         #expect(report.entities.map(\.equal) == [5])
         #expect(report.entities.map(\.onlyLegacy) == [2])
@@ -168,7 +169,8 @@ struct PlainMergeTests {
     // MARK: Decisions
 
     @Test(arguments: [
-        (["group"], "1|g|5;2|g|-;3|g|7"), (["legacy"], "1|l|9;2|l|3;3|l|7"), (["newer:t", "group"], "1|l|9;2|g|-;3|g|7"),
+        (["group"], "1|g|5;2|g|-;3|g|7"), (["legacy"], "1|l|9;2|l|3;3|l|7"),
+        (["newer:t", "group"], "1|l|9;2|g|-;3|g|7"),
         (["newer:t", "legacy"], "1|l|9;2|l|3;3|l|7"),
     ])
     func keepsThePreferredRow(_ preferences: [String], _ result: String) throws {
@@ -204,7 +206,8 @@ struct PlainMergeTests {
     }
 
     @Test(arguments: [
-        ("k TEXT UNIQUE", "'same'", "'same'"), ("k INT CHECK (k < 5)", "1", "1); PRAGMA ignore_check_constraints = 1; UPDATE t SET (k) = (9"),
+        ("k TEXT UNIQUE", "'same'", "'same'"),
+        ("k INT CHECK (k < 5)", "1", "1); PRAGMA ignore_check_constraints = 1; UPDATE t SET (k) = (9"),
     ])
     func refusesAViolatedConstraint(_ column: String, _ group: String, _ legacy: String) throws {
         let rig = try MergeRig(
@@ -216,7 +219,8 @@ struct PlainMergeTests {
     @Test func refusesANewViolationOfAForeignKey() throws {
         let rig = try MergeRig(
             "CREATE TABLE p (a TEXT UNIQUE, id INTEGER PRIMARY KEY); CREATE TABLE c (id INTEGER PRIMARY KEY, a REFERENCES p (a))",
-            group: "INSERT INTO p VALUES ('x', 1)", legacy: "INSERT INTO p VALUES ('y', 1); INSERT INTO c VALUES (1, 'y')")
+            group: "INSERT INTO p VALUES ('x', 1)",
+            legacy: "INSERT INTO p VALUES ('y', 1); INSERT INTO c VALUES (1, 'y')")
         #expect(try failure(rig, MergeOptions(prefer: "group")) == "merge_unsupported")
     }
 

@@ -5,9 +5,9 @@ import StoreRelocation
 /// The connection of a merge: the copy of the group's store as `main`, the private copy of the legacy store attached as
 /// `legacy`, and what is known of the rows in temporary tables. Confined to one thread.
 ///
-/// For the table with index 3, the view `gs_g3` has the rows of the group's store and `gs_l3` those of the legacy store,
-/// both with the group's names of columns and the row's number as `gs_id`. `gs_m3` maps each legacy row (`lid`) to its
-/// row in the result (`gid`); `s` is its `State`, and `e` its entity.
+/// For the table with index 3, the view `gs_g3` has the rows of the group's store and `gs_l3` those of the legacy
+/// store, both with the group's names of columns and the row's number as `gs_id`. `gs_m3` maps each legacy row (`lid`)
+/// to its row in the result (`gid`); `s` is its `State`, and `e` its entity.
 struct MergeSession {
     enum State: Int64 {
         /// There is no such row in the group's store.

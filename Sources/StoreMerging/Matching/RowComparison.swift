@@ -88,7 +88,8 @@ struct RowComparison {
                     + "LIMIT 1")
             guard row == nil else {
                 throw RelocationFailure.mergeUnsupported(
-                    "matched rows of the table \(table.name) differ in \(name), which foreign keys of other tables name")
+                    "matched rows of the table \(table.name) differ in \(name), which foreign keys of other tables name"
+                )
             }
         }
     }

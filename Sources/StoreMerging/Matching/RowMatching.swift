@@ -36,7 +36,8 @@ struct RowMatching {
             let known = Set(table.entities.map(\.number))
             if let stray = both.first(where: { !known.contains($0) }) {
                 throw RelocationFailure.mergeUnsupported(
-                    "the table \(table.name) has rows of an entity with the number \(stray), which the model doesn't have")
+                    "the table \(table.name) has rows of an entity with the number \(stray), which the model doesn't have"
+                )
             }
         }
         guard let first = missing.first else { return }
@@ -133,7 +134,8 @@ struct RowMatching {
         guard let column = table.entityColumn.map(MergeSession.quote) else { return }
         let row = try store.integer(
             "SELECT p.lid FROM temp.gs_pairs AS p CROSS JOIN \(session.legacyView(index)) AS l ON l.gs_id = p.lid "
-                + "CROSS JOIN \(session.groupView(index)) AS g ON g.gs_id = p.gid WHERE l.\(column) <> g.\(column) LIMIT 1")
+                + "CROSS JOIN \(session.groupView(index)) AS g ON g.gs_id = p.gid WHERE l.\(column) <> g.\(column) LIMIT 1"
+        )
         if let row {
             throw try refuse(row, isLegacy: true, "has the key of an object of another entity of the group's store")
         }

@@ -17,10 +17,12 @@ extension RowMatching {
                 throw RelocationFailure.merge(
                     "merge_foreign_key",
                     "the row \(orphan) of \(PrintableText(table.name)) in the legacy store refers to no row of "
-                        + "\(PrintableText(session.schema.tables[target].name))", remedy: "repair the legacy store first")
+                        + "\(PrintableText(session.schema.tables[target].name))",
+                    remedy: "repair the legacy store first")
             }
             try store.execute(
-                "INSERT INTO \(map) SELECT l.gs_id, \(session.translated(column)), \(added), \(entity) FROM \(unmatched)")
+                "INSERT INTO \(map) SELECT l.gs_id, \(session.translated(column)), \(added), \(entity) FROM \(unmatched)"
+            )
         } else {
             let highest = try highestNumber(index)
             if !table.isCoreData, table.number != nil {

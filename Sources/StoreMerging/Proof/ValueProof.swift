@@ -27,7 +27,8 @@ extension MergeProof {
 
     private func orCleared(_ column: MergeTable.Column, _ index: Int, number: String) -> String {
         guard column.companion != nil || column.reference != nil, schema.tables[index].isCoreData else { return "" }
-        return " OR (n.\(quote(column.name)) IS NULL AND EXISTS (SELECT 1 FROM witness.cleared AS c WHERE c.t = \(index) "
+        return
+            " OR (n.\(quote(column.name)) IS NULL AND EXISTS (SELECT 1 FROM witness.cleared AS c WHERE c.t = \(index) "
             + "AND c.c = \(column.name.sqlLiteral) AND c.gid = n.\(number)))"
     }
 

@@ -1,6 +1,7 @@
 import CoreDataStore
 import LinuxSystem
 import ManagedObjectModels
+import PersistentHistory
 import SQLiteFormat
 import SQLiteStore
 import StoreRelocation
@@ -23,7 +24,8 @@ struct MergePreparation {
         let (groupFacts, groupNames) = try facts(group)
         let (legacyFacts, legacyNames) = try facts(legacy)
         guard groupFacts.encoding == legacyFacts.encoding else {
-            throw RelocationFailure.schemasDiffer("the text encodings \(groupFacts.encoding) and \(legacyFacts.encoding)")
+            throw RelocationFailure.schemasDiffer(
+                "the text encodings \(groupFacts.encoding) and \(legacyFacts.encoding)")
         }
         var schema = MergeSchema()
         let tables = try coreDataTables(groupFacts, groupNames, legacyFacts, legacyNames)
@@ -38,13 +40,14 @@ struct MergePreparation {
         func others(_ facts: SchemaFacts) -> [SchemaFacts.Table] {
             facts.tables.filter { table in
                 let name = table.name.uppercased()
-                return table.kind != .shadow && !isModelled(name) && !joins.contains(name) && !name.hasPrefix("GS_")
+                return table.kind != .shadow && !isModelled(name) && !joins.contains(name) && !HistorySchema.isOwn(name)
                     && !(tables != nil && (CoreDataTables.bookkeeping.contains(name) || name.hasPrefix("ANSCK")))
             }
         }
         let shadows = shadowNames(groupFacts).union(shadowNames(legacyFacts))
         let plain = PlainTables(group: groupFacts, legacy: legacyFacts)
-        let all = Set((others(groupFacts) + others(legacyFacts)).map(\.name).filter { !shadows.contains($0.lowercased()) })
+        let all = Set(
+            (others(groupFacts) + others(legacyFacts)).map(\.name).filter { !shadows.contains($0.lowercased()) })
         try plain.check(all)
         let merged = others(groupFacts).filter { $0.kind != .virtual && !shadows.contains($0.name.lowercased()) }
         try plain.add(merged.map(\.name), to: &schema)
@@ -61,12 +64,16 @@ struct MergePreparation {
     /// Returns the names that full-text and spatial modules give to the tables of their content. SQLite calls them
     /// shadow tables only if it has the module.
     private func shadowNames(_ facts: SchemaFacts) -> Set<String> {
-        let suffixes = [
-            "data", "idx", "content", "docsize", "config", "segments", "segdir", "stat", "node", "parent", "rowid",
-        ]
-        return Set(
+        Set(
             facts.tables.filter { $0.kind == .virtual }.flatMap { table in
-                suffixes.map { "\(table.name)_\($0)".lowercased() }
+                let suffixes =
+                    switch VirtualTableModule.name(declaredIn: table.creation) {
+                    case "fts5": ["data", "idx", "content", "docsize", "config"]
+                    case "fts3", "fts4": ["content", "segments", "segdir", "docsize", "stat"]
+                    case "rtree", "rtree_i32", "geopoly": ["node", "parent", "rowid"]
+                    default: [String]()
+                    }
+                return suffixes.map { "\(table.name)_\($0)".lowercased() }
             })
     }
 
@@ -160,7 +167,8 @@ struct MergePreparation {
                 throw RelocationFailure.merge(
                     "unknown_merge_key",
                     "there is no \(tables == nil ? "table" : "entity or table") \(PrintableText(key.name)) to match by a key",
-                    remedy: "there are " + names(tables, schema).map { PrintableText($0).description }.joined(separator: ", "))
+                    remedy: "there are "
+                        + names(tables, schema).map { PrintableText($0).description }.joined(separator: ", "))
             }
             var columns: [String] = []
             for name in key.properties {

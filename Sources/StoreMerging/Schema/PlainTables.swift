@@ -81,7 +81,9 @@ struct PlainTables {
         }
     }
 
-    private static func isSame(_ one: String, _ other: String) -> Bool { TableWrites.key(one) == TableWrites.key(other) }
+    private static func isSame(_ one: String, _ other: String) -> Bool {
+        TableWrites.key(one) == TableWrites.key(other)
+    }
 
     private func target(of key: SchemaFacts.ForeignKey) -> (SchemaFacts.Table, String)? {
         guard let table = group.table(key.table) else { return nil }
@@ -97,7 +99,9 @@ struct PlainTables {
         guard steps < 16, let (parent, column) = target(of: key) else { return nil }
         if let number = parent.rowNumberColumn, Self.isSame(number, column) {
             // The number of a row may itself be the number of another one: a table that extends another.
-            let next = parent.foreignKeys.first { Self.isSame($0.column, column) && !Self.isSame($0.table, parent.name) }
+            let next = parent.foreignKeys.first {
+                Self.isSame($0.column, column) && !Self.isSame($0.table, parent.name)
+            }
             if let next, let further = referenced(next, from: parent, steps: steps + 1, in: schema) { return further }
             return schema.index(of: parent.name)
         }

@@ -84,7 +84,8 @@ struct SchemaFacts {
         _ name: String, _ kind: Table.Kind, _ creation: String, in store: SQLiteConnection
     ) throws -> Table {
         guard kind != .virtual else {
-            return Table(name: name, kind: kind, creation: creation, columns: [], foreignKeys: [], keyIsRowNumber: false)
+            return Table(
+                name: name, kind: kind, creation: creation, columns: [], foreignKeys: [], keyIsRowNumber: false)
         }
         var columns: [Column] = []
         let rows = try store.prepare(
@@ -114,6 +115,7 @@ struct SchemaFacts {
         let isRowNumber =
             kind != .withoutRowid && key.count == 1 && key[0].type.uppercased() == "INTEGER" && hasKeyIndex == 0
         return Table(
-            name: name, kind: kind, creation: creation, columns: columns, foreignKeys: keys, keyIsRowNumber: isRowNumber)
+            name: name, kind: kind, creation: creation, columns: columns, foreignKeys: keys, keyIsRowNumber: isRowNumber
+        )
     }
 }

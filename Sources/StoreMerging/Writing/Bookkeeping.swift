@@ -31,12 +31,15 @@ struct Bookkeeping {
         guard try exists("main"), try exists("legacy") else { return }
         let known = try store.integer(
             "SELECT max(seq) FROM legacy.sqlite_sequence WHERE name = ?1", [.text(table.legacyName)])
-        guard let known, try store.integer("SELECT seq FROM legacy.sqlite_sequence WHERE name = ?1", [.text(table.legacyName)]) != nil
+        guard let known,
+            try store.integer("SELECT seq FROM legacy.sqlite_sequence WHERE name = ?1", [.text(table.legacyName)])
+                != nil
         else { return }
         try store.execute(
             "UPDATE main.sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1", [.text(table.name), .integer(known)])
         if store.changes == 0 {
-            try store.execute("INSERT INTO main.sqlite_sequence (name, seq) VALUES (?1, ?2)", [.text(table.name), .integer(known)])
+            try store.execute(
+                "INSERT INTO main.sqlite_sequence (name, seq) VALUES (?1, ?2)", [.text(table.name), .integer(known)])
         }
     }
 
@@ -64,8 +67,9 @@ struct Bookkeeping {
                     + "(SELECT gid FROM \(session.map(index)) WHERE s IN (\(MergeSession.State.added.rawValue), "
                     + "\(MergeSession.State.takesLegacy.rawValue)))")
             if store.changes > 0 {
-                notes.append("\(name) is derived in a way that groupstore can't compute: it has no value in the added "
-                    + "objects until Core Data saves them")
+                notes.append(
+                    "\(name) is derived in a way that groupstore can't compute: it has no value in the added "
+                        + "objects until Core Data saves them")
             }
         }
         return notes

@@ -13,7 +13,8 @@ struct CoreDataTransaction {
     func record() throws {
         guard let layout = session.schema.layout,
             try store.integer(
-                "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name IN ('ACHANGE', 'ATRANSACTION')") == 2
+                "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name IN ('ACHANGE', 'ATRANSACTION')")
+                == 2
         else { return }
         let state = MergeSession.State.self
         let changed = try session.schema.tables.indices.contains { index in
@@ -57,14 +58,16 @@ struct CoreDataTransaction {
     private static let stringEntity: Int64 = 16_003
 
     private func highest(_ entity: Int64, in table: String) throws -> Int64 {
-        let recorded = try store.integer(
-            "SELECT Z_MAX FROM main.Z_PRIMARYKEY WHERE Z_ENT = ?1", [.integer(entity)]) ?? 0
+        let recorded =
+            try store.integer(
+                "SELECT Z_MAX FROM main.Z_PRIMARYKEY WHERE Z_ENT = ?1", [.integer(entity)]) ?? 0
         return max(recorded, try store.integer("SELECT max(Z_PK) FROM main.\(table)") ?? 0)
     }
 
     private func raise(_ entity: Int64, to number: Int64) throws {
         try store.execute(
-            "UPDATE main.Z_PRIMARYKEY SET Z_MAX = max(Z_MAX, ?2) WHERE Z_ENT = ?1", [.integer(entity), .integer(number)])
+            "UPDATE main.Z_PRIMARYKEY SET Z_MAX = max(Z_MAX, ?2) WHERE Z_ENT = ?1",
+            [.integer(entity), .integer(number)])
     }
 
     private func columns(of table: String) throws -> Set<String> {
@@ -83,7 +86,9 @@ struct CoreDataTransaction {
             .integer(number), .integer(Self.transactionEntity), .real(Date().timeIntervalSinceReferenceDate),
         ]
         let author = try string()
-        for (plain, reference) in [("ZAUTHOR", "ZAUTHORTS"), ("ZBUNDLEID", "ZBUNDLEIDTS"), ("ZPROCESSID", "ZPROCESSIDTS")] {
+        for (plain, reference) in [
+            ("ZAUTHOR", "ZAUTHORTS"), ("ZBUNDLEID", "ZBUNDLEIDTS"), ("ZPROCESSID", "ZPROCESSIDTS"),
+        ] {
             if let author, columns.contains(reference) {
                 names.append(reference)
                 values.append(.integer(author))

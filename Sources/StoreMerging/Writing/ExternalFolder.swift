@@ -78,8 +78,8 @@ struct ExternalFiles {
         }
     }
 
-    /// Copies the files. `gs_files` then maps the values that change, because a name is taken by other data. Returns the
-    /// number of copied files.
+    /// Copies the files. `gs_files` then maps the values that change, because a name is taken by other data. Returns
+    /// the number of copied files.
     func copy() throws -> Int64 {
         try store.execute("CREATE TEMP TABLE gs_files (o BLOB PRIMARY KEY, n BLOB NOT NULL)")
         var count: Int64 = 0

@@ -96,7 +96,9 @@ struct MergedOrder {
     func write(to store: StoreWriter) throws {
         let (name, number) = (StoreTable.quote(table), StoreTable.quote(number))
         let (owner, order) = (StoreTable.quote(owner), StoreTable.quote(order))
-        let rank = prefersLegacy ? "CASE WHEN \(isFromLegacy) THEN 0 ELSE 1 END" : "CASE WHEN \(isFromLegacy) THEN 1 ELSE 0 END"
+        let rank =
+            prefersLegacy
+            ? "CASE WHEN \(isFromLegacy) THEN 0 ELSE 1 END" : "CASE WHEN \(isFromLegacy) THEN 1 ELSE 0 END"
         let place = "CASE WHEN \(isFromLegacy) THEN \(legacyPlace) ELSE t.\(order) END"
         try store.execute(
             "CREATE TEMP TABLE gs_order AS SELECT t.\(number) AS id, t.\(owner) AS p, \(rank) AS r, \(place) AS f "
@@ -173,7 +175,8 @@ struct ReferenceRepair {
                     remedy: "choose another --prefer or key, or make the stores agree")
             }
             try store.execute(
-                "INSERT OR IGNORE INTO temp.gs_cleared SELECT \(pair.table), \(pair.column.sqlLiteral), t.Z_PK \(found)")
+                "INSERT OR IGNORE INTO temp.gs_cleared SELECT \(pair.table), \(pair.column.sqlLiteral), t.Z_PK \(found)"
+            )
         }
         for pair in session.schema.pairs {
             let table = session.schema.tables[pair.table]
@@ -191,5 +194,7 @@ struct ReferenceRepair {
 
 extension String {
     /// The string as an SQL literal.
-    var sqlLiteral: String { "'" + split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'" }
+    var sqlLiteral: String {
+        "'" + split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
+    }
 }

@@ -11,8 +11,8 @@ struct RowWriting {
 
     init(_ session: MergeSession) { self.session = session }
 
-    /// Afterwards `gs_moved` names the rows whose ordered reference came from the legacy store, and `gs_updated` the rows
-    /// and columns that have its values.
+    /// Afterwards `gs_moved` names the rows whose ordered reference came from the legacy store, and `gs_updated` the
+    /// rows and columns that have its values.
     func run() throws {
         try store.execute("CREATE TEMP TABLE gs_moved (t INTEGER, c TEXT, gid INTEGER, PRIMARY KEY (t, c, gid))")
         try store.execute("CREATE TEMP TABLE gs_updated (t INTEGER, gid INTEGER, columns TEXT, PRIMARY KEY (t, gid))")

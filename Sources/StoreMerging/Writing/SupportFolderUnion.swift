@@ -57,11 +57,13 @@ struct SupportFolderUnion {
             return 0
         default:
             throw RelocationFailure.mergeUnsupported(
-                "\(PrintablePath(path)) is neither a file nor a directory, or not of the kind that the group's folder has")
+                "\(PrintablePath(path)) is neither a file nor a directory, or not of the kind that the group's folder has"
+            )
         }
     }
 
-    private func copyFile(_ name: FilePath.Component, from parent: Directory, to target: Directory, mode: mode_t) throws {
+    private func copyFile(_ name: FilePath.Component, from parent: Directory, to target: Directory, mode: mode_t) throws
+    {
         let file = try parent.open(name, flags: O_RDONLY | O_NOFOLLOW)
         let (path, newPath) = (parent.path.appending(name), target.path.appending(name))
         let copy = try target.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: mode)
@@ -77,7 +79,9 @@ struct SupportFolderUnion {
         while offset < size {
             let count = Int(min(1 << 20, size - offset))
             let bytes = try one.read(count: count, at: offset, path: path)
-            guard !bytes.isEmpty, bytes == (try other.read(count: count, at: offset, path: otherPath)) else { return false }
+            guard !bytes.isEmpty, bytes == (try other.read(count: count, at: offset, path: otherPath)) else {
+                return false
+            }
             offset += Int64(bytes.count)
         }
         return true

@@ -60,7 +60,9 @@ struct VirtualTables {
                 try store.execute("DROP TABLE temp.gs_content")
             default: report.undecided = different
             }
-            if report.undecided == 0 { try store.execute("INSERT INTO \(group) (\(all)) SELECT \(sources) FROM \(added)") }
+            if report.undecided == 0 {
+                try store.execute("INSERT INTO \(group) (\(all)) SELECT \(sources) FROM \(added)")
+            }
             if !report.isEmpty { found.append(report) }
         }
         return found
@@ -78,7 +80,8 @@ struct VirtualTables {
             }
         }
         for index in session.schema.layout?.spatialIndexes ?? [] {
-            guard session.schema.virtualTables.contains(where: { $0.name.lowercased() == index.name.lowercased() }) else {
+            guard session.schema.virtualTables.contains(where: { $0.name.lowercased() == index.name.lowercased() })
+            else {
                 continue
             }
             try store.execute("DELETE FROM main.\(MergeSession.quote(index.name))")

@@ -120,8 +120,8 @@ package struct MergeArchives: Sendable, Equatable {
 
 /// Puts the legacy store's rows into a copy of the group's store. What rows mean is not known here.
 package protocol StoreCombination: Sendable {
-    /// Merges `legacy`, which is only read, into `staged`, a copy of the store at `group` with its external data that no
-    /// other process has open. Reports the plan as an event. If it throws, the copy is discarded.
+    /// Merges `legacy`, which is only read, into `staged`, a copy of the store at `group` with its external data that
+    /// no other process has open. Reports the plan as an event. If it throws, the copy is discarded.
     ///
     /// - Throws: `RelocationFailure` if the stores can't be merged.
     func run(

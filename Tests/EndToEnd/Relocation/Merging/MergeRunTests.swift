@@ -7,10 +7,11 @@ import Testing
 
 /// A merge that is killed, one beside an agent, and configurations.
 @Suite(.ownThreads) struct MergeRunTests {
-    private static let digest = "SELECT count(*), sum(Z_PK), group_concat(ZUUID) FROM (SELECT * FROM ZITEM ORDER BY ZUUID)"
+    private static let digest =
+        "SELECT count(*), sum(Z_PK), group_concat(ZUUID) FROM (SELECT * FROM ZITEM ORDER BY ZUUID)"
 
-    /// Kills the program at times spread over a run. Afterwards both originals are as they were, or the result is whole;
-    /// the same command then leads to the whole result, with both originals in the archive.
+    /// Kills the program at times spread over a run. Afterwards both originals are as they were, or the result is
+    /// whole; the same command then leads to the whole result, with both originals in the archive.
     @Test func aKillLeavesBothOriginalsOrTheWholeResult() throws {
         let first = try MergeStores()
         try first.make()
@@ -25,7 +26,8 @@ import Testing
             let before = try StoreFiles(stores.group).dump()
             let legacy = try StoreFiles(stores.legacy).dump()
             let words: [Word] = [
-                "relocate", Word(stores.legacy), Word(stores.places.group), "--on-conflict", "merge", "--json", "--prefer",
+                "relocate", Word(stores.legacy), Word(stores.places.group), "--on-conflict", "merge", "--json",
+                "--prefer",
                 "legacy",
             ]
             let command = try RunningProcess(

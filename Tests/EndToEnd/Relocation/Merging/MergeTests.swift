@@ -25,7 +25,9 @@ import Testing
                 == "N1 n1 F1 gold 3 7;N2 n2 later F2 - 0 8;N3 n3 F2 silver 1 1;N4 n4 - - 0 1;N5 only here - - 0 7")
         #expect(try stores.rows("SELECT group_concat(ZUUID || Z_PK) FROM ZITEM WHERE Z_ENT = 3") == "F11,F22")
         #expect(
-            try stores.rows("SELECT group_concat(ZNUMBER || ':' || ZNOTE, ' ') FROM (SELECT * FROM ZPAGE ORDER BY ZNOTE, Z_FOK_NOTE)")
+            try stores.rows(
+                "SELECT group_concat(ZNUMBER || ':' || ZNOTE, ' ') FROM (SELECT * FROM ZPAGE ORDER BY ZNOTE, Z_FOK_NOTE)"
+            )
                 == "1:3 2:3 3:3 1:6")
         #expect(
             try stores.rows(
@@ -44,9 +46,10 @@ import Testing
         #expect(try archived.allSatisfy { try $0.supportSnapshot() != nil })
         #expect(try Directory(stores.places.legacy).names().isEmpty)
         let archives = try #require(sums.object("archives"))
-        #expect([archives.string("group"), archives.string("legacy")].allSatisfy { path in
-            archived.contains { $0.directory.string == path }
-        })
+        #expect(
+            [archives.string("group"), archives.string("legacy")].allSatisfy { path in
+                archived.contains { $0.directory.string == path }
+            })
     }
 
     /// A file of the same name with other bytes is copied under a new name; nothing is overwritten.
@@ -103,7 +106,8 @@ import Testing
             planned.errors.contains(
                 "Note (uuid): 1 only in the group's store, 2 only in the legacy one, 0 equal, 2 different (2 kept from the "
                     + "group's, 0 from the legacy one)"))
-        #expect(planned.errors.contains("title “n2” in the group's, “n2 later” in the legacy one; kept from the group's"))
+        #expect(
+            planned.errors.contains("title “n2” in the group's, “n2 later” in the legacy one; kept from the group's"))
     }
 
     // MARK: Refusals
@@ -129,7 +133,9 @@ import Testing
         let stores = try MergeStores()
         try stores.make(legacyVersion: refusal == .models ? "Notes 2" : "Notes")
         if refusal == .notUnique { try sqlite(stores.legacy, "UPDATE ZTAG SET ZNAME = 'red'") }
-        if refusal == .ambiguous { try sqlite(stores.legacy, "UPDATE ZITEM SET ZUUID = 'N5' WHERE Z_ENT = 3 AND Z_PK = 3") }
+        if refusal == .ambiguous {
+            try sqlite(stores.legacy, "UPDATE ZITEM SET ZUUID = 'N5' WHERE Z_ENT = 3 AND Z_PK = 3")
+        }
         let before = try (StoreFiles(stores.group).dump(), DirectorySnapshot(stores.places.legacy))
         for options: [Word] in [["--dry-run"], []] {
             let done = try groupstore(
@@ -143,12 +149,13 @@ import Testing
         #expect(try stores.archived().isEmpty)
     }
 
-    @Test(arguments: [
-        ["--merge-key", "Note=uuid"], ["--prefer", "group"], ["--on-conflict", "merge", "--merge-key", "Note"],
-        ["--on-conflict", "merge", "--prefer", "mine"], ["--on-conflict", "merge", "--opaque"],
-        ["--on-conflict", "merge", "--undo"],
-        ["--on-conflict", "merge", "--merge-key", "A=a", "--merge-key", "A=b"],
-    ] as [[Word]])
+    @Test(
+        arguments: [
+            ["--merge-key", "Note=uuid"], ["--prefer", "group"], ["--on-conflict", "merge", "--merge-key", "Note"],
+            ["--on-conflict", "merge", "--prefer", "mine"], ["--on-conflict", "merge", "--opaque"],
+            ["--on-conflict", "merge", "--undo"],
+            ["--on-conflict", "merge", "--merge-key", "A=a", "--merge-key", "A=b"],
+        ] as [[Word]])
     func refusesOptionsThatDoNotFit(_ options: [Word]) throws {
         let places = try Places()
         let done = try groupstore("relocate", "/nonexistent/N.sqlite", Word(places.group), options: options)
@@ -163,7 +170,8 @@ import Testing
             try stores.make(groupVersion: versions.0, legacyVersion: versions.1)
             let done = try stores.merge("--prefer", "legacy", "--model", Word(stores.model))
             #expect(done.outcome == "merged", "\(done.output)")
-            let captions = try stores.rows("SELECT group_concat(ZCAPTION) FROM (SELECT * FROM ZITEM WHERE Z_ENT = 4 ORDER BY ZUUID)")
+            let captions = try stores.rows(
+                "SELECT group_concat(ZCAPTION) FROM (SELECT * FROM ZITEM WHERE Z_ENT = 4 ORDER BY ZUUID)")
             #expect(captions == "n1 before,n2 later,n3,n4,only here")
         }
     }
@@ -212,7 +220,8 @@ import Testing
         let stores = try MergeStores()
         try stores.make()
         #expect(try groupstore("history", "enable", Word(stores.group)).status == 0)
-        let token = try #require(try groupstore("history", "show", Word(stores.group), "--json").summary.string("token"))
+        let token = try #require(
+            try groupstore("history", "show", Word(stores.group), "--json").summary.string("token"))
         #expect(try stores.merge("--prefer", "newer:changed", "--prefer", "group").outcome == "merged")
         let changes = try groupstore("changes", Word(stores.group), "--since", Word(token), "--json")
         #expect(changes.status == 0, "\(changes.errors)")
@@ -247,7 +256,8 @@ import Testing
             INSERT INTO ATRANSACTION VALUES (2, 16002, NULL, 1, 1, NULL, 1, 700000000.0);
             INSERT INTO ACHANGE VALUES (5, 16001, NULL, 0, 4, 3, 2, NULL)
             """)
-        let token = try #require(try groupstore("history", "show", Word(stores.group), "--json").summary.string("token"))
+        let token = try #require(
+            try groupstore("history", "show", Word(stores.group), "--json").summary.string("token"))
         #expect(try stores.merge("--prefer", "newer:changed", "--prefer", "group").outcome == "merged")
         let changes = try groupstore("changes", Word(stores.group), "--since", Word(token), "--json")
         let rows = changes.objects.filter { $0.string("type") == "row" }
