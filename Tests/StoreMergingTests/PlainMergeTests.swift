@@ -48,6 +48,21 @@ struct PlainMergeTests {
         #expect(try rig.rows("SELECT count(*) FROM log WHERE line = 'a'") == ["3"])
     }
 
+    /// Rows that refer to each other in a circle match only if those references lead to matched rows too.
+    @Test func comparesReferencesInACircle() throws {
+        let rig = try MergeRig(
+            "CREATE TABLE f (id INTEGER PRIMARY KEY, name, parent REFERENCES f (id))",
+            group: "INSERT INTO f VALUES (1, 'a', NULL), (2, 'b', NULL), (3, 'x', 1), (4, 'y', 3)",
+            legacy: "INSERT INTO f VALUES (1, 'b', NULL), (2, 'x', 1), (3, 'y', 2), (4, 'a', NULL)")
+        let report = try rig.merge(MergeOptions("f=*"))
+        #expect(report.entities.map(\.different) == [0])
+        #expect(report.entities.map(\.equal) == [2])
+        let paths = try rig.rows(
+            "SELECT f.name || p.name || ifnull(q.name, '') FROM f JOIN f AS p ON p.id = f.parent "
+                + "LEFT JOIN f AS q ON q.id = p.parent ORDER BY 1")
+        #expect(paths == ["xa", "xb", "yxa", "yxb"])
+    }
+
     /// A row whose key is NULL matches only a row that is equal in everything.
     @Test func matchesWholeRowsIfTheKeyIsNull() throws {
         let rig = try MergeRig(
@@ -164,6 +179,45 @@ struct PlainMergeTests {
         let report = try rig.merge(MergeOptions("p=k"))
         #expect(report.dangling == 1)
         #expect(try rig.rows("SELECT p FROM c") == ["-"])
+    }
+
+    /// A reference to nothing must not lead to a stranger afterwards.
+    @Test func givesNoNumberThatALooseReferenceNames() throws {
+        let rig = try MergeRig(
+            """
+            CREATE TABLE p (id INTEGER PRIMARY KEY, k TEXT UNIQUE);
+            CREATE TABLE c (u TEXT PRIMARY KEY, p INTEGER REFERENCES p (id))
+            """, group: "INSERT INTO p VALUES (1, 'a'); INSERT INTO c VALUES ('x', 7), ('z', 9)",
+            legacy: "INSERT INTO p VALUES (7, 'stranger'); INSERT INTO c VALUES ('y', 7)")
+        _ = try rig.merge(MergeOptions("p=k"))
+        #expect(
+            try rig.rows("SELECT u, k FROM c LEFT JOIN p ON p.id = c.p ORDER BY u") == ["x|-", "y|stranger", "z|-"])
+    }
+
+    @Test func keepsNumbersThatAreTheIdentity() throws {
+        let rig = try MergeRig(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, v)", group: "INSERT INTO t VALUES (7, 'seven')",
+            legacy: "INSERT INTO t VALUES (2, 'two')")
+        _ = try rig.merge(MergeOptions())
+        #expect(try rig.rows("SELECT * FROM t ORDER BY id") == ["2|two", "7|seven"])
+    }
+
+    @Test func mergesTablesNamedLikeAHistorys() throws {
+        let rig = try MergeRig(
+            "CREATE TABLE gs_mine (id INTEGER PRIMARY KEY); CREATE TABLE GS_CHANGE (id INTEGER PRIMARY KEY)",
+            group: "INSERT INTO gs_mine VALUES (1); INSERT INTO GS_CHANGE VALUES (1)",
+            legacy: "INSERT INTO gs_mine VALUES (2); INSERT INTO GS_CHANGE VALUES (2)")
+        _ = try rig.merge(MergeOptions())
+        #expect(try rig.rows("SELECT count(*) FROM gs_mine") == ["2"])
+        #expect(try rig.rows("SELECT count(*) FROM GS_CHANGE") == ["2"])
+    }
+
+    @Test func keepsTheWholeRowWithTheTypesOfItsNumbers() throws {
+        let rig = try MergeRig(
+            "CREATE TABLE t (k PRIMARY KEY, v) WITHOUT ROWID", group: "INSERT INTO t VALUES (1, 'g')",
+            legacy: "INSERT INTO t VALUES (1.0, 'l')")
+        _ = try rig.merge(MergeOptions(prefer: "legacy"))
+        #expect(try rig.rows("SELECT typeof(k), v FROM t") == ["real|l"])
     }
 
     // MARK: Decisions

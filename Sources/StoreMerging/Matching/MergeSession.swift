@@ -7,7 +7,8 @@ import StoreRelocation
 ///
 /// For the table with index 3, the view `gs_g3` has the rows of the group's store and `gs_l3` those of the legacy
 /// store, both with the group's names of columns and the row's number as `gs_id`. `gs_m3` maps each legacy row (`lid`)
-/// to its row in the result (`gid`); `s` is its `State`, and `e` its entity.
+/// to its row in the result (`gid`); `s` is its `State`, `e` its entity, and `w` is 1 if
+/// whole rows were compared.
 struct MergeSession {
     enum State: Int64 {
         /// There is no such row in the group's store.
@@ -59,7 +60,8 @@ struct MergeSession {
             ) { $0.legacyName }
             try store.execute(
                 "CREATE TEMP TABLE gs_m\(index) "
-                    + "(lid INTEGER PRIMARY KEY, gid INTEGER NOT NULL, s INTEGER NOT NULL, e INTEGER NOT NULL)")
+                    + "(lid INTEGER PRIMARY KEY, gid INTEGER NOT NULL, s INTEGER NOT NULL, e INTEGER NOT NULL, "
+                    + "w INTEGER NOT NULL DEFAULT 0)")
         }
     }
 

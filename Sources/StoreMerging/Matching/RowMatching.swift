@@ -15,6 +15,7 @@ struct RowMatching {
             try match(index)
             try number(index)
         }
+        try refine()
     }
 
     /// Throws `RelocationFailure` if an entity has objects on both sides and no key.
@@ -54,7 +55,7 @@ struct RowMatching {
 
     private func match(_ index: Int) throws {
         let table = session.schema.tables[index]
-        try store.execute("CREATE TEMP TABLE gs_pairs (lid INTEGER NOT NULL, gid INTEGER NOT NULL)")
+        try store.execute("CREATE TEMP TABLE gs_pairs (lid INTEGER NOT NULL, gid INTEGER NOT NULL, w INTEGER NOT NULL)")
         for rule in table.rules {
             try checkUnique(rule, index, in: session.groupView(index), isLegacy: false)
             try checkUnique(rule, index, in: session.legacyView(index), isLegacy: true)
@@ -63,8 +64,8 @@ struct RowMatching {
         try checkPairs(index)
         try matchWholeRows(index)
         try store.execute(
-            "INSERT INTO \(session.map(index)) SELECT DISTINCT p.lid, p.gid, \(MergeSession.State.equal.rawValue), "
-                + "\(session.entity("l", of: table)) FROM temp.gs_pairs AS p "
+            "INSERT INTO \(session.map(index)) (lid, gid, s, e, w) SELECT DISTINCT p.lid, p.gid, \(MergeSession.State.equal.rawValue), "
+                + "\(session.entity("l", of: table)), p.w FROM temp.gs_pairs AS p "
                 + "CROSS JOIN \(session.legacyView(index)) AS l ON l.gs_id = p.lid")
         try store.execute("DROP TABLE temp.gs_pairs")
     }
@@ -102,7 +103,7 @@ struct RowMatching {
         }
         // CROSS JOIN fixes the order of the loops: the inner one is the table that SQLite can make an index for.
         try store.execute(
-            "INSERT INTO temp.gs_pairs SELECT l.gs_id, g.gs_id FROM \(session.legacyView(index)) AS l "
+            "INSERT INTO temp.gs_pairs SELECT l.gs_id, g.gs_id, 0 FROM \(session.legacyView(index)) AS l "
                 + "CROSS JOIN \(session.groupView(index)) AS g ON \(equal.joined(separator: " AND ")) "
                 + "WHERE \(isComplete(rule, "l", of: table)) AND \(isComplete(rule, "g", of: table))")
     }

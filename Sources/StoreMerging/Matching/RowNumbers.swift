@@ -21,23 +21,25 @@ extension RowMatching {
                     remedy: "repair the legacy store first")
             }
             try store.execute(
-                "INSERT INTO \(map) SELECT l.gs_id, \(session.translated(column)), \(added), \(entity) FROM \(unmatched)"
+                "INSERT INTO \(map) (lid, gid, s, e) SELECT l.gs_id, \(session.translated(column)), \(added), \(entity) FROM \(unmatched)"
             )
         } else {
+            try collectNamedNumbers(index)
             let highest = try highestNumber(index)
             if !table.isCoreData, table.number != nil {
                 let floor = try sequences(of: table).first ?? 0
-                let beyond = table.isAutoincrement ? " AND l.gs_id > \(floor)" : ""
+                let beyond = table.isAutoincrement && !table.keyIsNumber ? " AND l.gs_id > \(floor)" : ""
+                let named = table.keyIsNumber ? "" : " AND l.gs_id NOT IN (SELECT n FROM temp.gs_named)"
                 try store.execute(
-                    "INSERT INTO \(map) SELECT l.gs_id, l.gs_id, \(added), \(entity) FROM \(unmatched) "
-                        + "AND l.gs_id NOT IN (SELECT gs_id FROM \(session.groupView(index)))\(beyond)")
+                    "INSERT INTO \(map) (lid, gid, s, e) SELECT l.gs_id, l.gs_id, \(added), \(entity) FROM \(unmatched) "
+                        + "AND l.gs_id NOT IN (SELECT gs_id FROM \(session.groupView(index)))\(beyond)\(named)")
             }
             let count = try store.integer("SELECT count(*) FROM \(unmatched)") ?? 0
             guard count == 0 || highest <= Int64.max - count else {
                 throw RelocationFailure.mergeUnsupported("the table \(table.name) has no numbers left for more rows")
             }
             try store.execute(
-                "INSERT INTO \(map) SELECT l.gs_id, \(highest) + row_number() OVER (ORDER BY l.gs_id), \(added), \(entity) "
+                "INSERT INTO \(map) (lid, gid, s, e) SELECT l.gs_id, \(highest) + row_number() OVER (ORDER BY l.gs_id), \(added), \(entity) "
                     + "FROM \(unmatched)")
         }
         do {
@@ -49,10 +51,33 @@ extension RowMatching {
         }
     }
 
+    /// Collects the numbers that references of the group's store name although it has no such rows. An added row must
+    /// not get one of them: the reference would lead to a stranger.
+    func collectNamedNumbers(_ index: Int) throws {
+        try store.execute("DROP TABLE IF EXISTS temp.gs_named")
+        try store.execute("CREATE TEMP TABLE gs_named (n INTEGER PRIMARY KEY)")
+        func collect(_ column: String, _ source: String) throws {
+            try store.execute(
+                "INSERT OR IGNORE INTO temp.gs_named SELECT \(column) FROM \(source) WHERE typeof(\(column)) = 'integer' "
+                    + "AND \(column) NOT IN (SELECT gs_id FROM \(session.groupView(index)))")
+        }
+        for (other, table) in session.schema.tables.enumerated() {
+            for column in table.columns where column.reference == index {
+                try collect(MergeSession.quote(column.name), session.groupView(other))
+            }
+        }
+        for join in session.schema.joinTables {
+            for side in join.sides where side.table == index {
+                try collect(MergeSession.quote(side.column), "main.\(MergeSession.quote(join.name))")
+            }
+        }
+    }
+
     /// Returns the highest number that was ever used, as far as it is known.
-    private func highestNumber(_ index: Int) throws -> Int64 {
+    func highestNumber(_ index: Int) throws -> Int64 {
         let table = session.schema.tables[index]
-        var highest = try store.integer("SELECT max(gs_id) FROM \(session.groupView(index))") ?? 0
+        let named = try store.integer("SELECT max(n) FROM temp.gs_named") ?? 0
+        var highest = max(named, try store.integer("SELECT max(gs_id) FROM \(session.groupView(index))") ?? 0)
         if table.isCoreData {
             let root = table.entities.first?.number ?? 0
             let recorded = try store.integer(

@@ -38,7 +38,7 @@ extension RowMatching {
         try store.execute("CREATE INDEX temp.gs_wgi ON gs_wg (h, n)")
         let equal = names.map { "l.\($0) COLLATE BINARY IS g.\($0)" }.joined(separator: " AND ")
         try store.execute(
-            "INSERT INTO temp.gs_pairs SELECT l.gs_id, g.gs_id FROM temp.gs_wl AS l CROSS JOIN temp.gs_wg AS g "
+            "INSERT INTO temp.gs_pairs SELECT l.gs_id, g.gs_id, 1 FROM temp.gs_wl AS l CROSS JOIN temp.gs_wg AS g "
                 + "ON g.h = l.h AND g.n = l.n AND \(equal)")
         for name in ["gs_wl", "gs_wg"] { try store.execute("DROP TABLE temp.\(name)") }
     }

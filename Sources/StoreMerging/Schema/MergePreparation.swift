@@ -38,9 +38,12 @@ struct MergePreparation {
         let isModelled = { (name: String) in tables?.names.contains(name.uppercased()) ?? false }
         let joins = Set((tables?.legacyLayout.joinTables ?? []).map { $0.name.uppercased() })
         func others(_ facts: SchemaFacts) -> [SchemaFacts.Table] {
-            facts.tables.filter { table in
+            // Without a history, a table with such a name is a program's own.
+            let hasHistory = facts.table("GS_HISTORY")?.column("schema_version") != nil
+            return facts.tables.filter { table in
                 let name = table.name.uppercased()
-                return table.kind != .shadow && !isModelled(name) && !joins.contains(name) && !HistorySchema.isOwn(name)
+                return table.kind != .shadow && !isModelled(name) && !joins.contains(name)
+                    && !(hasHistory && HistorySchema.isOwn(name))
                     && !(tables != nil && (CoreDataTables.bookkeeping.contains(name) || name.hasPrefix("ANSCK")))
             }
         }

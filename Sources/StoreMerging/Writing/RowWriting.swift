@@ -39,7 +39,13 @@ struct RowWriting {
     private func update(_ index: Int) throws {
         let table = session.schema.tables[index]
         let compared = table.columns.indices.filter { table.columns[$0].isCompared }
-        let flags = compared.map { RowComparison.isEqual(table.columns[$0], session) }
+        // A kept row is kept as a whole: an equal number of another type is written too.
+        let flags = compared.map { place in
+            let column = table.columns[place]
+            let name = MergeSession.quote(column.name)
+            let isEqual = RowComparison.isEqual(column, session)
+            return column.role == .value ? "(\(isEqual) AND typeof(l.\(name)) = typeof(g.\(name)))" : isEqual
+        }
         let rows = try store.prepare(
             "SELECT m.lid, m.gid\(flags.map { ", " + $0 }.joined()) FROM \(session.map(index)) AS m "
                 + "CROSS JOIN \(session.legacyView(index)) AS l ON l.gs_id = m.lid "

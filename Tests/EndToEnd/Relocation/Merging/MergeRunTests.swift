@@ -93,7 +93,7 @@ import Testing
         #expect(event.contains(stores.legacy.string))
         // The agent goes on following the store.
         try sqlite(stores.group, "INSERT INTO ZTAG VALUES (50, 6, 1, 'later')")
-        try watch.line { $0.contains("\"change\"") && $0.contains("ZTAG") }
+        try watch.line { $0.contains("\"type\":\"change\"") }
     }
 
     @Test func aConfigurationCannotAskForAMerge() throws {
