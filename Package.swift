@@ -149,6 +149,13 @@ let package = Package(
             ],
             swiftSettings: strict),
         .target(
+            name: "StoreMerging",
+            dependencies: [
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat",
+                "SQLiteStore", "StoreMigration", "StoreRelocation", systemPackage,
+            ],
+            swiftSettings: strict),
+        .target(
             name: "NATSStreams", dependencies: ["AgentProtocol", "CNATS", "LinuxSystem", systemPackage],
             swiftSettings: strict),
         .target(
@@ -156,7 +163,7 @@ let package = Package(
             dependencies: [
                 "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "LinuxSystem",
                 "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreFollowing",
-                "StoreMigration", "StoreRelocation", "StrictYAML", logging, systemPackage,
+                "StoreMerging", "StoreMigration", "StoreRelocation", "StrictYAML", logging, systemPackage,
             ],
             path: "Agent",
             exclude: ["systemd", "config.example.yaml"],
@@ -170,8 +177,8 @@ let package = Package(
                 "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
                 "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels",
                 "MappingModels",
-                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration",
-                "StoreRelocation",
+                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMerging",
+                "StoreMigration", "StoreRelocation",
                 argumentParser, logging, systemPackage,
             ],
             path: "Sources/groupstore",
@@ -297,6 +304,13 @@ let package = Package(
             dependencies: [
                 "CoreDataStore", "GroupContainers", "LinuxSystem", "ManagedObjectModels", "MappingModels",
                 "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreMigration", "TestSupport", systemPackage,
+            ],
+            swiftSettings: strict),
+        .testTarget(
+            name: "StoreMergingTests",
+            dependencies: [
+                "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreRelocation", "TestSupport",
+                systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(

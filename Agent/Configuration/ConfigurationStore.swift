@@ -26,7 +26,7 @@ extension ConfigurationFile {
                 "the name only, without a directory, and not -wal, -shm or -journal at its end")
         }
         var store = Configuration.Store(name: name)
-        if let value = section["on-conflict"] { store.onConflict = try choice(value, "on-conflict") }
+        if let value = section["on-conflict"] { store.onConflict = try conflictPolicy(value) }
         if let value = section["retire"] { store.retirement = try choice(value, "retire") }
         if let value = section["settle"] { store.settle = try duration(value) }
         if let value = section["journal-mode"] { store.journalMode = try journalMode(value) }
@@ -36,6 +36,17 @@ extension ConfigurationFile {
         try builder.add(store, line: nameNode.line)
         guard let legacy = section["legacy"] else { return }
         for path in try list(legacy, "legacy") { try builder.add(legacy: legacyPath(path), line: path.line) }
+    }
+
+    /// Parses the policy for two stores with rows. A merge is done once, by a person who has looked at its plan.
+    private func conflictPolicy(_ node: YAMLNode) throws(ConfigurationError) -> RelocationRequest.ConflictPolicy {
+        if try string(node, "on-conflict") == RelocationRequest.ConflictPolicy.merge.rawValue {
+            throw invalid(
+                node.line, "on-conflict can't be merge: a merge is never done unattended",
+                "one of: refuse, keep-group, keep-legacy; look at groupstore relocate --on-conflict merge --dry-run, then run it"
+            )
+        }
+        return try choice(node, "on-conflict")
     }
 
     /// Parses an absolute path, or the shorthand of one (`ContainerPath`).

@@ -34,6 +34,11 @@ extension RelocationScheduler {
                             for members in fault.members { events(.progress(type: "fault", members)) }
                         })
                 }
+                do throws(WireError) {
+                    try request.merge(operation) { [isStopping] in isStopping.isSet || isAbandoned() }
+                } catch {
+                    throw RelocationFailure(.badData, code: error.code, error.message, remedy: error.hint ?? "")
+                }
                 request.journalMode = request.journalMode ?? configured?.journalMode
                 let engine = engine(request, opener, isAbandoned: isAbandoned) { [announcements] event in
                     if let line = event.line { events(.progress(type: line.type, line.members)) }

@@ -9,8 +9,9 @@ extension RelocationSummary {
 
     /// The event for the store's subscribers.
     var event: StoreEvent {
+        // Merged rows come from the legacy place: what subscribers know of the store is outdated.
         // A store that was set aside in place has not moved: the migration's event reports its new content.
-        let hasArrived = outcome == .relocated || setAside.map { $0.store != to } ?? false
+        let hasArrived = outcome == .relocated || outcome == .merged || setAside.map { $0.store != to } ?? false
         return hasArrived
             ? .relocated(from: from.bytes, to: to.bytes)
             : .abandoned(outcome: outcome.rawValue, message: notes.joined(separator: "; "))

@@ -3,6 +3,7 @@ import LinuxSystem
 import ManagedObjectModels
 import SQLiteFormat
 import SQLiteStore
+import StoreMerging
 import StoreMigration
 import StoreRelocation
 import SystemPackage
@@ -29,6 +30,13 @@ extension RelocationSummary {
         }
         if !losses.isEmpty { object["removes"] = losses.json }
         if let archive { object.setPath("archive", bytes: archive.bytes) }
+        if var merge = merge?.sums {
+            var places = JSONObject()
+            if let group = mergeArchives?.group { places.setPath("group", bytes: group.bytes) }
+            if let legacy = mergeArchives?.legacy { places.setPath("legacy", bytes: legacy.bytes) }
+            if mergeArchives != nil { merge["archives"] = .object(places) }
+            object["merge"] = .object(merge)
+        }
         object["notes"] = notes.isEmpty ? nil : .array(notes.map { .string($0) })
         return object
     }
@@ -84,7 +92,7 @@ extension RelocationEvent {
         case .copied(let bytes, let total): ("progress", ["bytes": .integer(bytes), "of": .integer(total)])
         case .transforming(let fraction, let doing):
             ("progress", ["fraction": .number(fraction), "doing": .string(doing)])
-        case .published: nil
+        case .published, .merging: nil
         }
     }
 }
@@ -96,7 +104,7 @@ extension StoreProgress {
         case .copied(let bytes, let all):
             self.init(.relocating, fraction: all > 0 ? Double(bytes) / Double(all) : 1, activity: "copying")
         case .transforming(let fraction, let activity): self.init(.migrating, fraction: fraction, activity: activity)
-        case .plan, .recovered, .waiting, .published, .note: return nil
+        case .plan, .recovered, .waiting, .published, .merging, .note: return nil
         }
     }
 }
@@ -190,6 +198,37 @@ extension RelocationRequest {
             }
             journalMode = mode
         }
+    }
+
+    /// Makes the request merge two stores in conflict, if the operation asks for that. The migration comes before it.
+    mutating func merge(
+        _ operation: RelocateOperation, isCancelled: @escaping @Sendable () -> Bool
+    ) throws(WireError) {
+        var options = MergeOptions()
+        for text in operation.mergeKeys {
+            guard let key = MergeKey(text), !options.keys.contains(where: { $0.name == key.name }) else {
+                throw WireError(code: "bad_request", "merge_keys: \(text) is not a key", hint: "Note=uuid")
+            }
+            options.keys.append(key)
+        }
+        for text in operation.preferences {
+            guard let preference = MergePreference(text) else {
+                throw WireError(
+                    code: "bad_request", "prefer: \(text) is not known", hint: "group, legacy or newer:ATTRIBUTE")
+            }
+            options.preferences.append(preference)
+        }
+        guard onConflict == .merge else {
+            guard operation.mergeKeys.isEmpty, operation.preferences.isEmpty else {
+                throw WireError(code: "bad_request", "merge_keys and prefer need on_conflict merge")
+            }
+            return
+        }
+        guard !operation.opaque, !operation.undo, operation.onIncompatible ?? "refuse" == "refuse" else {
+            throw WireError(code: "bad_request", "on_conflict merge excludes opaque, undo and on_incompatible")
+        }
+        replacement = nil
+        merge(options, isCancelled: isCancelled)
     }
 
     fileprivate static func word<Word: RawRepresentable<String>>(

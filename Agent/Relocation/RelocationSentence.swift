@@ -16,6 +16,7 @@ package enum RelocationSentence {
         case .restored: return "restored \(to) from \(from)\(effort(of: summary))"
         case .undone: return "undone: the store is \(to) again"
         case .alreadyRelocated: return "already relocated: \(to)"
+        case .merged: return "merged \(from) into \(to); both originals are in the archive"
         case .migrated: return "migrated \(to)"
         case .setAside: return "set aside \(summary.printablePath("set_aside")); \(to) is new"
         case .nothingToDo: return "nothing to do: no store at \(from)"

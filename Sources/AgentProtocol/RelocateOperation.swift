@@ -60,6 +60,10 @@ package struct RelocateOperation: Sendable, Equatable {
     package var validation: String?
     package var onIncompatible: String?
     package var defaultStore: NamedFile?
+    /// The keys of a merge, as on the command line, such as `Note=uuid`.
+    package var mergeKeys: [String] = []
+    /// What decides which of two different objects a merge keeps, as on the command line.
+    package var preferences: [String] = []
 
     /// The limit for mapping models and for renamings.
     package static let maxNames = 256
@@ -107,16 +111,13 @@ extension RelocateOperation {
             }
             mappings.append(try NamedFile(mapping))
         }
-        for value in try Self.list("renamings", of: object) {
-            guard case .string(let text) = value else {
-                throw WireError(code: "bad_request", "renamings contains something that isn't a string")
-            }
-            renamings.append(text)
-        }
+        renamings = try Self.strings("renamings", of: object)
         allowsPartialHistory = object.bool("allow_partial_history") ?? false
         validation = object.string("validate")
         onIncompatible = object.string("on_incompatible")
         defaultStore = try Self.file("default_store", of: object)
+        mergeKeys = try Self.strings("merge_keys", of: object)
+        preferences = try Self.strings("prefer", of: object)
         let needsModel =
             modelVersion != nil || configuration != nil || validation != nil || onIncompatible != nil
             || defaultStore != nil
@@ -142,6 +143,17 @@ extension RelocateOperation {
             throw WireError(code: "bad_request", "\(key) isn't a list of at most \(maxNames)")
         }
         return values
+    }
+
+    private static func strings(_ key: String, of object: JSONObject) throws(WireError) -> [String] {
+        var found: [String] = []
+        for value in try list(key, of: object) {
+            guard case .string(let text) = value else {
+                throw WireError(code: "bad_request", "\(key) contains something that isn't a string")
+            }
+            found.append(text)
+        }
+        return found
     }
 
     fileprivate static func absolutePath(_ key: String, of object: JSONObject) throws(WireError) -> [UInt8] {
@@ -184,6 +196,8 @@ extension RelocateOperation {
         object["validate"] = validation.map { .string($0) }
         object["on_incompatible"] = onIncompatible.map { .string($0) }
         object["default_store"] = defaultStore.map { .object($0.json) }
+        if !mergeKeys.isEmpty { object["merge_keys"] = .array(mergeKeys.map { .string($0) }) }
+        if !preferences.isEmpty { object["prefer"] = .array(preferences.map { .string($0) }) }
     }
 }
 

@@ -17,6 +17,8 @@ package struct Relocation {
     let report: (RelocationEvent) -> Void
     /// Its deadline is restarted once presenters have relinquished, if they have a deadline of their own.
     private(set) var retries: RetryPolicy
+    /// Survives the attempts of one run.
+    private let mergeProgress = MergeProgress()
     /// Held while `relocate` runs.
     private(set) var claim: RelocationClaim?
 
@@ -105,7 +107,7 @@ package struct Relocation {
             summary.from = request.source
             return summary
         } catch {
-            throw RelocationFailure(error, request)
+            throw RelocationFailure(mergeProgress.unfinished(after: error), request)
         }
     }
 
@@ -173,8 +175,14 @@ package struct Relocation {
             case .alreadyRelocated:
                 return summary(.alreadyRelocated, endpoints)
             case .archiveLegacy(let reason):
-                notes += try archive(endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision)
-                return summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+                let id = TransferIdentifier()
+                notes += try archive(
+                    endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision, id: id)
+                let summary = summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+                guard decision.comparison == .merged else { return summary }
+                return mergeProgress.completing(summary, legacyArchive: endpoints.container.archivePath(id))
+            case .merge:
+                notes += try mergeProgress.add(merge(decision), at: endpoints.group.path)
             case .retireLegacy where request.retirement == .archive:
                 let reason = "the group container has its rows already"
                 notes += try archive(endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision)
@@ -222,7 +230,7 @@ package struct Relocation {
         id: TransferIdentifier = TransferIdentifier(), content: PublishedContent = .same, inPlace: Bool = false
     ) throws -> StoreTransfer.Outcome {
         guard let database = snapshot.status?.identity else { throw StoreTransfer.RetryReason.changed }
-        let keepsSupport = inPlace && content.reason == nil
+        let keepsSupport = inPlace && content.archiveReason == nil
         let losses = content.isTransformed ? decision.losses : .none
         if !keepsSupport || !losses.isEmpty { try store.checkExternalDataIsUnshared() }
         var transfer = Transfer(

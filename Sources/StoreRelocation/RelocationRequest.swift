@@ -13,6 +13,8 @@ package struct RelocationRequest: Sendable {
         case keepGroup = "keep-group"
         /// Archive the group's store, and relocate the legacy one.
         case keepLegacy = "keep-legacy"
+        /// Put the rows of both into one store, and archive both.
+        case merge
     }
 
     package enum IncompatiblePolicy: String, Sendable, CaseIterable {
@@ -31,6 +33,8 @@ package struct RelocationRequest: Sendable {
     /// The store's name in the group container; nil: its current name.
     package var name: FilePath.Component?
     package var onConflict: ConflictPolicy = .refuse
+    /// Merges two stores in conflict, for the policy `merge`.
+    package var combination: (any StoreCombination)?
     package var retirement: Transfer.Retirement = .delete
     /// True if nobody chose `retirement`. The summary then says once what it means for a program that can't be changed.
     package var isRetirementDefault = false
@@ -91,6 +95,8 @@ package struct RelocationSummary: Sendable {
         case undone
         /// An archived store was restored.
         case restored
+        /// The rows of both stores are in the group's.
+        case merged
     }
 
     package var outcome: Outcome
@@ -107,6 +113,10 @@ package struct RelocationSummary: Sendable {
     package var losses = RemovedContent.none
     /// The archive that keeps the original store because of those losses.
     package var archive: FilePath?
+    /// What a merge did or would do.
+    package var merge: MergeReport?
+    /// The archives of a merge's originals.
+    package var mergeArchives: MergeArchives?
     /// Notes for the user: what was archived and where, what was found unfinished.
     package var notes: [String] = []
 
@@ -195,6 +205,8 @@ package enum RelocationEvent: Sendable {
     /// The progress of the transform from 0 to 1, and its current activity.
     case transforming(fraction: Double, activity: String)
     case published
+    /// What a merge is about to do.
+    case merging(MergeReport)
     /// A note for the user about something that didn't stop the relocation.
     case note(String)
 }

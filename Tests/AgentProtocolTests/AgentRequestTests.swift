@@ -22,6 +22,8 @@ import Testing
         relocate.groupIdentity = .init(device: 1, inode: 1 << 60)
         relocate.name = [0xC3, 0x28]
         relocate.onConflict = "keep-group"
+        relocate.mergeKeys = ["Note=uuid", "Page=note,number"]
+        relocate.preferences = ["newer:changed", "group"]
         relocate.retire = "symlink"
         relocate.deadline = 1.5
         relocate.dryRun = true

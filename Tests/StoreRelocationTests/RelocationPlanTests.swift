@@ -58,6 +58,22 @@ import Testing
         }
     }
 
+    @Test func mergesOnlyOnRequest() {
+        #expect(plan(rows, rows, comparison: .different, onConflict: .merge) == .merge)
+        #expect(plan(rows, rows, comparison: .sameRows, onConflict: .merge) == .merge)
+        #expect(plan(rows, .nothing, onConflict: .merge) == .relocate(archivingFirst: nil))
+        #expect(plan(rows, rows, comparison: .different) == .conflict)
+    }
+
+    /// A merge that was killed before it had archived the legacy store is completed by any run.
+    @Test(arguments: RelocationRequest.ConflictPolicy.allCases)
+    func archivesALegacyStoreThatWasMerged(policy: RelocationRequest.ConflictPolicy) {
+        guard case .archiveLegacy = plan(rows, rows, comparison: .merged, onConflict: policy) else {
+            Issue.record("not archived")
+            return
+        }
+    }
+
     @Test(arguments: RelocationRequest.ConflictPolicy.allCases)
     func retiresALegacyStoreWithTheSameContent(policy: RelocationRequest.ConflictPolicy) {
         #expect(plan(rows, rows, comparison: .same, onConflict: policy) == .retireLegacy)

@@ -21,7 +21,7 @@ ERRORS = {
 }
 FOR_GOOD = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EMFILE)
 
-OUTCOMES = {"relocated", "already_relocated", "nothing_to_do", "conflict", "busy", "refused", "failed"}
+OUTCOMES = {"relocated", "already_relocated", "nothing_to_do", "conflict", "busy", "refused", "failed", "merged"}
 
 
 def each_call(world, progress, for_good=False):

@@ -96,6 +96,22 @@ def _write(directory, program, blobs):
     os.chmod(path, 0o640)
 
 
+def merge(group, legacy, directory):
+    """Makes a store with the rows and the files of two others."""
+    shutil.copytree(group, directory)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        for part in parts(legacy):
+            copy(os.path.join(legacy, part), os.path.join(scratch, part))
+        other = sqlite3.connect(os.path.join(scratch, NAME), isolation_level=None)
+        rows = other.execute("SELECT id, text FROM note").fetchall()
+        other.close()
+    connection = sqlite3.connect(os.path.join(directory, NAME), isolation_level=None)
+    connection.executemany("INSERT INTO note VALUES (?, ?)", rows)
+    connection.close()
+    if os.path.isdir(os.path.join(legacy, SUPPORT)):
+        shutil.copytree(os.path.join(legacy, SUPPORT), os.path.join(directory, SUPPORT), dirs_exist_ok=True)
+
+
 def close(directory):
     """Removes the owner's write permission from the support folder."""
     for folder in (os.path.join(directory, SUPPORT, "_EXTERNAL_DATA"), os.path.join(directory, SUPPORT)):

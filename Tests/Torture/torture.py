@@ -61,6 +61,9 @@ def scenarios(by=("command", "agent")):
         yield Scenario("wal", file_system, who, "delete", "same")
         yield Scenario("wal", file_system, who, "delete", "other", "keep-group")
         yield Scenario("closed-wal", file_system, who, "archive", "other", "keep-legacy")
+        if who == "command":
+            yield Scenario("wal", file_system, who, "delete", "other", "merge")
+            yield Scenario("journal", file_system, who, "symlink", "other", "merge")
     if "command" in by and os.geteuid() == 0:
         for file_system, retire in itertools.product(("same", "another"), ("delete", "archive")):
             yield Scenario("wal", file_system, "command", retire, closed=True)

@@ -26,7 +26,7 @@ class Scenario:
     by: str = "command"  # or "agent"
     retire: str = "delete"
     # The group directory's first content: nothing, "empty" (a store without rows), "same" (the same content), or "other"
-    # rows, which are kept ("keep-group") or archived ("keep-legacy").
+    # rows, which are kept ("keep-group"), archived ("keep-legacy") or merged with the legacy store's ("merge").
     group: str = "nothing"
     on_conflict: str = "refuse"
     # The relocating user isn't root, and can't write to their support folder.
@@ -48,7 +48,7 @@ class Scenario:
 
     @property
     def receipts(self):
-        return 1 if self.publishes and not self.at_its_place else 0
+        return 1 if (self.publishes or self.on_conflict == "merge") and not self.at_its_place else 0
 
 
 class World:
@@ -97,6 +97,8 @@ class World:
             shutil.copytree(self._template("legacy"), self._template("group"))
         elif self.scenario.group != "nothing":
             stores.make(self.scenario.group, self._template("group"), support=False)
+        if self.scenario.on_conflict == "merge":
+            stores.merge(self._template("group"), self._template("legacy"), self._template("merged"))
         self.uses_log = stores.uses_log(self._template("legacy"))
         config = [
             f"socket: {{ path: {self.socket} }}", "groups:", f"  - id: {GROUP_ID}",
@@ -230,6 +232,8 @@ class World:
         legacy = stores.content(self._template("legacy"))
         group = stores.content(self._template("group"))
         archived = [legacy] if self.scenario.retire == "archive" and self.scenario.publishes else []
+        if self.scenario.on_conflict == "merge":
+            return stores.content(self._template("merged")), [legacy, group]
         if self.scenario.on_conflict == "keep-group":
             return group, archived + [legacy]
         if self.scenario.group == "empty" or self.scenario.on_conflict == "keep-legacy":
@@ -259,7 +263,7 @@ class World:
 
     def _problems_of_legacy(self):
         names = sorted(os.listdir(self.legacy))
-        if self.scenario.retire == "symlink" and self.scenario.publishes:
+        if self.scenario.retire == "symlink" and (self.scenario.publishes or self.scenario.on_conflict == "merge"):
             link = os.path.join(self.legacy, stores.NAME)
             target = os.path.join(self.group, stores.NAME)
             if names != [stores.NAME] or not os.path.islink(link) or os.path.realpath(link) != target:

@@ -24,6 +24,8 @@ package struct Transfer: Codable, Sendable, Equatable {
         case migrate
         /// Another store, created because this one couldn't be changed; this one is in the archive.
         case replace
+        /// A copy that got another store's rows.
+        case merge
     }
 
     package enum Retirement: String, Codable, Sendable, CaseIterable {

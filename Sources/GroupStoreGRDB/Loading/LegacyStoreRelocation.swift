@@ -96,7 +96,7 @@ extension RelocationProgress {
             self = .waiting(
                 for: holders.map { .init(pid: $0.pid, program: $0.program, isElsewhere: $0.isElsewhere) })
         case .copied(let bytes, let all): self = .copied(bytes: bytes, of: all)
-        case .transforming, .published: return nil
+        case .transforming, .published, .merging: return nil
         }
     }
 }

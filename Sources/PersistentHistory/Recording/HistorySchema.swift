@@ -52,7 +52,7 @@ package enum HistorySchema {
         """
 
     /// Returns the table number in a trigger's name, such as 12 for `GS_12_C3`; nil if the trigger isn't groupstore's.
-    static func tableNumber(ofTrigger name: String) -> Int64? {
+    package static func tableNumber(ofTrigger name: String) -> Int64? {
         let parts = name.split(separator: "_", omittingEmptySubsequences: false)
         return parts.count == 3 && parts[0] == "GS" ? Int64(parts[1]) : nil
     }

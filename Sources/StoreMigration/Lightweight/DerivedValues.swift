@@ -93,7 +93,7 @@ struct DerivedValues {
 extension StoreWriter {
     /// Registers the functions that Core Data's triggers call. Those that compute values do so; those that notify
     /// managed object contexts of changes do nothing, since there are none here.
-    func addCoreDataFunctions() throws {
+    package func addCoreDataFunctions() throws {
         // SQLite refuses to redefine a function while a virtual table is in use.
         let known = try integer(
             "SELECT count(*) FROM pragma_function_list WHERE name = 'NSCoreDataNow' COLLATE NOCASE")

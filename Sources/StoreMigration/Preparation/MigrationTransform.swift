@@ -78,6 +78,9 @@ package struct MigrationTransform: StoreTransform {
 
     package var target: String { version.name }
 
+    /// The model that stores have afterwards.
+    package var targetModel: ManagedObjectModel { version.model }
+
     package func isOpenable(knowing versions: Set<String>) -> Bool {
         let names = version.model.versionIdentifiers.subtracting([""]).union([
             version.name, version.model.versionChecksum,

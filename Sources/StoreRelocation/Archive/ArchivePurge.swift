@@ -150,7 +150,7 @@ extension ArchiveValue {
             let place = PrintablePath(container.directory.path.appending(name))
             let isThere = try receipt.isOfStore(in: container)
             switch receipt.method {
-            case .migrate, .replace:
+            case .migrate, .replace, .merge:
                 let isLast = receipts.last { $0.name == receipt.name }?.id == receipt.id
                 if isThere, isLast { return .neededByUndo("it is \(place) as it was before a migration") }
             case .rename, .reflink, .copy:

@@ -7,7 +7,7 @@ import SystemPackage
 /// store as the rows: nothing else holds their content.
 extension StoreLocation {
     /// Returns true if the other store's folder contains each file of this store's folder, byte for byte.
-    func hasExternalDataWithin(_ other: StoreLocation) throws -> Bool {
+    package func hasExternalDataWithin(_ other: StoreLocation) throws -> Bool {
         try directory.hasFiles(of: name.support, within: other.directory, as: other.name.support)
     }
 

@@ -95,6 +95,7 @@ struct RelocationDecision {
         _ content: RelocationEvidence.Content, _ legacy: StoreSnapshot, with group: StoreSnapshot,
         at endpoints: RelocationEndpoints
     ) throws -> RelocationEvidence.Comparison? {
+        if content == .rows, try wasMerged(legacy, into: group, at: endpoints) { return .merged }
         let isSame: Bool
         switch content {
         case .rows: isSame = try StoreContents.areEqual(legacy, group)
@@ -110,6 +111,17 @@ struct RelocationDecision {
             return try endpoints.legacy.hasExternalDataWithin(endpoints.group) ? .published : .publishedRows
         }
         return .different
+    }
+
+    /// Returns true if a receipt says that the legacy store, byte for byte as it is, was merged into this very file.
+    private static func wasMerged(
+        _ legacy: StoreSnapshot, into group: StoreSnapshot, at endpoints: RelocationEndpoints
+    ) throws -> Bool {
+        guard !legacy.needsQuiescing, let status = group.status else { return false }
+        let hashes = try endpoints.container.receipts(of: endpoints.group.name.database)
+            .filter { $0.method == .merge && $0.published?.isSameFile(as: status) == true }
+            .compactMap(\.hash)
+        return try !hashes.isEmpty && hashes.contains(StoreContents.publishedHash(legacy))
     }
 
     /// Returns true if the plan still calls for this transfer, now that the set is quiescent.
@@ -137,6 +149,11 @@ struct RelocationDecision {
     var needsCopy: Bool { endpoints.legacy.directory.identity.device != endpoints.group.directory.identity.device }
 
     var bytesToCopy: Int64 {
+        if plan == .merge {
+            // The archive's copy, the staged one and the one that the proof compares with; the legacy store's.
+            let parts = [endpoints.group, endpoints.legacy].map { (try? $0.bytesToArchive()) ?? 0 }
+            return 3 * parts[0] + 2 * parts[1]
+        }
         if let transform = request.transform {
             // A copy, and what the transform recreates in it.
             let store = plan.movesLegacyStore ? endpoints.legacy : endpoints.group
@@ -156,7 +173,7 @@ struct RelocationDecision {
 extension RelocationPlan {
     var movesFiles: Bool {
         switch self {
-        case .relocate, .archiveLegacy, .retireLegacy: true
+        case .relocate, .archiveLegacy, .retireLegacy, .merge: true
         case .nothingToDo, .alreadyRelocated, .conflict, .refuse: false
         }
     }

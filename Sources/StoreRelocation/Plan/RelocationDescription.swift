@@ -15,6 +15,7 @@ extension RelocationDecision {
         case .relocate(.store(let reason)): return "archive \(to) (\(reason)), then relocate \(from)"
         case .archiveLegacy(let reason): return "archive \(from): \(reason)"
         case .retireLegacy: return "retire \(from): \(to) has its content already"
+        case .merge: return "merge \(from) into \(to); both are archived"
         case .conflict: return "refuse: \(from) and \(to) \(difference)"
         case .refuse(let reason, let atGroup): return "refuse \(atGroup ? to : from): \(Self.describe(reason))"
         }
@@ -23,7 +24,7 @@ extension RelocationDecision {
     private var difference: String {
         switch comparison {
         case .sameRows: "hold the same rows, and external data that differs"
-        case .different, .same, .published, .publishedRows, nil: "both hold rows of their own"
+        case .different, .same, .published, .publishedRows, .merged, nil: "both hold rows of their own"
         }
     }
 
@@ -84,7 +85,8 @@ extension RelocationDecision {
             .conflict, code: "conflict",
             "\(PrintablePath(endpoints.legacy.path)) and \(PrintablePath(endpoints.group.path)) \(difference)"
                 + (since ?? ""),
-            remedy: "look at both, then choose: --on-conflict keep-group or keep-legacy; the other is archived")
+            remedy: "look at both, then choose: --on-conflict keep-group or keep-legacy archives the other; "
+                + "merge puts the rows of both into one store")
         failure.sides = try [side(.legacy, legacy), side(.group, group)]
         return failure
     }

@@ -41,6 +41,8 @@ struct RelocationEvidence {
         case published
         /// As `published`, but the group lacks some of the legacy store's external data.
         case publishedRows
+        /// A receipt says that the legacy store, as it is, was merged into the group's file.
+        case merged
     }
 
     var legacy: Side
@@ -79,6 +81,8 @@ enum RelocationPlan: Equatable {
     case archiveLegacy(reason: String)
     /// Retire the legacy store: the group has the same content.
     case retireLegacy
+    /// Merge the legacy store's rows into the group's store; then plan again.
+    case merge
     case conflict
     case refuse(RelocationRefusal, atGroup: Bool)
 
@@ -125,6 +129,7 @@ enum RelocationPlan: Equatable {
         case .publishedRows:
             return .archiveLegacy(
                 reason: "its rows were relocated before; some of its external data isn't in the group")
+        case .merged: return .archiveLegacy(reason: "its rows were merged into the group's store")
         case .sameRows, .different, nil: break
         }
         switch onConflict {
@@ -132,6 +137,7 @@ enum RelocationPlan: Equatable {
         case .keepGroup: return .archiveLegacy(reason: "both places held a store; the group's was kept")
         case .keepLegacy:
             return .relocate(archivingFirst: .store(reason: "both places held a store; the legacy one was kept"))
+        case .merge: return .merge
         }
     }
 }

@@ -18,10 +18,9 @@ struct RelocationPreconditions {
 
     init(_ decision: RelocationDecision) {
         let endpoints = decision.endpoints
-        if case .relocate(.some) = decision.plan {
-            moved = [endpoints.legacy, endpoints.group]
-        } else {
-            moved = [endpoints.legacy]
+        switch decision.plan {
+        case .relocate(.some), .merge: moved = [endpoints.legacy, endpoints.group]
+        default: moved = [endpoints.legacy]
         }
         directories = [endpoints.legacy.directory, endpoints.group.directory]
         snapshots = [decision.legacy, decision.group]

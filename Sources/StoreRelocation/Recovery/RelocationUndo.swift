@@ -44,6 +44,7 @@ extension Relocation {
         guard receipt.method != .migrate else {
             throw try RelocationFailure.migratedOnTheWay(paths, receipt, in: container)
         }
+        guard receipt.method != .merge else { throw try RelocationFailure.merged(paths, receipt, in: container) }
         guard receipt.method != .replace else { throw try RelocationFailure.setAside(paths, receipt, in: container) }
         try paths.checkLegacyPlaceIsFree()
         try paths.checkNothingWritten(since: receipt)
@@ -187,6 +188,16 @@ extension RelocationFailure {
             .badData, code: "set_aside",
             "\(PrintablePath(paths.group.path)) is another store: the one that was relocated couldn't be migrated",
             remedy: try restoring(receipt, in: container) ?? "the old one was archived, and its archive was purged")
+    }
+
+    static func merged(
+        _ paths: UndoPaths, _ receipt: RelocationReceipt, in container: GroupContainer
+    ) throws -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "merged",
+            "\(PrintablePath(paths.group.path)) has the rows of two stores, which can't be taken apart",
+            remedy: "both are in the archive as they were: groupstore archive list "
+                + "\(container.directory.path.shellWord), then archive restore … --to PATH")
     }
 
     /// Returns the command that brings back the store as it was before its relocation; nil if it wasn't kept.

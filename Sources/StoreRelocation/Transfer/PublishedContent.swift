@@ -37,6 +37,8 @@ enum PublishedContent {
     case transformed(any StoreTransform)
     /// Another store. The reason is noted in the archive with the old one.
     case replaced(any StoreReplacement, reason: String)
+    /// The store with the rows of another one, whose bytes have this hash.
+    case merged(any StoreCombination, legacy: StoreLocation, hash: String)
 
     /// True if something other than the store itself is published.
     var isNew: Bool { if case .same = self { false } else { true } }
@@ -53,6 +55,16 @@ enum PublishedContent {
 
     /// The reason for setting the store aside; nil if it isn't.
     var reason: String? { if case .replaced(_, let reason) = self { reason } else { nil } }
+
+    /// The reason for keeping the original store in the archive, with its external data; nil if it isn't.
+    var archiveReason: String? {
+        switch self {
+        case .same, .transformed: nil
+        case .replaced(_, let reason): reason
+        case .merged(_, let legacy, _):
+            "the store as it was before the rows of \(PrintablePath(legacy.path)) were merged into it"
+        }
+    }
 }
 
 extension Relocation {
@@ -140,6 +152,9 @@ extension Relocation {
             throw try decision.failure()
         case .alreadyRelocated, .archiveLegacy, .retireLegacy: break
         case .nothingToDo: summary.outcome = .nothingToDo
+        case .merge:
+            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
+            return try previewMerge(decision)
         case .relocate:
             summary.outcome = .relocated
             summary.method = decision.needsCopy ? .copy : .rename

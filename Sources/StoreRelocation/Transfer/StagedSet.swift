@@ -26,6 +26,8 @@ struct StagedSet {
     let copy: Copy?
     /// The result of the transform; nil if there was none.
     let transformed: TransformedStore?
+    /// What was merged into the copy; nil if nothing was.
+    let merge: MergeReport?
     /// True if the original store is in the archive.
     let isArchived: Bool
 
@@ -48,12 +50,13 @@ struct StagedSet {
             _ = try writer.run(to: StoreLocation(directory: archive, name: source.name))
             var note = ArchiveNote(
                 id: transfer.id, name: source.name.database, from: source.path, at: Date(),
-                reason: content.reason ?? losses.reasonToKeepTheStore)
+                reason: content.archiveReason ?? losses.reasonToKeepTheStore)
             note.hasSupport = writer.hasSupport
             note.hadWAL = transfer.hadWAL
             try container.write(note)
         }
         if archives { try archive(losses) }
+        var merge: MergeReport?
         if copies, let destination = paths.destination {
             let staged = StoreLocation(directory: try paths.staging(), name: destination.name)
             switch content {
@@ -69,11 +72,20 @@ struct StagedSet {
                 copy = Copy(
                     method: .replace, hash: nil, database: try staged.identity(),
                     support: try staged.directory.identity(staged.name.support))
+            case .merged(let combination, let legacy, let hash):
+                let plain = try writer.run(to: staged)
+                merge = try combination.run(on: staged, of: source.path, merging: legacy, report: report)
+                // The hash is the other store's: it identifies that store, whose rows this one has now.
+                copy = Copy(
+                    method: .merge, hash: hash, database: plain.database,
+                    support: try staged.directory.identity(staged.name.support))
+                transformed = nil
             }
         } else {
             copy = nil
             transformed = nil
         }
+        self.merge = merge
         // Losses that appeared after the decision.
         let hasLateLosses = !archives && transformed?.losses.isEmpty == false
         if hasLateLosses, let transformed { try archive(transformed.losses) }

@@ -37,6 +37,7 @@ extension StoreTransfer {
         return Outcome(
             method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size,
             notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed, setAside: setAside,
+            merge: staged?.merge, mergeArchive: staged?.merge.map { _ in container.archivePath(transfer.id) },
             archive: archive)
     }
 
@@ -109,12 +110,16 @@ extension StoreTransfer {
     }
 
     private func receipt(_ withdrawn: Withdrawn) -> RelocationReceipt? {
-        // A store that stays in place has no origin to record.
-        guard case .publish = transfer.purpose, let destination = paths.destination, !paths.isInPlace else {
+        guard case .publish = transfer.purpose, let destination = paths.destination else { return nil }
+        var origin = source.path
+        if case .merged(_, let legacy, _) = options.content {
+            origin = legacy.path
+        } else if paths.isInPlace {
+            // A store that stays in place has no origin to record.
             return nil
         }
         var receipt = RelocationReceipt(
-            id: transfer.id, name: destination.name.database, from: source.path, at: Date(), method: method,
+            id: transfer.id, name: destination.name.database, from: origin, at: Date(), method: method,
             bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,
             changeCounter: withdrawn.fingerprint.changeCounter ?? 0,
             storeUUID: options.content.reason == nil ? storeUUID : nil,

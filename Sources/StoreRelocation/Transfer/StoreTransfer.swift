@@ -45,6 +45,9 @@ final class StoreTransfer {
         var notes: [String]
         var transformed: TransformedStore?
         var setAside: SetAsideStore?
+        /// What was merged into the store, and the archive of the store as it was before.
+        var merge: MergeReport?
+        var mergeArchive: FilePath?
         /// The archive of the original store, if the published one lacks some of it.
         var archive: FilePath?
     }

@@ -63,7 +63,7 @@ extension StoreTransfer {
 
     private var keepsArchive: Bool {
         guard case .publish = transfer.purpose else { return false }
-        return transfer.retirement == .archive || options.content.reason != nil || !options.losses.isEmpty
+        return transfer.retirement == .archive || options.content.archiveReason != nil || !options.losses.isEmpty
     }
 
     /// The state of the database once its old name is withdrawn and it is proved closed.

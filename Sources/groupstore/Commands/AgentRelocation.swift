@@ -2,6 +2,7 @@ import AgentProtocol
 import Glibc
 import GroupStore
 import LinuxSystem
+import StoreMerging
 import StoreMigration
 import StoreRelocation
 import SystemPackage
@@ -20,7 +21,7 @@ struct AgentRelocation {
     /// Returns nil if no agent answers, or if it serves neither this group nor the one that contains the store. The
     /// command then relocates the store itself.
     init?(
-        _ request: RelocationRequest, _ migration: MigrationRequest?, dryRun: Bool, undo: Bool,
+        _ request: RelocationRequest, _ migration: MigrationRequest?, _ merge: MergeOptions?, dryRun: Bool, undo: Bool,
         environment: [String: String]
     ) {
         guard let socket = try? AgentConnection.standardSocket(environment: environment),
@@ -29,7 +30,7 @@ struct AgentRelocation {
             [request.group, request.source.removingLastComponent()].contains(where: { groups.group(at: $0) != nil })
         else { return nil }
         self.connection = connection
-        var operation = RelocateOperation(request, dryRun: dryRun)
+        var operation = RelocateOperation(request, merge, dryRun: dryRun)
         operation.undo = undo
         if let migration { operation.add(migration) }
         self.operation = operation
@@ -66,7 +67,7 @@ struct AgentRelocation {
 }
 
 extension RelocateOperation {
-    init(_ request: RelocationRequest, dryRun: Bool) {
+    init(_ request: RelocationRequest, _ merge: MergeOptions?, dryRun: Bool) {
         self.init(source: request.source.bytes, group: request.group.bytes)
         sourceIdentity = FileStatus(following: request.source).map { Identity($0.identity) }
         groupIdentity = FileStatus(following: request.group).map { Identity($0.identity) }
@@ -77,6 +78,8 @@ extension RelocateOperation {
         opaque = request.opaque
         assumeClosed = request.assumeClosed
         self.dryRun = dryRun
+        mergeKeys = merge?.keys.map(\.text) ?? []
+        preferences = merge?.preferences.map(\.text) ?? []
         journalMode = request.journalMode?.word
     }
 

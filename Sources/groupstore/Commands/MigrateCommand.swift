@@ -171,7 +171,7 @@ struct MigrateCommand: ParsableCommand {
                 case .transforming(let fraction, let doing): reporter.report(fraction, doing)
                 case .waiting(let holders): reporter.reportWaiting(for: holders)
                 case .recovered(let text), .note(let text): reporter.say(text)
-                case .plan, .copied, .published: break
+                case .plan, .copied, .published, .merging: break
                 }
             })
         defer { reporter.finish() }

@@ -5,6 +5,7 @@ import GroupContainers
 import GroupStoreAgent
 import LinuxSystem
 import SQLiteFormat
+import StoreMerging
 import StoreMigration
 import StoreRelocation
 import SystemPackage
@@ -45,9 +46,13 @@ struct RelocateCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "If both places hold rows: change nothing, archive the old place's store, or archive the group's.",
-            valueName: "policy"))
+            """
+            If both places hold rows: change nothing, archive the old place's store, archive the group's, or merge both \
+            and archive both.
+            """, valueName: "policy"))
     var onConflict: RelocationRequest.ConflictPolicy = .refuse
+
+    @OptionGroup var mergeArguments: MergeArguments
 
     @Option(
         help: ArgumentHelp(
@@ -113,6 +118,10 @@ struct RelocateCommand: ParsableCommand {
         guard defaultStore == nil || onIncompatible == .setAside else {
             throw ValidationError("--default-store needs --on-incompatible set-aside")
         }
+        try mergeArguments.validate(for: onConflict)
+        guard onConflict != .merge || (!undo && !opaque && onIncompatible == .refuse) else {
+            throw ValidationError("--on-conflict merge excludes --undo, --opaque and --on-incompatible set-aside")
+        }
         try modelOptions.validate(beside: models)
         try deadline.validateDeadline()
     }
@@ -128,8 +137,13 @@ struct RelocateCommand: ParsableCommand {
             }
             let migration = migration()
             Interruption.installHandlers(announcing: true)
-            let agent = AgentRelocation(
-                request, migration, dryRun: dryRun, undo: undo, environment: ProcessVariables.all)
+            let merge = onConflict == .merge ? mergeArguments.options : nil
+            // The plan of a merge is longer than a line of the protocol, and needs only to be read.
+            let agent =
+                dryRun && merge != nil
+                ? nil
+                : AgentRelocation(
+                    request, migration, merge, dryRun: dryRun, undo: undo, environment: ProcessVariables.all)
             guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceWithAgent }
             if let summary = try agent?.run(progress) {
                 if !dryRun { reportMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
@@ -142,6 +156,7 @@ struct RelocateCommand: ParsableCommand {
                     $0, trace: trace, isCancelled: { Interruption.isRequested },
                     faultHandler: FaultPrinter(output).print)
             }
+            if let merge { request.merge(merge, isCancelled: { Interruption.isRequested }) }
             FileLease.ignoreBreakSignal()
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })

@@ -17,6 +17,7 @@ final class RelocationProgressReporter {
     private var lastWaiting: String?
     /// The last plan. A relocation that waits checks again and decides the same, which isn't reported again.
     private var lastPlan: String?
+    private var lastMerge: MergeReport?
 
     private let migration: MigrationReporter
 
@@ -34,6 +35,19 @@ final class RelocationProgressReporter {
         case .copied(let bytes, let total): copied(bytes, total)
         case .transforming(let fraction, let doing): migration.report(fraction, doing)
         case .published: clearBar()
+        case .merging(let report): merging(report)
+        }
+    }
+
+    /// Prints the plan of a merge, unless a repeated attempt has made the same one.
+    private func merging(_ report: MergeReport) {
+        guard lastMerge != report else { return }
+        lastMerge = report
+        clearBar()
+        if output.json {
+            for line in report.lines { output.record(line, "") }
+        } else {
+            for line in report.sentences { say(line) }
         }
     }
 

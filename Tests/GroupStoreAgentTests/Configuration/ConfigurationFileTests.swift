@@ -197,6 +197,7 @@ import Testing
         Mistake(line: 5, word: "has no name", text: store("settle: 1s")),
         Mistake(line: 5, word: "name is not a string", text: store("name:")),
         Mistake(line: 6, word: "can't be burn", text: store("name: A\n        retire: burn")),
+        Mistake(line: 6, word: "can't be merge", text: store("name: A\n        on-conflict: merge")),
         Mistake(line: 6, word: "can't be overwrite", text: store("name: A\n        on-conflict: overwrite")),
         Mistake(line: 6, word: "mappings without a model", text: store("name: A\n        mappings: []")),
         Mistake(

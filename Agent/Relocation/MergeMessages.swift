@@ -1,0 +1,141 @@
+import AgentProtocol
+import SQLiteStore
+import StoreMerging
+import StoreRelocation
+
+/// The JSON of a merge (Documentation/Merging.md).
+extension MergeReport {
+    /// The lines of the plan: an object of type `merge` for each entity, then one of type `merge_links` for each
+    /// relationship.
+    package var lines: [JSONObject] { entities.map(\.json) + links.map(\.json) }
+
+    /// The member `merge` of a summary.
+    package var sums: JSONObject {
+        [
+            "only_group": .integer(sum(\.onlyGroup)), "only_legacy": .integer(sum(\.onlyLegacy)),
+            "equal": .integer(sum(\.equal)), "different": .integer(sum(\.different)),
+            "takes_group": .integer(sum(\.takesGroup)), "takes_legacy": .integer(sum(\.takesLegacy)),
+            "undecided": .integer(sum(\.undecided)), "renumbered": .integer(sum(\.renumbered)),
+            "links_added": .integer(links.reduce(0) { $0 + $1.onlyLegacy }), "links_cleared": .integer(linksCleared),
+            "dangling": .integer(dangling), "external_files": .integer(externalFiles),
+        ]
+    }
+}
+
+extension MergeReport.Entity {
+    fileprivate var json: JSONObject {
+        var object: JSONObject = ["type": "merge"]
+        object["entity"] = entity.map { .string($0) }
+        object["table"] = .string(table)
+        object["keys"] = .array(keys.map { .array($0.map { .string($0) }) })
+        object["only_group"] = .integer(onlyGroup)
+        object["only_legacy"] = .integer(onlyLegacy)
+        object["equal"] = .integer(equal)
+        object["different"] = .integer(different)
+        object["takes_group"] = .integer(takesGroup)
+        object["takes_legacy"] = .integer(takesLegacy)
+        object["undecided"] = .integer(undecided)
+        object["renumbered"] = .integer(renumbered)
+        object["samples"] = .object([
+            "only_group": .array(samplesOnlyGroup.map { .object($0.json(isDifferent: false)) }),
+            "only_legacy": .array(samplesOnlyLegacy.map { .object($0.json(isDifferent: false)) }),
+            "different": .array(samplesDifferent.map { .object($0.json(isDifferent: true)) }),
+        ])
+        return object
+    }
+}
+
+extension MergeReport.Links {
+    fileprivate var json: JSONObject {
+        [
+            "type": "merge_links", "table": .string(table), "relationship": .string(relationship),
+            "only_group": .integer(onlyGroup), "only_legacy": .integer(onlyLegacy), "equal": .integer(equal),
+        ]
+    }
+}
+
+extension MergeReport.Sample {
+    fileprivate func json(isDifferent: Bool) -> JSONObject {
+        var names = JSONObject()
+        for value in key { names[value.name] = value.value.sample }
+        var object: JSONObject = ["key": .object(names)]
+        guard isDifferent else { return object }
+        object["takes"] = takes.map { .string($0.rawValue) } ?? .null
+        var values = JSONObject()
+        for difference in differences {
+            values[difference.name] = .object(["group": difference.group.sample, "legacy": difference.legacy.sample])
+        }
+        object["values"] = .object(values)
+        return object
+    }
+}
+
+extension StoredValue {
+    /// The longest text of a sample, in characters, and the longest BLOB, in bytes.
+    private static let longestText = 200
+    private static let longestBlob = 64
+
+    /// The value in the form of rows with values, cut if it is long.
+    fileprivate var sample: JSONValue {
+        switch self {
+        case .text(let text) where text.count > Self.longestText: .string(text.prefix(Self.longestText) + "…")
+        case .blob(let bytes) where bytes.count > Self.longestBlob,
+            .malformedText(let bytes) where bytes.count > Self.longestBlob:
+            .object(["bytes": .integer(Int64(bytes.count))])
+        case .null, .integer, .real, .text, .malformedText, .blob:
+            {
+                var text: [UInt8] = []
+                ValueJSON.append(self, to: &text)
+                return .encoded(text)
+            }()
+        }
+    }
+}
+
+extension MergeReport {
+    /// The plan in lines for people.
+    package var sentences: [String] {
+        entities.flatMap(\.sentences)
+            + links.map {
+                "\($0.relationship): \(Self.count($0.onlyGroup, "link")) only in the group's store, \($0.onlyLegacy) only in "
+                    + "the legacy one, \($0.equal) equal"
+            }
+    }
+
+    private static func count(_ number: Int64, _ noun: String) -> String {
+        "\(number) \(noun)\(number == 1 ? "" : "s")"
+    }
+}
+
+extension MergeReport.Entity {
+    fileprivate var sentences: [String] {
+        var decisions = ["\(takesGroup) kept from the group's, \(takesLegacy) from the legacy one"]
+        if undecided > 0 { decisions.append("\(undecided) undecided") }
+        let key = keys.isEmpty ? "no key needed" : keys.map { $0.joined(separator: ", ") }.joined(separator: "; ")
+        let kept = different > 0 ? " (\(decisions.joined(separator: ", ")))" : ""
+        var lines = [
+            "\(name) (\(key)): \(onlyGroup) only in the group's store, \(onlyLegacy) only in the legacy one, \(equal) equal, "
+                + "\(different) different\(kept)"
+        ]
+        lines += samplesOnlyGroup.map { "  only in the group's store: \($0.keyText)" }
+        lines += samplesOnlyLegacy.map { "  only in the legacy store: \($0.keyText)" }
+        lines += samplesDifferent.map { sample in
+            let values = sample.differences.prefix(4).map {
+                "\($0.name) \(MergeText.value($0.group)) in the group's, \(MergeText.value($0.legacy)) in the legacy one"
+            }
+            let rest = sample.differences.count > 4 ? ", and \(sample.differences.count - 4) more" : ""
+            let decision =
+                switch sample.takes {
+                case .group: "kept from the group's"
+                case .legacy: "kept from the legacy one"
+                case nil: "undecided"
+                }
+            return "  different: \(sample.keyText): \(values.joined(separator: "; "))\(rest); \(decision)"
+        }
+        return lines
+    }
+}
+
+extension MergeReport.Sample {
+    fileprivate var keyText: String { key.map { "\($0.name) \(MergeText.value($0.value))" }.joined(separator: ", ") }
+}

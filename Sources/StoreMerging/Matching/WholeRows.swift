@@ -1,0 +1,61 @@
+import SQLiteStore
+
+/// Matches rows that no key identifies with rows that are equal in everything.
+extension RowMatching {
+    func matchWholeRows(_ index: Int) throws {
+        let table = session.schema.tables[index]
+        let columns = table.columns.filter { column in
+            guard column.isCompared else { return false }
+            guard let target = column.reference else { return true }
+            // The objects that it leads to are matched already.
+            return target != index && position(target) < position(index)
+        }
+        func selected(_ row: String, translating: Bool) -> [String] {
+            [session.entity(row, of: table)]
+                + columns.map { column in
+                    if column.role == .external {
+                        let side = translating ? "legacy" : "group"
+                        return "gs_external('\(side)', \(row).\(MergeSession.quote(column.name)))"
+                    }
+                    return translating
+                        ? session.translated(column, row) : "\(row).\(MergeSession.quote(column.name))"
+                }
+        }
+        let names = (0...columns.count).map { "c\($0)" }
+        for (name, view, side, isLegacy) in [
+            ("gs_wl", session.legacyView(index), "lid", true), ("gs_wg", session.groupView(index), "gid", false),
+        ] {
+            let values = zip(selected("t", translating: isLegacy), names).map { "\($0) AS \($1)" }
+            let partition = names.map { "\($0) COLLATE BINARY" }.joined(separator: ", ")
+            try store.execute(
+                """
+                CREATE TEMP TABLE \(name) AS SELECT gs_id, gs_hash(\(names.joined(separator: ", "))) AS h, \
+                row_number() OVER (PARTITION BY \(partition) ORDER BY gs_id) AS n, \(names.joined(separator: ", ")) \
+                FROM (SELECT t.gs_id, \(values.joined(separator: ", ")) FROM \(view) AS t \
+                WHERE (\(hasNoKey("t", of: table))) AND t.gs_id NOT IN (SELECT \(side) FROM temp.gs_pairs))
+                """)
+        }
+        try store.execute("CREATE INDEX temp.gs_wgi ON gs_wg (h, n)")
+        let equal = names.map { "l.\($0) COLLATE BINARY IS g.\($0)" }.joined(separator: " AND ")
+        try store.execute(
+            "INSERT INTO temp.gs_pairs SELECT l.gs_id, g.gs_id, 1 FROM temp.gs_wl AS l CROSS JOIN temp.gs_wg AS g "
+                + "ON g.h = l.h AND g.n = l.n AND \(equal)")
+        for name in ["gs_wl", "gs_wg"] { try store.execute("DROP TABLE temp.\(name)") }
+    }
+
+    private func position(_ table: Int) -> Int { session.schema.order.firstIndex(of: table) ?? .max }
+
+    /// Returns an SQL condition for the rows that no key identifies.
+    private func hasNoKey(_ row: String, of table: MergeTable) -> String {
+        let conditions = table.entities.compactMap { entity -> String? in
+            let entityCondition = session.condition(row, [entity.number], of: table)
+            if entity.comparesWholeRows { return entityCondition }
+            guard !entity.rules.isEmpty else { return nil }
+            let incomplete = entity.rules.map { rule in
+                "(" + rule.columns.map { "\(row).\(MergeSession.quote($0)) IS NULL" }.joined(separator: " OR ") + ")"
+            }
+            return ([entityCondition] + incomplete).joined(separator: " AND ")
+        }
+        return conditions.isEmpty ? "FALSE" : conditions.map { "(\($0))" }.joined(separator: " OR ")
+    }
+}

@@ -1,0 +1,155 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreRelocation
+import SystemPackage
+
+/// The proof that a merged store has every object of both stores, each once, with the values that it should have.
+///
+/// It reads the result, the group's store as it was, and the legacy store again, with statements of its own. The only
+/// thing that it takes from the merge is the claim which legacy row became which row of the result, and it checks that
+/// claim too.
+struct MergeProof {
+    let schema: MergeSchema
+    let options: MergeOptions
+    let report: MergeReport
+    let reader: ComparisonReader
+    private let resultFolder: ExternalFolder
+    private let legacyFolder: ExternalFolder
+
+    init(
+        _ schema: MergeSchema, _ options: MergeOptions, _ report: MergeReport, group: StoreLocation,
+        before: StoreLocation, legacy: StoreLocation, legacyOwner: StoreLocation, witness: StoreLocation
+    ) throws {
+        self.schema = schema
+        self.options = options
+        self.report = report
+        resultFolder = ExternalFolder(owner: group)
+        legacyFolder = ExternalFolder(owner: legacyOwner)
+        reader = try ComparisonReader(group.pathForSQLite, beside: before.pathForSQLite)
+        try reader.execute("ATTACH ?1 AS old", [.text(legacy.pathForSQLite.string)])
+        try reader.execute("ATTACH ?1 AS witness", [.text(witness.pathForSQLite.string)])
+        let (result, other) = (resultFolder, legacyFolder)
+        try reader.addFunction("proof_data", arguments: 2) { values in
+            try (values[0] == .text("old") ? other : result).data(values[1])
+        }
+    }
+
+    /// Throws `RelocationFailure` if anything is not as it should be.
+    func check() throws {
+        for (index, table) in schema.tables.enumerated() {
+            if table.number == nil {
+                try checkTuples(index, table)
+            } else {
+                try checkAccounts(index, table)
+                try checkKeys(index, table)
+                try checkValues(index, table)
+                try checkDecisions(index, table)
+            }
+            try checkReport(index, table)
+        }
+        for join in schema.joinTables { try checkLinks(join) }
+        try checkCounters()
+    }
+
+    func quote(_ name: String) -> String { StoreTable.quote(name) }
+
+    func count(_ sql: String) throws -> Int64 { try reader.integer(sql) ?? 0 }
+
+    func require(_ isTrue: Bool, _ finding: @autoclosure () -> String) throws {
+        if !isTrue { throw RelocationFailure.proof(finding()) }
+    }
+
+    func none(_ sql: String, _ finding: (Int64) -> String) throws {
+        let found = try count(sql)
+        if found != 0 { throw RelocationFailure.proof(finding(found)) }
+    }
+
+    /// The statement's names of a table in the result, in the group's store as it was, and in the legacy store.
+    struct Names {
+        let new: String
+        let was: String
+        let old: String
+        let number: String
+        let oldNumber: String
+        let witness: String
+    }
+
+    func names(_ index: Int, _ table: MergeTable) -> Names {
+        Names(
+            new: "main.\(quote(table.name))", was: "was.\(quote(table.name))", old: "old.\(quote(table.legacyName))",
+            number: quote(table.number ?? "rowid"), oldNumber: quote(table.legacyNumber ?? "rowid"),
+            witness: "witness.m\(index)")
+    }
+
+    // MARK: Every row is accounted for
+
+    private func checkAccounts(_ index: Int, _ table: MergeTable) throws {
+        let n = names(index, table)
+        try none("SELECT count(*) FROM \(n.old) WHERE \(n.oldNumber) NOT IN (SELECT lid FROM \(n.witness))") {
+            "\($0) rows of \(table.name) of the legacy store are missing"
+        }
+        try none("SELECT count(*) FROM \(n.witness) WHERE lid NOT IN (SELECT \(n.oldNumber) FROM \(n.old))") {
+            "\($0) rows of \(table.name) come from nowhere"
+        }
+        try none("SELECT count(*) - count(DISTINCT gid) FROM \(n.witness)") {
+            "\($0) rows of \(table.name) of the legacy store share one of the result"
+        }
+        try none("SELECT count(*) FROM \(n.was) WHERE \(n.number) NOT IN (SELECT \(n.number) FROM \(n.new))") {
+            "\($0) rows of \(table.name) of the group's store are missing"
+        }
+        try none("SELECT count(*) FROM \(n.witness) WHERE gid NOT IN (SELECT \(n.number) FROM \(n.new))") {
+            "\($0) rows of \(table.name) of the legacy store are not in the result"
+        }
+        let added = try count(
+            "SELECT count(*) FROM \(n.witness) WHERE gid NOT IN (SELECT \(n.number) FROM \(n.was))")
+        let (before, now) = (try count("SELECT count(*) FROM \(n.was)"), try count("SELECT count(*) FROM \(n.new)"))
+        try require(now == before + added, "\(table.name) has \(now) rows, not \(before + added)")
+        try none(
+            "SELECT count(*) FROM \(n.witness) WHERE (s = 0) <> (gid NOT IN (SELECT \(n.number) FROM \(n.was)))"
+        ) { "\($0) rows of \(table.name) are taken for what they aren't" }
+    }
+
+    /// Checks that what the plan said is what happened.
+    private func checkReport(_ index: Int, _ table: MergeTable) throws {
+        let n = names(index, table)
+        let planned = report.entities.filter { $0.table == table.name }
+        let all = planned.reduce(0) { $0 + $1.onlyGroup + $1.onlyLegacy + $1.equal + $1.different }
+        let now = try count("SELECT count(*) FROM \(n.new)")
+        try require(now == all, "\(table.name) has \(now) rows, and the plan \(all)")
+        let legacy = planned.reduce(0) { $0 + $1.onlyLegacy + $1.equal + $1.different }
+        let old = try count("SELECT count(*) FROM \(n.old)")
+        try require(old == legacy, "\(table.name) of the legacy store has \(old) rows, and the plan \(legacy)")
+    }
+
+    // MARK: Links and counters
+
+    private func checkLinks(_ join: MergeJoinTable) throws {
+        let (first, second) = (quote(join.sides[0].column), quote(join.sides[1].column))
+        let translated = join.sides.map { side in
+            "(SELECT gid FROM witness.m\(side.table) WHERE lid = l.\(quote(side.column)))"
+        }
+        let old =
+            "SELECT * FROM (SELECT \(translated[0]) AS a, \(translated[1]) AS b FROM old.\(quote(join.legacyName)) AS l) "
+            + "WHERE a IS NOT NULL AND b IS NOT NULL"
+        let was = "SELECT \(first), \(second) FROM was.\(quote(join.name))"
+        let new = "SELECT \(first), \(second) FROM main.\(quote(join.name))"
+        try none("SELECT count(*) FROM (SELECT * FROM (\(was) UNION \(old)) EXCEPT \(new))") {
+            "\($0) links of \(join.relationship) are missing"
+        }
+        try none("SELECT count(*) FROM (\(new) EXCEPT SELECT * FROM (\(was) UNION \(old)))") {
+            "\($0) links of \(join.relationship) come from nowhere"
+        }
+    }
+
+    private func checkCounters() throws {
+        for table in schema.tables where table.isCoreData {
+            guard let root = table.entities.first?.number else { continue }
+            try none(
+                "SELECT count(*) FROM main.Z_PRIMARYKEY WHERE Z_ENT = \(root) "
+                    + "AND Z_MAX < coalesce((SELECT max(Z_PK) FROM main.\(quote(table.name))), 0)"
+            ) { _ in "Z_MAX of \(table.name) is too low" }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+import SQLiteStore
+
+/// The part of the proof that compares values, keys and decisions.
+extension MergeProof {
+    /// Returns the SQL of a legacy row's value as the result should have it.
+    private func expected(_ column: MergeTable.Column) -> String {
+        let value = "l.\(quote(column.legacyName))"
+        guard let target = column.reference else { return value }
+        let other = schema.tables[target]
+        if other.keyIsNumber, other.numberReference == nil { return value }
+        return "(SELECT gid FROM witness.m\(target) WHERE lid = \(value))"
+    }
+
+    /// Returns an SQL condition that is true if the result's row `n` has the legacy row's value.
+    private func hasLegacyValue(_ column: MergeTable.Column, _ index: Int, number: String) -> String {
+        let name = quote(column.name)
+        if column.role == .external {
+            return "proof_data('new', n.\(name)) IS proof_data('old', l.\(quote(column.legacyName)))"
+        }
+        return "(n.\(name) COLLATE BINARY IS \(expected(column))\(orCleared(column, index, number: number)))"
+    }
+
+    private func hasFormerValue(_ column: MergeTable.Column, _ index: Int, number: String) -> String {
+        let name = quote(column.name)
+        return "(n.\(name) COLLATE BINARY IS w.\(name)\(orCleared(column, index, number: number)))"
+    }
+
+    private func orCleared(_ column: MergeTable.Column, _ index: Int, number: String) -> String {
+        guard column.companion != nil || column.reference != nil, schema.tables[index].isCoreData else { return "" }
+        return
+            " OR (n.\(quote(column.name)) IS NULL AND EXISTS (SELECT 1 FROM witness.cleared AS c WHERE c.t = \(index) "
+            + "AND c.c = \(column.name.sqlLiteral) AND c.gid = n.\(number)))"
+    }
+
+    private func all(_ conditions: [String]) -> String { (["TRUE"] + conditions).joined(separator: " AND ") }
+
+    func checkValues(_ index: Int, _ table: MergeTable) throws {
+        let n = names(index, table)
+        let columns = table.columns.filter(\.isCompared)
+        let former = all(columns.map { hasFormerValue($0, index, number: n.number) })
+        let legacy = all(columns.map { hasLegacyValue($0, index, number: n.number) })
+        let entity = table.entityColumn.map { " AND n.\(quote($0)) IS l.\(quote($0))" } ?? ""
+        try none(
+            "SELECT count(*) FROM \(n.was) AS w JOIN \(n.new) AS n ON n.\(n.number) = w.\(n.number) "
+                + "WHERE w.\(n.number) NOT IN (SELECT gid FROM \(n.witness) WHERE s = 3) AND NOT (\(former))"
+        ) { "\($0) rows of \(table.name) that should be the group's have other values" }
+        try none(
+            "SELECT count(*) FROM \(n.witness) AS m JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
+                + "JOIN \(n.new) AS n ON n.\(n.number) = m.gid WHERE m.s IN (0, 1, 3) AND NOT (\(legacy)\(entity))"
+        ) { "\($0) rows of \(table.name) that should be the legacy store's have other values" }
+        try none("SELECT count(*) FROM \(n.witness) WHERE s NOT IN (0, 1, 2, 3)") {
+            "\($0) rows of \(table.name) are undecided"
+        }
+    }
+
+    // MARK: Keys
+
+    func checkKeys(_ index: Int, _ table: MergeTable) throws {
+        let n = names(index, table)
+        func column(_ name: String) -> MergeTable.Column? { table.column(name) }
+        func isComplete(_ rule: MergeTable.Rule, _ row: String, legacyNames: Bool) -> String {
+            let entities = rule.entities.map { "\(row).Z_ENT IN (\($0.map(String.init).joined(separator: ", ")))" }
+            let values = rule.columns.compactMap(column).map {
+                "\(row).\(quote(legacyNames ? $0.legacyName : $0.name)) IS NOT NULL"
+            }
+            return all(([entities].compactMap(\.self)) + values)
+        }
+        func isEqual(_ rule: MergeTable.Rule) -> String {
+            all(rule.columns.compactMap(column).map { "w.\(quote($0.name)) = \(expected($0))" })
+        }
+        for rule in table.rules {
+            try none(
+                "SELECT count(*) FROM \(n.witness) AS m CROSS JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
+                    + "CROSS JOIN \(n.was) AS w ON \(isEqual(rule)) WHERE m.s = 0 "
+                    + "AND \(isComplete(rule, "l", legacyNames: true)) AND \(isComplete(rule, "w", legacyNames: false))"
+            ) { "\($0) rows of \(table.name) are added beside rows of the same key" }
+        }
+        guard !table.rules.isEmpty else { return }
+        let matching = table.rules.map { rule in
+            "(\(isComplete(rule, "l", legacyNames: true)) AND \(isComplete(rule, "w", legacyNames: false)) AND \(isEqual(rule)))"
+        }
+        let incomplete = table.rules.map { "NOT (\(isComplete($0, "l", legacyNames: true)))" }
+        try none(
+            "SELECT count(*) FROM \(n.witness) AS m JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
+                + "JOIN \(n.was) AS w ON w.\(n.number) = m.gid WHERE m.s <> 0 AND NOT (\(matching.joined(separator: " OR "))) "
+                + "AND NOT (\(all(incomplete)))"
+        ) { "\($0) rows of \(table.name) are matched although their keys differ" }
+    }
+
+    // MARK: Decisions
+
+    func checkDecisions(_ index: Int, _ table: MergeTable) throws {
+        let n = names(index, table)
+        switch options.preferences.first {
+        case .group?:
+            try none("SELECT count(*) FROM \(n.witness) WHERE s = 3") {
+                "\($0) rows of \(table.name) are the legacy store's although the group's are preferred"
+            }
+        case .legacy?:
+            try none("SELECT count(*) FROM \(n.witness) WHERE s = 2") {
+                "\($0) rows of \(table.name) are the group's although the legacy store's are preferred"
+            }
+        case .newer(let attribute)?:
+            guard !table.isCoreData, let column = table.column(attribute) else { return }
+            let (was, old) = ("w.\(quote(column.name))", "l.\(quote(column.legacyName))")
+            try none(
+                "SELECT count(*) FROM \(n.witness) AS m JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
+                    + "JOIN \(n.was) AS w ON w.\(n.number) = m.gid WHERE typeof(\(was)) IN ('integer', 'real') "
+                    + "AND typeof(\(old)) IN ('integer', 'real') "
+                    + "AND (m.s = 3 AND \(was) > \(old) OR m.s = 2 AND \(old) > \(was))"
+            ) { "\($0) rows of \(table.name) are the older ones" }
+        case nil:
+            try none("SELECT count(*) FROM \(n.witness) WHERE s IN (2, 3)") {
+                "\($0) rows of \(table.name) are decided by nobody"
+            }
+        }
+    }
+
+    // MARK: Tables without numbers
+
+    func checkTuples(_ index: Int, _ table: MergeTable) throws {
+        let n = names(index, table)
+        let columns = table.columns.map { quote($0.name) }.joined(separator: ", ")
+        let old = "SELECT \(table.columns.map(expected).joined(separator: ", ")) FROM \(n.old) AS l"
+        let (was, new) = ("SELECT \(columns) FROM \(n.was)", "SELECT \(columns) FROM \(n.new)")
+        func states(_ condition: String) throws -> Int64 {
+            try count("SELECT count(*) FROM \(n.witness) WHERE \(condition)")
+        }
+        try require(
+            try count("SELECT count(*) FROM \(n.old)") == states("TRUE"),
+            "rows of \(table.name) of the legacy store are missing")
+        let (before, now) = (try count("SELECT count(*) FROM \(n.was)"), try count("SELECT count(*) FROM \(n.new)"))
+        let added = try states("s = 0")
+        try require(now == before + added, "\(table.name) has \(now) rows, not \(before + added)")
+        try none("SELECT count(*) FROM (\(new) EXCEPT SELECT * FROM (\(was) UNION \(old)))") {
+            "\($0) rows of \(table.name) come from nowhere"
+        }
+        let missing = try count("SELECT count(*) FROM (\(was) EXCEPT \(new))")
+        let replaced = try states("s = 3")
+        try require(missing <= replaced, "\(missing) rows of \(table.name) of the group's store are missing")
+        let lost = try count("SELECT count(*) FROM (\(old) EXCEPT \(new))")
+        let kept = try states("s = 2")
+        try require(lost <= kept, "\(lost) rows of \(table.name) of the legacy store are missing")
+    }
+}

@@ -1,0 +1,216 @@
+import CoreDataStore
+import LinuxSystem
+import ManagedObjectModels
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+import StoreRelocation
+
+/// Reads what two stores have to merge, and refuses what doesn't fit together.
+struct MergePreparation {
+    let group: StoreLocation
+    let legacy: StoreLocation
+    /// The model that the user names; nil for the stores' own.
+    let model: ManagedObjectModel?
+    let options: MergeOptions
+
+    struct Prepared {
+        var schema: MergeSchema
+        /// The columns of `newer:`, by attribute, table and entity.
+        var newer: [String: [Int: [Int64: String]]]
+    }
+
+    func schema() throws -> Prepared {
+        let (groupFacts, groupNames) = try facts(group)
+        let (legacyFacts, legacyNames) = try facts(legacy)
+        guard groupFacts.encoding == legacyFacts.encoding else {
+            throw RelocationFailure.schemasDiffer(
+                "the text encodings \(groupFacts.encoding) and \(legacyFacts.encoding)")
+        }
+        var schema = MergeSchema()
+        let tables = try coreDataTables(groupFacts, groupNames, legacyFacts, legacyNames)
+        if let tables {
+            try tables.add(to: &schema)
+            try checkCloudKit(legacyFacts)
+        } else {
+            try checkSettings(groupFacts, legacyFacts)
+        }
+        let isModelled = { (name: String) in tables?.names.contains(name.uppercased()) ?? false }
+        let joins = Set((tables?.legacyLayout.joinTables ?? []).map { $0.name.uppercased() })
+        func others(_ facts: SchemaFacts) -> [SchemaFacts.Table] {
+            // Without a history, a table with such a name is a program's own.
+            let hasHistory = facts.table("GS_HISTORY")?.column("schema_version") != nil
+            return facts.tables.filter { table in
+                let name = table.name.uppercased()
+                return table.kind != .shadow && !isModelled(name) && !joins.contains(name)
+                    && !(hasHistory && HistorySchema.isOwn(name))
+                    && !(tables != nil && (CoreDataTables.bookkeeping.contains(name) || name.hasPrefix("ANSCK")))
+            }
+        }
+        let shadows = shadowNames(groupFacts).union(shadowNames(legacyFacts))
+        let plain = PlainTables(group: groupFacts, legacy: legacyFacts)
+        let all = Set(
+            (others(groupFacts) + others(legacyFacts)).map(\.name).filter { !shadows.contains($0.lowercased()) })
+        try plain.check(all)
+        let merged = others(groupFacts).filter { $0.kind != .virtual && !shadows.contains($0.name.lowercased()) }
+        try plain.add(merged.map(\.name), to: &schema)
+        try addVirtualTables(groupFacts, to: &schema)
+        try apply(tables, &schema)
+        try schema.sort()
+        return Prepared(schema: schema, newer: try newer(tables, schema))
+    }
+
+    private func facts(_ store: StoreLocation) throws -> (SchemaFacts, StoreSchema) {
+        try StoreReader.read(store) { (try SchemaFacts($0), try StoreSchema($0)) }
+    }
+
+    /// Returns the names that full-text and spatial modules give to the tables of their content. SQLite calls them
+    /// shadow tables only if it has the module.
+    private func shadowNames(_ facts: SchemaFacts) -> Set<String> {
+        Set(
+            facts.tables.filter { $0.kind == .virtual }.flatMap { table in
+                let suffixes =
+                    switch VirtualTableModule.name(declaredIn: table.creation) {
+                    case "fts5": ["data", "idx", "content", "docsize", "config"]
+                    case "fts3", "fts4": ["content", "segments", "segdir", "docsize", "stat"]
+                    case "rtree", "rtree_i32", "geopoly": ["node", "parent", "rowid"]
+                    default: [String]()
+                    }
+                return suffixes.map { "\(table.name)_\($0)".lowercased() }
+            })
+    }
+
+    private func checkSettings(_ group: SchemaFacts, _ legacy: SchemaFacts) throws {
+        if group.userVersion != legacy.userVersion {
+            throw RelocationFailure.schemasDiffer(
+                "user_version is \(group.userVersion) in the group's store and \(legacy.userVersion) in the legacy one")
+        }
+        if group.applicationID != legacy.applicationID {
+            throw RelocationFailure.schemasDiffer("application_id differs")
+        }
+    }
+
+    private func checkCloudKit(_ legacy: SchemaFacts) throws {
+        let names = legacy.tables.filter { $0.name.uppercased().hasPrefix("ANSCK") && $0.kind != .virtual }.map(\.name)
+        guard !names.isEmpty else { return }
+        try StoreReader.read(self.legacy) { reader in
+            for name in names where try reader.integer("SELECT 1 FROM \(StoreTable.quote(name)) LIMIT 1") != nil {
+                throw RelocationFailure.mergeUnsupported(
+                    "the legacy store has rows of CloudKit in \(name): CloudKit would create its objects a second time")
+            }
+        }
+    }
+
+    // MARK: Models
+
+    private func coreDataTables(
+        _ groupFacts: SchemaFacts, _ groupNames: StoreSchema, _ legacyFacts: SchemaFacts, _ legacyNames: StoreSchema
+    ) throws -> CoreDataTables? {
+        let (one, other) = (try StoreModel.read(group), try StoreModel.read(legacy))
+        guard let one, let other else {
+            if one == nil, other == nil { return nil }
+            throw RelocationFailure.schemasDiffer("only one of them is a Core Data store")
+        }
+        guard one.metadata.versionHashes == other.metadata.versionHashes else {
+            throw RelocationFailure.merge(
+                "models_differ", "the two stores have different models",
+                remedy: "name the model that both are migrated to first: --model M")
+        }
+        let known = [one.cachedModel, other.cachedModel, model].compactMap(\.self).first {
+            !one.metadata.versionHashes.isEmpty && $0.entityVersionHashesByName == one.metadata.versionHashes
+        }
+        guard let known else {
+            throw RelocationFailure.merge(
+                "no_model", "the stores carry no model that agrees with their metadata",
+                remedy: "name the model that they were made with: --model M")
+        }
+        let layout = StoreLayout(known)
+        for (store, side) in [(one, "group's"), (other, "legacy")] {
+            for entity in layout.numbers.entities {
+                let number = layout.numbers.number(of: entity.name)
+                let parent = entity.superentityName.map(layout.numbers.number) ?? 0
+                guard let found = store.metadata.entities.first(where: { $0.number == number }),
+                    found.parent ?? 0 == parent
+                else {
+                    throw RelocationFailure.schemasDiffer(
+                        "the \(side) store numbers the entity \(entity.name) otherwise than its model")
+                }
+            }
+        }
+        return CoreDataTables(
+            layout: layout.usingJoinTableNames(of: groupNames),
+            legacyLayout: layout.usingJoinTableNames(of: legacyNames), group: groupFacts, legacy: legacyFacts)
+    }
+
+    // MARK: Virtual tables
+
+    private func addVirtualTables(_ facts: SchemaFacts, to schema: inout MergeSchema) throws {
+        let spatial = Set((schema.layout?.spatialIndexes ?? []).map { $0.name.lowercased() })
+        for table in facts.tables where table.kind == .virtual {
+            var made = VirtualTable(table, spatialIndexes: spatial)
+            if made.treatment == .content {
+                made.columns = try StoreReader.read(group) { reader in
+                    let rows = try reader.prepare(
+                        "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden = 0", [.text(table.name)])
+                    var names: [String] = []
+                    while try rows.step() { names.append(rows.text(0) ?? "") }
+                    return names
+                }
+            }
+            schema.virtualTables.append(made)
+        }
+    }
+
+    // MARK: Options
+
+    private func apply(_ tables: CoreDataTables?, _ schema: inout MergeSchema) throws {
+        let entities = try tables?.apply(options.keys, to: &schema) ?? []
+        for key in options.keys where !entities.contains(key.name) {
+            guard let index = schema.index(of: key.name), !schema.tables[index].isCoreData else {
+                throw RelocationFailure.merge(
+                    "unknown_merge_key",
+                    "there is no \(tables == nil ? "table" : "entity or table") \(PrintableText(key.name)) to match by a key",
+                    remedy: "there are "
+                        + names(tables, schema).map { PrintableText($0).description }.joined(separator: ", "))
+            }
+            var columns: [String] = []
+            for name in key.properties {
+                guard let column = schema.tables[index].column(name) else {
+                    throw RelocationFailure.merge(
+                        "unknown_merge_key",
+                        "the table \(PrintableText(key.name)) has no column \(PrintableText(name)) that can be part of a key",
+                        remedy: "name stored columns: --merge-key \(PrintableText(key.name))=NAME[,NAME…]")
+                }
+                columns.append(column.name)
+            }
+            schema.tables[index].entities[0].rules =
+                columns.isEmpty ? [] : [MergeTable.Rule(columns: columns, properties: columns)]
+            schema.tables[index].entities[0].comparesWholeRows = key.comparesWholeObjects
+        }
+    }
+
+    private func names(_ tables: CoreDataTables?, _ schema: MergeSchema) -> [String] {
+        (tables?.layout.numbers.entities.map(\.name) ?? []) + schema.tables.filter { !$0.isCoreData }.map(\.name)
+    }
+
+    private func newer(_ tables: CoreDataTables?, _ schema: MergeSchema) throws -> [String: [Int: [Int64: String]]] {
+        var found: [String: [Int: [Int64: String]]] = [:]
+        for case .newer(let attribute) in options.preferences {
+            var columns: [Int: [Int64: String]] = [:]
+            for (index, table) in schema.tables.enumerated() {
+                if table.isCoreData {
+                    columns[index] = tables?.columns(ofAttribute: attribute, in: table)
+                } else if let column = table.column(attribute) {
+                    columns[index] = [0: column.name]
+                }
+            }
+            guard columns.values.contains(where: { !$0.isEmpty }) else {
+                throw RelocationFailure.merge(
+                    "unknown_attribute", "nothing that is merged has \(PrintableText(attribute))",
+                    remedy: "name an attribute or column with the time of the last change: --prefer newer:NAME")
+            }
+            found[attribute] = columns
+        }
+        return found
+    }
+}

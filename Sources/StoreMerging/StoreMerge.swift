@@ -1,0 +1,161 @@
+import Glibc
+import LinuxSystem
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+import StoreMigration
+import StoreRelocation
+import SystemPackage
+
+/// The merge of a legacy store's rows into the group's store, in the form that relocations perform
+/// (Documentation/Merging.md).
+package struct StoreMerge: StoreCombination {
+    private let options: MergeOptions
+    /// The migration of both stores that comes first; nil for none.
+    private let transform: MigrationTransform?
+    private let isCancelled: @Sendable () -> Bool
+
+    package init(
+        _ options: MergeOptions, after transform: MigrationTransform? = nil,
+        isCancelled: @escaping @Sendable () -> Bool = { false }
+    ) {
+        self.options = options
+        self.transform = transform
+        self.isCancelled = isCancelled
+    }
+
+    package func run(
+        on staged: StoreLocation, of group: FilePath, merging legacy: StoreLocation,
+        report: (RelocationEvent) -> Void
+    ) throws -> MergeReport {
+        // The staging directory is removed with all that it holds, also after a crash.
+        let name: FilePath.Component = "merge"
+        try staged.directory.removeTree(name)
+        try staged.directory.makeDirectory(name, mode: 0o700)
+        let scratch = try staged.directory.directory(name)
+        let result = try merge(staged, of: group, legacy, in: scratch, report)
+        try staged.directory.removeTree(name)
+        return result
+    }
+
+    package func rehearse(
+        _ group: StoreLocation, merging legacy: StoreLocation, report: (RelocationEvent) -> Void
+    ) throws -> MergeReport {
+        let place = try ScratchDirectory()
+        let directory = try Directory(place.path)
+        let copy = StoreLocation(directory: directory, name: group.name)
+        try Self.copy(group, to: copy)
+        try group.copySupport(to: copy)
+        return try withExtendedLifetime(place) {
+            try run(on: copy, of: group.path, merging: legacy, report: report)
+        }
+    }
+
+    // MARK: Steps
+
+    private func merge(
+        _ staged: StoreLocation, of group: FilePath, _ legacy: StoreLocation, in scratch: Directory,
+        _ report: (RelocationEvent) -> Void
+    ) throws -> MergeReport {
+        func progress(_ fraction: Double, _ activity: String) {
+            report(.transforming(fraction: fraction, activity: activity))
+        }
+        progress(0, "copying the legacy store")
+        let legacyCopy = try Self.location("legacy.sqlite", in: scratch)
+        try Self.copy(legacy, to: legacyCopy)
+        var notes: [String] = []
+        if let transform {
+            for (store, owner, path) in [(staged, staged, group), (legacyCopy, legacy, legacy.path)]
+            where try transform.isNeeded(store) {
+                let result = try transform.run(on: store, of: path, supportBeside: owner) { fraction, activity in
+                    progress(0.4 * fraction, activity)
+                }
+                notes += result.notes
+            }
+        }
+        let before = try Self.location("before.sqlite", in: scratch)
+        try Self.copy(staged, to: before)
+        try Self.updateHistory(of: staged)
+        let witness = try Self.location("witness.sqlite", in: scratch)
+        do {
+            let schema = try MergePreparation(
+                group: staged, legacy: legacyCopy, model: transform?.targetModel, options: options
+            ).schema()
+            var result = try MergeRun(
+                schema: schema.schema, newer: schema.newer, options: options, group: staged, legacy: legacy,
+                isCancelled: isCancelled
+            ).run(
+                merging: legacyCopy.pathForSQLite, witness: witness,
+                planned: { report(.merging($0)) }, progress: { progress(0.4 + 0.4 * $0, $1) })
+            if schema.schema.layout == nil {
+                result.externalFiles = try SupportFolderUnion(group: staged, legacy: legacy).copy()
+            }
+            // The schema was changed and changed back: the history notes that its triggers still fit.
+            try Self.updateHistory(of: staged)
+            progress(0.8, "proving the result")
+            try MergeProof(
+                schema.schema, options, result, group: staged, before: before, legacy: legacyCopy,
+                legacyOwner: legacy, witness: witness
+            ).check()
+            result.notes = notes + result.notes
+            progress(1, "merged")
+            try Self.synchronize(staged)
+            return result
+        } catch let error as StoreError {
+            throw failure(error, of: legacy.path, into: group)
+        }
+    }
+
+    private func failure(_ error: StoreError, of legacy: FilePath, into group: FilePath) -> any Error {
+        if error.isInterruption { return RelocationFailure.cancelled(legacy) }
+        if error.isConstraint {
+            return RelocationFailure.merge(
+                "merge_constraint", "the result would violate a constraint: \(PrintableText(error.sqliteMessage))",
+                remedy: "choose another key, or keep one of the stores")
+        }
+        // SQLITE_ERROR: a function or module that only the store's own program has.
+        guard case .sqlite(let code, let message, _) = error else { return error }
+        guard code == 1 else { return StoreError.sqlite(code: code, message: message, group) }
+        return RelocationFailure.mergeUnsupported("SQLite can't perform it: \(message)")
+    }
+
+    // MARK: Files
+
+    private static func location(_ name: FilePath.Component, in directory: Directory) throws -> StoreLocation {
+        guard let name = StoreName(name) else { throw StoreError.notAFile(directory.path.appending(name)) }
+        return StoreLocation(directory: directory, name: name)
+    }
+
+    /// Copies a store's pages, with what its log holds.
+    private static func copy(_ store: StoreLocation, to copy: StoreLocation) throws {
+        _ = try copy.directory.open(copy.name.database, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        try StoreReader.read(store) { try $0.copy(to: copy.pathForSQLite) }
+        // The copy has the header of its original. A connection to it would make a log.
+        try StoreWriter(copy.pathForSQLite).execute("PRAGMA journal_mode = DELETE")
+    }
+
+    /// Adapts the triggers of a history that groupstore keeps to the schema, so that they record the merge.
+    private static func updateHistory(of store: StoreLocation) throws {
+        let exists = try StoreReader.read(store) {
+            try $0.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
+        }
+        if exists { _ = try HistoryInstallation(store).enable() }
+    }
+
+    private static func synchronize(_ store: StoreLocation) throws {
+        let file = try store.directory.open(store.name.database, flags: O_RDWR)
+        try file.synchronize(path: store.path)
+        try store.directory.synchronize()
+    }
+}
+
+extension RelocationRequest {
+    /// Makes the request merge two stores in conflict. The request's migration, if there is one, must have been added
+    /// before.
+    package mutating func merge(
+        _ options: MergeOptions, isCancelled: @escaping @Sendable () -> Bool = { false }
+    ) {
+        onConflict = .merge
+        combination = StoreMerge(options, after: transform as? MigrationTransform, isCancelled: isCancelled)
+    }
+}

@@ -1,0 +1,136 @@
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+
+/// What a merge of two stores does, by entity or table.
+package struct MergeReport: Sendable, Equatable {
+    /// One of the two stores.
+    package enum Side: String, Sendable {
+        case group, legacy
+    }
+
+    /// The objects of an entity without those of subentities, or the rows of a table.
+    package struct Entity: Sendable, Equatable {
+        /// Nil for a table without a model.
+        package var entity: String?
+        package var table: String
+        /// The properties or columns of each key; `["*"]` if whole objects are compared.
+        package var keys: [[String]]
+        package var onlyGroup: Int64 = 0
+        package var onlyLegacy: Int64 = 0
+        package var equal: Int64 = 0
+        package var takesGroup: Int64 = 0
+        package var takesLegacy: Int64 = 0
+        package var undecided: Int64 = 0
+        /// The legacy rows that have another number in the result.
+        package var renumbered: Int64 = 0
+        package var samplesOnlyGroup: [Sample] = []
+        package var samplesOnlyLegacy: [Sample] = []
+        package var samplesDifferent: [Sample] = []
+
+        package init(entity: String?, table: String, keys: [[String]]) {
+            self.entity = entity
+            self.table = table
+            self.keys = keys
+        }
+
+        /// The matched objects that differ.
+        package var different: Int64 { takesGroup + takesLegacy + undecided }
+        package var isEmpty: Bool { onlyGroup + onlyLegacy + equal + different == 0 }
+        /// The name for people.
+        package var name: String { entity ?? table }
+    }
+
+    /// A property or column and its value.
+    package struct NamedValue: Sendable, Equatable {
+        package let name: String
+        package let value: StoredValue
+
+        package init(name: String, value: StoredValue) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    /// A property that differs.
+    package struct Difference: Sendable, Equatable {
+        package let name: String
+        package let group: StoredValue
+        package let legacy: StoredValue
+
+        package init(name: String, group: StoredValue, legacy: StoredValue) {
+            self.name = name
+            self.group = group
+            self.legacy = legacy
+        }
+    }
+
+    /// One object, by its key.
+    package struct Sample: Sendable, Equatable {
+        package var key: [NamedValue]
+        /// The side that is kept; nil if nothing decides, or there is only one.
+        package var takes: Side?
+        package var differences: [Difference] = []
+
+        package init(key: [NamedValue], takes: Side? = nil) {
+            self.key = key
+            self.takes = takes
+        }
+    }
+
+    /// The links of a many-to-many relationship.
+    package struct Links: Sendable, Equatable {
+        package var table: String
+        /// The relationship as `Entity.name`.
+        package var relationship: String
+        package var onlyGroup: Int64
+        package var onlyLegacy: Int64
+        package var equal: Int64
+
+        package init(table: String, relationship: String, onlyGroup: Int64, onlyLegacy: Int64, equal: Int64) {
+            self.table = table
+            self.relationship = relationship
+            self.onlyGroup = onlyGroup
+            self.onlyLegacy = onlyLegacy
+            self.equal = equal
+        }
+    }
+
+    package var entities: [Entity] = []
+    package var links: [Links] = []
+    /// The one-to-one links that two objects claimed.
+    package var linksCleared: Int64 = 0
+    /// The legacy store's references to nothing.
+    package var dangling: Int64 = 0
+    /// The external data files that were copied.
+    package var externalFiles: Int64 = 0
+    /// Notes for the user.
+    package var notes: [String] = []
+
+    package init() {}
+
+    package func sum(_ count: KeyPath<Entity, Int64>) -> Int64 { entities.reduce(0) { $0 + $1[keyPath: count] } }
+}
+
+/// The archives of the two originals of a merge.
+package struct MergeArchives: Sendable, Equatable {
+    package var group: FilePath?
+    package var legacy: FilePath?
+}
+
+/// Puts the legacy store's rows into a copy of the group's store. What rows mean is not known here.
+package protocol StoreCombination: Sendable {
+    /// Merges `legacy`, which is only read, into `staged`, a copy of the store at `group` with its external data that
+    /// no other process has open. Reports the plan as an event. If it throws, the copy is discarded.
+    ///
+    /// - Throws: `RelocationFailure` if the stores can't be merged.
+    func run(
+        on staged: StoreLocation, of group: FilePath, merging legacy: StoreLocation,
+        report: (RelocationEvent) -> Void
+    ) throws -> MergeReport
+
+    /// Merges private copies of both stores, and discards the result.
+    func rehearse(
+        _ group: StoreLocation, merging legacy: StoreLocation, report: (RelocationEvent) -> Void
+    ) throws -> MergeReport
+}

@@ -1,0 +1,113 @@
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// What the rounds of a merge have done. There is a second round only if a program wrote the legacy store during the
+/// first.
+final class MergeProgress {
+    private var outcome: StoreTransfer.Outcome?
+    private var rounds = 0
+    /// The group's store; nil before the first round.
+    private var path: FilePath?
+    /// The highest number of rounds. A store that is written that often is in use.
+    private static let limit = 3
+
+    /// Records a round. Returns its notes. Throws `StoreTransfer.RetryReason` after too many rounds.
+    func add(_ round: StoreTransfer.Outcome, at path: FilePath) throws -> [String] {
+        rounds += 1
+        self.path = path
+        guard rounds < Self.limit else { throw StoreTransfer.RetryReason.changed }
+        // The first round has the sum of all: the next one finds most objects equal.
+        if outcome == nil { outcome = round }
+        return round.notes + (round.merge?.notes ?? [])
+    }
+
+    /// Returns the error of a run that failed after the rows were merged: the next run archives the legacy store.
+    func unfinished(after error: any Error) -> any Error {
+        guard let path, !(error is StoreTransfer.Unfinished) else { return error }
+        return StoreTransfer.Unfinished(path: path, reason: error)
+    }
+
+    /// Returns the summary of the whole run, once the legacy store is archived.
+    func completing(_ summary: RelocationSummary, legacyArchive: FilePath) -> RelocationSummary {
+        var summary = summary
+        summary.outcome = .merged
+        summary.method = .merge
+        summary.bytes = outcome?.bytes ?? 0
+        // Nil if an earlier run did it, and was killed before it had archived the legacy store.
+        summary.merge = outcome?.merge
+        summary.mergeArchives = MergeArchives(group: outcome?.mergeArchive, legacy: legacyArchive)
+        return summary
+    }
+}
+
+/// The merge of two stores: the group's store is changed in place, and its original archived. The receipt has the hash
+/// of the legacy store, which the next plan archives for that reason, in this run or, after a crash, in any other.
+extension Relocation {
+    func merge(_ decision: RelocationDecision) throws -> StoreTransfer.Outcome {
+        guard let combination = request.combination else { throw try decision.failure() }
+        let endpoints = decision.endpoints
+        try close(endpoints.legacy, decision.legacy, in: endpoints.container)
+        let legacy = try StoreSnapshot(endpoints.legacy)
+        guard legacy.status?.identity == decision.legacy.status?.identity, !legacy.needsQuiescing else {
+            throw StoreTransfer.RetryReason.changed
+        }
+        let hash = try StoreContents.publishedHash(legacy)
+        var inPlace = request
+        inPlace.source = endpoints.group.path
+        inPlace.name = nil
+        inPlace.retirement = .delete
+        let groupDecision = try RelocationDecision(RelocationEndpoints(inPlace), inPlace)
+        try RelocationPreconditions(groupDecision).check()
+        return try publish(
+            .merged(combination, legacy: endpoints.legacy, hash: hash), of: endpoints.group, snapshot: decision.group,
+            decision: groupDecision, inPlace: true)
+    }
+
+    /// Returns the summary that a merge would have.
+    func previewMerge(_ decision: RelocationDecision) throws -> RelocationSummary {
+        guard let combination = request.combination else { throw try decision.failure() }
+        let endpoints = decision.endpoints
+        let result = try combination.rehearse(endpoints.group, merging: endpoints.legacy, report: report)
+        var summary = RelocationSummary(.merged, from: request.source, to: endpoints.group.path)
+        summary.method = .merge
+        summary.bytes = decision.group.bytes
+        summary.merge = result
+        summary.notes = result.notes
+        return summary
+    }
+
+    /// Moves all content of the legacy store into its database, and proves that no program has it open at this moment.
+    /// Throws `StoreTransfer.RetryReason.held`.
+    private func close(_ store: StoreLocation, _ snapshot: StoreSnapshot, in container: GroupContainer) throws {
+        guard let identity = try store.directory.identity(store.name.database) else {
+            throw StoreTransfer.RetryReason.changed
+        }
+        try proveClosed(store, identity)
+        guard try StoreSnapshot(store).needsQuiescing else { return }
+        // The journal of a transfer that never begins: after a crash, undoing it removes what quiescing leaves behind.
+        var transfer = Transfer(
+            id: TransferIdentifier(), purpose: .archive(reason: "merge"), directory: store.directory.path,
+            name: store.name.database, database: identity, support: nil, copies: false, retirement: .delete,
+            hadWAL: snapshot.header?.journalMode == .writeAhead)
+        transfer.sourceDirectory = store.directory.identity
+        try container.write(TransferJournal(transfer: transfer, state: .intended))
+        do {
+            try Quiescence.perform(store, transfer.id)
+            try container.removeJournal()
+        } catch {
+            try store.directory.removeFile(SideFile.rollbackAside(transfer.id))
+            try container.removeJournal()
+            throw error is Quiescence.CheckpointBusy ? StoreTransfer.RetryReason.held(identity) : error
+        }
+    }
+
+    private func proveClosed(_ store: StoreLocation, _ identity: FileIdentity) throws {
+        guard !request.assumeClosed else { return }
+        let descriptor = try store.directory.open(store.name.database, flags: O_RDONLY)
+        guard let lease = try StoreTransfer.lease(descriptor) else { throw StoreTransfer.RetryReason.held(identity) }
+        _ = consume lease
+    }
+}
