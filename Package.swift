@@ -353,8 +353,8 @@ let package = Package(
         .testTarget(
             name: "StoreRelayTests",
             dependencies: [
-                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "SQLiteStore", "StoreRelay",
-                "StoreReplication", "TestSupport", systemPackage,
+                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
+                "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(

@@ -23,6 +23,17 @@ package struct ConnectionOptions: Sendable {
         self.name = name
     }
 
+    /// Moves a server behind the others, if its connection was of no use: one of a cluster may accept connections and
+    /// reach no other.
+    ///
+    /// - Parameter worked: True if the connection was of use before the error.
+    package mutating func note(_ error: any ActionableError, of server: ServerAddress, worked: Bool) {
+        guard !worked || (error as? NATSError)?.concernsOneServer ?? false,
+            let place = servers.firstIndex(of: server)
+        else { return }
+        servers.append(servers.remove(at: place))
+    }
+
     /// Throws `NATSError` for a file that is missing, can't be read or is a secret that everybody can read.
     package func checkFiles() throws(NATSError) {
         for path in [authorities, certificate?.chain].compactMap(\.self) { _ = try Self.read(path) }

@@ -61,6 +61,14 @@ package struct NATSError: ActionableError, Equatable {
         }
     }
 
+    /// True if another broker of the cluster may be of more use.
+    package var concernsOneServer: Bool {
+        switch code {
+        case .timedOut, .noJetStream, .streamBroken: true
+        default: false
+        }
+    }
+
     private static func remedy(_ code: Code) -> String {
         switch code {
         case .badAddress: "use nats://HOST:PORT or tls://HOST:PORT"

@@ -24,18 +24,26 @@ package final class StreamReader {
     private var delivered: UInt64 = 0
     private var lastSequence: UInt64
     private var lastReceived = ContinuousClock.now
+    /// When the stream's state is compared with what was delivered.
+    private var nextLook: ContinuousClock.Instant
+    /// The stream's last number at the last look; nil if it has no messages, or if one was delivered since.
+    private var awaited: UInt64?
 
     private static let batch = 256
     private static let maxBytes = 8 << 20
-    /// The time after which the broker ends a request that it can't fulfil.
-    private static let patience = Duration.seconds(10)
+    /// The time after which the broker ends a request that it can't fulfil, and has delivered what it has.
+    private let patience: Duration
 
     /// Creates the consumer. Throws `NATSError`.
     ///
     /// - Parameter sequence: The number of the first message to read, or of one before the first that is kept.
-    package init(_ connection: NATSConnection, stream: String, from sequence: UInt64) throws(NATSError) {
+    package init(
+        _ connection: NATSConnection, stream: String, from sequence: UInt64, patience: Duration = .seconds(10)
+    ) throws(NATSError) {
         self.connection = connection
         self.stream = stream
+        self.patience = patience
+        nextLook = .now + patience
         lastSequence = max(1, sequence) - 1
         inbox = try NATSConnection.uniqueSubject()
         messages = try connection.subscribe(inbox)
@@ -66,18 +74,20 @@ package final class StreamReader {
 
     /// Returns the next message, or nil if none comes in time.
     ///
-    /// Throws `NATSError`: with `streamBroken` if a delivery was lost or the stream has gone back, with `timedOut` if
-    /// the broker has been silent for longer than it may. The reader can't be used any more then.
+    /// Throws `NATSError`: with `streamBroken` if a delivery was lost, the stream has gone back, or the broker doesn't
+    /// deliver what the stream has; with `timedOut` if it has been silent for longer than it may. The reader can't be
+    /// used any more then.
     package func next(within limit: Duration) throws(NATSError) -> StreamMessage? {
         let deadline = Deadline(after: limit)
         while true {
             if requested <= Self.batch / 2 { try ask() }
             let remaining = deadline.remaining ?? .zero
-            guard let message = try messages.next(within: min(max(remaining, .milliseconds(1)), Self.patience)) else {
-                guard lastReceived.duration(to: .now) < Self.patience * 2 else {
+            guard let message = try messages.next(within: min(max(remaining, .milliseconds(1)), patience)) else {
+                guard lastReceived.duration(to: .now) < patience * 2 else {
                     throw NATSError(
-                        .timedOut, "read stream \(stream) \(connection.server): no answer for \(Self.patience * 2)")
+                        .timedOut, "read stream \(stream) \(connection.server): no answer for \(patience * 2)")
                 }
+                try look()
                 if deadline.hasPassed { return nil }
                 continue
             }
@@ -86,16 +96,33 @@ package final class StreamReader {
         }
     }
 
+    /// Asks for the stream's last number, now and then while nothing comes.
+    ///
+    /// In a cluster, a consumer may lie on a broker whose own copy of the stream has stopped, such as after a damaged
+    /// file. It then answers as if there were nothing new.
+    private func look() throws(NATSError) {
+        guard nextLook <= .now else { return }
+        nextLook = .now + patience
+        if let awaited {
+            throw NATSError(
+                .streamBroken,
+                "read stream \(stream) \(connection.server): it has message \(awaited), but nothing is delivered "
+                    + "after \(lastSequence)")
+        }
+        let state = try connection.state(ofStream: stream)
+        if state.messages > 0, state.last > lastSequence { awaited = state.last }
+    }
+
     private func ask() throws(NATSError) {
         let request: JSONObject = [
             "batch": .integer(Int64(Self.batch)), "max_bytes": .integer(Int64(Self.maxBytes)),
-            "expires": .integer(Self.patience.nanoseconds),
+            "expires": .integer(patience.nanoseconds),
         ]
         try connection.publish(
             OutgoingMessage(
                 "$JS.API.CONSUMER.MSG.NEXT.\(stream).\(consumer)", reply: inbox, body: Array(request.text.utf8)))
         requested += Self.batch
-        if lastReceived.duration(to: .now) > Self.patience { lastReceived = .now }
+        if lastReceived.duration(to: .now) > patience { lastReceived = .now }
     }
 
     /// Returns the stream's message, or nil for a status of a request.
@@ -125,6 +152,7 @@ package final class StreamReader {
         }
         delivered = place.delivery
         lastSequence = place.sequence
+        awaited = nil
         return StreamMessage(sequence: place.sequence, message: message, pending: place.pending)
     }
 }

@@ -18,6 +18,8 @@ package enum RelayError: ActionableError {
     case oldSnapshot(HistoryToken, position: HistoryToken)
     /// A received snapshot isn't the one that was announced.
     case badSnapshot(String)
+    /// The store can't be watched, for a reason that has no code of its own.
+    case notWatched(String)
     /// The digest of a message can't be computed.
     case cryptography(String)
 
@@ -30,6 +32,7 @@ package enum RelayError: ActionableError {
         case .noSnapshot: "no_snapshot"
         case .oldSnapshot: "old_snapshot"
         case .badSnapshot: "malformed_snapshot"
+        case .notWatched: "not_watched"
         case .cryptography: "cryptography"
         }
     }
@@ -46,6 +49,7 @@ package enum RelayError: ActionableError {
         case .oldSnapshot(let token, let position):
             "the home offers a snapshot up to \(token), which is before this replica's position \(position)"
         case .badSnapshot(let reason): "the snapshot isn't valid: \(PrintableText(reason))"
+        case .notWatched(let reason): "the store can't be watched: \(PrintableText(reason))"
         case .cryptography(let call): "libcrypto: \(call) failed"
         }
     }
@@ -60,6 +64,7 @@ package enum RelayError: ActionableError {
         case .noSnapshot: "see the home's log; the request is repeated"
         case .oldSnapshot: "see whether the home was restored from a backup (Documentation/Relay.md, \"Two homes\")"
         case .badSnapshot: "it is requested again; if that doesn't help, see that both sides have the same --key"
+        case .notWatched: "the store is read every few seconds meanwhile, and watched again once it can be"
         case .cryptography: "see that OpenSSL is installed whole"
         }
     }

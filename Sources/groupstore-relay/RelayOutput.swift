@@ -109,7 +109,7 @@ enum ExitStatus: Int32 {
                 case .badName: .usage
                 case .badKey: .configuration
                 case .superseded: .conflict
-                case .noHome, .noSnapshot, .oldSnapshot, .badSnapshot, .cryptography: .inputOutput
+                case .noHome, .noSnapshot, .oldSnapshot, .badSnapshot, .notWatched, .cryptography: .inputOutput
                 }
             case let error as ReplicationError:
                 switch error {

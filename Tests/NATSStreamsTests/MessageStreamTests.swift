@@ -1,3 +1,4 @@
+import AgentProtocol
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -51,6 +52,30 @@ struct MessageStreamTests {
         #expect(try reader.next(within: .milliseconds(50)) == nil)
         #expect(try publish(1, connection, after: 1000) == 1001)
         #expect(try reader.next(within: .ample)?.sequence == 1001)
+    }
+
+    /// As one on a broker of a cluster whose copy of the stream has stopped. Servers from 2.11 can pause a consumer.
+    @Test func noticesAConsumerThatDeliversNothing() throws {
+        let server = try NATSServer(try #require(NATSServer.programs.last))
+        let connection = try connect(server)
+        try connection.ensureStream(Self.configuration)
+        let reader = try StreamReader(connection, stream: "GS_Notes", from: 1, patience: .milliseconds(400))
+        #expect(try reader.next(within: .seconds(1)) == nil)
+        #expect(try publish(1, connection) == 1)
+        #expect(try reader.next(within: .ample)?.sequence == 1)
+        let names = try connection.request(OutgoingMessage("$JS.API.CONSUMER.NAMES.GS_Notes", body: []))
+        guard case .array(let list)? = names.json?["consumers"], case .string(let name)? = list.first else {
+            throw Unexpected("\(names.json?.text ?? "")")
+        }
+        let pause = #"{"pause_until":"2100-01-01T00:00:00Z"}"#
+        let answer = try? connection.request(
+            OutgoingMessage("$JS.API.CONSUMER.PAUSE.GS_Notes.\(name)", body: Array(pause.utf8)))
+        guard answer?.json?.object("error") == nil, answer?.json != nil else { return }
+        #expect(try reader.next(within: .seconds(1)) == nil, "there is nothing more")
+        #expect(try publish(1, connection, after: 1) == 2)
+        #expect {
+            while try reader.next(within: .seconds(1)) == nil {}
+        } throws: { ($0 as? NATSError)?.code == .streamBroken }
     }
 
     @Test(arguments: NATSServer.programs)

@@ -45,6 +45,20 @@ struct BatchTests {
         #expect(try pair.isEqual())
     }
 
+    /// No history shows that somebody wrote them to a replica.
+    @Test func setsWhatNoChangeSaysToTheHomesValues() throws {
+        let pair = try ReplicatedPair(
+            "CREATE TABLE note (id INTEGER PRIMARY KEY AUTOINCREMENT, a); INSERT INTO note (a) VALUES (1)")
+        let replica = try pair.replica()
+        let byHand = "PRAGMA user_version = 9; PRAGMA application_id = 7; UPDATE sqlite_sequence SET seq = 50"
+        try ReplicatedPair.write(byHand, pair.copy)
+        try replica.check()
+        #expect(try !pair.isEqual())
+        try pair.write("INSERT INTO note (a) VALUES (2)")
+        try pair.update(replica)
+        #expect(try pair.isEqual())
+    }
+
     @Test(arguments: ["UTF-8", "UTF-16le", "UTF-16be"]) func keepsMalformedText(_ encoding: String) throws {
         let pair = try ReplicatedPair(
             "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b); CREATE TABLE s (a TEXT, b ANY) STRICT",

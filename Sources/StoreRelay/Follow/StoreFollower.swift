@@ -75,12 +75,15 @@ package final class StoreFollower {
         try stop.retryingBusy { try held.open() }
         var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
         var hasConnected = false
+        var connecting = options.connection
         while !stop.isRequested {
             var begun: ContinuousClock.Instant?
+            var server: ServerAddress?
             do {
                 status.record.state = "connecting"
                 status.write()
-                let connection = try NATSConnection(options.connection)
+                let connection = try NATSConnection(connecting)
+                server = connection.server
                 stop.use(connection)
                 defer {
                     stop.use(nil)
@@ -96,10 +99,12 @@ package final class StoreFollower {
             } catch let error as any ActionableError {
                 guard !stop.isRequested else { break }
                 guard FollowerFailure(error, hasConnected: hasConnected) != .end else { throw error }
-                if let begun, begun.duration(to: .now) >= Self.steadyTime {
+                let worked = begun.map { $0.duration(to: .now) >= Self.steadyTime } ?? false
+                if worked {
                     backoff.reset()
                     reporter.clearErrors()
                 }
+                if let server { connecting.note(error, of: server, worked: worked) }
                 status.setFailure(error)
                 reporter.report(error)
                 status.record.state = "connecting"

@@ -40,8 +40,9 @@ struct StreamSearch {
         guard state.messages > 0, state.last > 0, let last = try batch(at: state.last, notBefore: state.first) else {
             return (state.last + 1, nil)
         }
-        let upto = last.message.part.upto
-        guard leads(last, beyond: position) else { return (max(last.start, state.first), upto.number) }
+        // Nobody knows what the messages after it said, if they can't be read.
+        let upto = last.sequence == state.last ? last.message.part.upto.number : nil
+        guard leads(last, beyond: position) else { return (max(last.start, state.first), upto) }
         var (low, high, found) = (state.first, last.sequence, last)
         while low < high {
             let middle = low + (high - low) / 2
@@ -52,7 +53,7 @@ struct StreamSearch {
                 low = middle + 1
             }
         }
-        return (max(found.start, state.first), upto.number)
+        return (max(found.start, state.first), upto)
     }
 
     private func leads(_ found: Found, beyond position: HistoryToken) -> Bool {

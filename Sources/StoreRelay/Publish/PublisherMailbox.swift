@@ -17,7 +17,7 @@ final class PublisherMailbox: Sendable {
         /// The reasons why the sessions of these numbers can't go on. Those of former ones come late.
         var failures: [Int: NATSError] = [:]
         /// The reason why the store can't be watched.
-        var watchFailure: GroupStoreError?
+        var watchFailure: (any ActionableError)?
     }
 
     private let content = Mutex(Content())
@@ -54,14 +54,21 @@ final class StoreWatch: Sendable {
                         mailbox.post { $0.storeChanged = true }
                     }
                 } catch {
+                    guard !Task.isCancelled else { return }
+                    let failure = Self.failure(error)
                     mailbox.post { content in
-                        content.watchFailure = error as? GroupStoreError
+                        content.watchFailure = failure
                         content.storeChanged = true
                     }
                 }
                 try? await Task.sleep(for: Self.pollInterval)
             }
         }
+    }
+
+    /// Returns what is reported of an error, whatever its type.
+    static func failure(_ error: any Error) -> any ActionableError {
+        error as? any ActionableError ?? RelayError.notWatched("\(error)")
     }
 
     deinit { task.cancel() }

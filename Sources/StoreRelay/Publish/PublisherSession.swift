@@ -14,6 +14,7 @@ final class PublisherSession {
     private let number: Int
     private let snapshots: SnapshotServer
     private let mailbox: PublisherMailbox
+    private let held: HeldBatch
     private let status: StatusWriter
     private let reporter: RelayReporter
     private var confirmations: FollowerConfirmations
@@ -21,7 +22,8 @@ final class PublisherSession {
 
     init(
         _ location: StoreLocation, _ options: PublisherOptions, _ connection: NATSConnection, number: Int,
-        _ snapshots: SnapshotServer, _ mailbox: PublisherMailbox, _ status: StatusWriter, _ reporter: RelayReporter
+        _ snapshots: SnapshotServer, _ mailbox: PublisherMailbox, _ held: HeldBatch, _ status: StatusWriter,
+        _ reporter: RelayReporter
     ) {
         self.location = location
         self.options = options
@@ -29,6 +31,7 @@ final class PublisherSession {
         self.number = number
         self.snapshots = snapshots
         self.mailbox = mailbox
+        self.held = held
         self.status = status
         self.reporter = reporter
         confirmations = FollowerConfirmations(options.stream)
@@ -56,6 +59,7 @@ final class PublisherSession {
             connection, stream: stream.streamName, subject: stream.changes, after: end.sequence,
             maxMessages: maxAhead)
         var outlet = BatchOutlet(publisher, stream, key: options.key, mac: end.mac, maxPayload: connection.maxPayload)
+        held.meet(endOf: end.token, unfinished: end.unfinished, in: source)
         reportBegin(end)
         status.record.state = "publishing"
         var position = end.token
@@ -104,9 +108,11 @@ final class PublisherSession {
         let wasPublished = status.record.state == "caught_up"
         do {
             snapshots.setPublished(nil)
-            while let upto = try next(source, after: position, &outlet, stop) {
-                try outlet.finish()
-                position = upto
+            while let batch = try next(source, after: position, stop) {
+                try send(batch, &outlet)
+                source.note(sent: batch)
+                held.clear()
+                position = batch.upto
                 status.record.batches += 1
                 (status.record.messages, status.record.bytes) = (outlet.messages, outlet.bytes)
             }
@@ -123,18 +129,24 @@ final class PublisherSession {
         reporter.report(RelayEvent("caught_up", ["upto": .string("\(position)")], "published up to \(position)"))
     }
 
-    /// Sends the next batch. Returns the token that it leads to, or nil if there is none. A store that is busy has let
-    /// nothing be sent.
+    /// Returns the next batch; nil if there is none.
     private func next(
-        _ source: ReplicationSource, after position: HistoryToken, _ outlet: inout BatchOutlet, _ stop: RelayStop
-    ) throws -> HistoryToken? {
-        try stop.retryingBusy {
-            try source.batch(after: position, maxPartSize: outlet.maxPartSize) { part in
-                try outlet.send(part)
-                status.setLag(part.upto.number - position.number)
-                status.write()
-            }
+        _ source: ReplicationSource, after position: HistoryToken, _ stop: RelayStop
+    ) throws -> UnsentBatch? {
+        if let batch = held.batch, batch.from == position { return batch }
+        guard let batch = try stop.retryingBusy({ try source.read(after: position) }) else { return nil }
+        held.take(batch)
+        return batch
+    }
+
+    /// Sends the parts of the held batch that the stream lacks, and waits until the broker has them.
+    private func send(_ batch: UnsentBatch, _ outlet: inout BatchOutlet) throws {
+        try held.forEachPart(maxSize: outlet.maxPartSize) { part in
+            try outlet.send(part)
+            status.setLag(batch.upto.number - batch.from.number)
+            status.write()
         }
+        try outlet.finish()
     }
 
     private func makeSnapshot(_ source: ReplicationSource, _ stop: RelayStop) {

@@ -41,6 +41,7 @@ package final class StorePublisher {
     private let options: PublisherOptions
     private let reporter: RelayReporter
     private let mailbox = PublisherMailbox()
+    private let held = HeldBatch()
     private let status: StatusWriter
 
     package init(
@@ -81,8 +82,10 @@ package final class StorePublisher {
         var takeOver = options.takeOver
         var maxAhead = Self.maxAhead
         var number = 0
+        var connecting = options.connection
         while !stop.isRequested {
             var begun: ContinuousClock.Instant?
+            var server: ServerAddress?
             let before = status.record.position
             do {
                 // The broker isn't bothered with a store that can't be published.
@@ -90,7 +93,8 @@ package final class StorePublisher {
                 storeBackoff.reset()
                 status.record.state = "connecting"
                 status.write()
-                let connection = try NATSConnection(options.connection)
+                let connection = try NATSConnection(connecting)
+                server = connection.server
                 stop.use(connection)
                 defer {
                     stop.use(nil)
@@ -99,7 +103,7 @@ package final class StorePublisher {
                 }
                 number += 1
                 let session = PublisherSession(
-                    location, options, connection, number: number, snapshots, mailbox, status, reporter)
+                    location, options, connection, number: number, snapshots, mailbox, held, status, reporter)
                 try session.run(stop, takingOver: takeOver, maxAhead: maxAhead) {
                     hasConnected = true
                     takeOver = nil
@@ -115,11 +119,14 @@ package final class StorePublisher {
                     continue
                 }
                 guard Self.isTransient(error, hasConnected: hasConnected) else { throw error }
-                if begun.map({ $0.duration(to: .now) >= Self.steadyTime }) ?? false || status.record.position != before
-                {
+                let worked =
+                    begun.map { $0.duration(to: .now) >= Self.steadyTime } ?? false
+                    || status.record.position != before || held.hasAdvanced
+                if worked {
                     backoff.reset()
                     reporter.clearErrors()
                 }
+                if let server { connecting.note(error, of: server, worked: worked) }
                 // Where somebody else publishes too, each message waits for the one before.
                 maxAhead = (error as? NATSError)?.code == .streamMoved ? 1 : Self.maxAhead
                 status.setFailure(error)

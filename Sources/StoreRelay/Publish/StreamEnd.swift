@@ -12,6 +12,8 @@ struct StreamEnd {
     let sequence: UInt64
     /// The digest of the last message that has one, else `BatchMessage.noPrevious`.
     let mac: String
+    /// The stream's last part of a batch whose last part it hasn't; nil if there is none.
+    let unfinished: BatchPart?
     /// True if followers of the stream may lack changes that can't be sent any more: they take a snapshot.
     let isReset: Bool
 
@@ -31,6 +33,7 @@ struct StreamEnd {
         sequence = last?.sequence ?? state.last
         guard let found = try Self.lastBatch(from: last, state, stream, connection, key) else {
             mac = BatchMessage.noPrevious
+            unfinished = nil
             // Followers of a stream that lost its messages go on from where they are, if the history reaches so far.
             let hasFollowers = try Self.hasFollowers(source, stream)
             token = hasFollowers ? try source.oldest() : try source.current()
@@ -38,6 +41,7 @@ struct StreamEnd {
             return
         }
         mac = found.mac ?? BatchMessage.noPrevious
+        unfinished = found.part.isLast ? nil : found.part
         let reached = found.part.isLast ? found.part.upto : found.part.from
         do {
             try source.check(reached)

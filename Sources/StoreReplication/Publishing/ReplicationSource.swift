@@ -50,19 +50,13 @@ package final class ReplicationSource {
         }
     }
 
-    /// Reads one batch in one read transaction, and then passes its parts on, in order. Returns the batch's `upto`, or
-    /// nil if nothing has changed since the token; the first batch of this object, and the first after a
-    /// snapshot, is sent even then, because what history doesn't record (`user_version`, `sqlite_sequence`) may have
-    /// changed before.
-    ///
-    /// `send` runs after the store was let go: a slow broker holds up no writer and no checkpoint. What it throws ends
-    /// the call. The batch waits in memory, or if it is long in a file without a name.
+    /// Reads one batch in one read transaction. Returns nil if nothing has changed since the token; the first batch of
+    /// this object, and the first after a snapshot, is read even then, because what history doesn't record
+    /// (`user_version`, `sqlite_sequence`) may have changed before.
     ///
     /// Throws `StoreHistory.Discontinuity` as `check` does, `ReplicationError` if the store can't be replicated any
     /// more, `HistoryError.outdated`, `StoreError`, `SystemError`.
-    package func batch(
-        after token: HistoryToken, maxPartSize: Int = BatchPart.maxBodySize, send: (BatchPart) throws -> Void
-    ) throws -> HistoryToken? {
+    package func read(after token: HistoryToken) throws -> UnsentBatch? {
         let snapshots = Snapshot.made.withLock { $0[location.path] ?? 0 }
         if snapshots != knownSnapshots { knownExtras = nil }
         // If the store's files changed meanwhile, the body runs again.
@@ -70,12 +64,24 @@ package final class ReplicationSource {
             known = try ReplicableStore(reader, known: known)
             return try BatchContent(reader, known, StoreHistory(reader), after: token, known: knownExtras)
         }
-        guard let batch else { return nil }
-        try withoutActuallyEscaping(send) { send in
-            var writer = PartWriter(batch, from: token, maxPartSize: maxPartSize, send: send)
-            try writer.run()
-        }
-        (knownExtras, knownSnapshots) = (batch.extras, snapshots)
+        return batch.map { UnsentBatch(from: token, content: $0, snapshots: snapshots) }
+    }
+
+    /// Notes that all of a batch was sent: the next one says only what is different then.
+    package func note(sent batch: UnsentBatch) {
+        (knownExtras, knownSnapshots) = (batch.content.extras, batch.snapshots)
+    }
+
+    /// Reads one batch, and then passes its parts on, in order. Returns the batch's `upto`, or nil like `read`.
+    ///
+    /// `send` runs after the store was let go: a slow broker holds up no writer and no checkpoint. What it throws ends
+    /// the call. Throws also as `read` does.
+    package func batch(
+        after token: HistoryToken, maxPartSize: Int = BatchPart.maxBodySize, send: (BatchPart) throws -> Void
+    ) throws -> HistoryToken? {
+        guard let batch = try read(after: token) else { return nil }
+        try batch.forEachPart(maxSize: maxPartSize, send)
+        note(sent: batch)
         return batch.upto
     }
 

@@ -72,12 +72,12 @@ class Broker:
 
 
 class Proxy:
-    """Passes connections on, and damages them as `mode` says: pass, refuse, stall, delay, truncate, flip."""
+    """Passes connections on, and damages them as `mode` says: pass, refuse, stall, delay, truncate, flip, flip a message."""
 
-    def __init__(self, target):
-        self.target, self.mode, self.pairs = target, "pass", []
+    def __init__(self, target, host="127.0.0.1"):
+        self.target, self.host, self.mode, self.pairs = target, host, "pass", []
         self.lock, self.chance = threading.Lock(), random.Random(target)
-        self.flipped = 0
+        self.flipped, self.limit = 0, None  # the bytes after which a connection is cut
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -92,7 +92,7 @@ class Proxy:
                 client.close()
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self.target), timeout=2)
+                server = socket.create_connection((self.host, self.target), timeout=2)
                 server.settimeout(None)
             except OSError:
                 client.close()
@@ -103,8 +103,12 @@ class Proxy:
                 threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
 
     def _pump(self, one, other):
+        passed = 0
         try:
             while data := one.recv(65536):
+                passed += len(data)
+                if self.limit and passed > self.limit:
+                    break
                 while self.mode == "stall":
                     time.sleep(0.02)
                 if self.mode == "delay":
@@ -113,14 +117,17 @@ class Proxy:
                     other.sendall(data[:self.chance.randrange(len(data))])
                     self.mode = "pass"
                     break
-                if self.mode == "flip" and len(data) > 300:
+                message = data.find(b"Gs-From:") if self.mode == "flip a message" else 100 if self.mode == "flip" else -1
+                if 0 <= message < len(data) - 200:
                     changed = bytearray(data)
-                    changed[self.chance.randrange(100, len(data) - 2)] ^= 1 << self.chance.randrange(8)
+                    changed[self.chance.randrange(message, len(data) - 2)] ^= 1 << self.chance.randrange(8)
                     data, self.mode = bytes(changed), "pass"
                     self.flipped += 1
                 other.sendall(data)
         except OSError:
             pass
+        with self.lock:
+            self.pairs = [pair for pair in self.pairs if one not in pair]
         for each in (one, other):
             try:
                 each.shutdown(socket.SHUT_RDWR)

@@ -138,6 +138,21 @@ class Memory(Case):
                 raise Problem("memory", f"{name}: {early} KiB, later {late} KiB; every tenth: {sizes[::10]}", "memory stays flat")
 
 
+class Unsteady(Case):
+    """A batch is longer than the publisher's connections last."""
+
+    case_words, writer_count = (), 1
+
+    def calm(self, seconds):
+        checks.reached(self, self.followers[0])
+        limit = self.chance.choice([2, 3]) << 20
+        self.publisher_proxy.limit = limit
+        self.publisher_proxy.cut()
+        self.execute(*["INSERT INTO ticks(at) VALUES (randomblob(1500000))"] * (2 * limit >> 20))
+        checks.reached(self, self.followers[0])
+        self.publisher_proxy.limit = None
+
+
 def case(function, **members):
     """A case that one function plays."""
     return type(function.__name__, (Case,), dict(dict(case_words=()), **members, play=lambda self, seconds: function(self, seconds)))
@@ -145,7 +160,7 @@ def case(function, **members):
 
 CASES = {
     "plain": Plain, "schema": Schema, "links": Links, "kills": Kills, "broker": Broker, "flips": Flips, "retention": Retention, "purge": Purge,
-    "twopublishers": TwoPublishers, "big": Big, "mixed": Mixed, "memory": Memory,
+    "twopublishers": TwoPublishers, "big": Big, "unsteady": Unsteady, "mixed": Mixed, "memory": Memory,
     "restored": case(special.restored), "restoredquiet": case(special.restored_quiet), "remade": case(special.remade), "twohomes": case(special.two_homes),
     "handwritten": case(replicas.handwritten), "promoted": case(replicas.promoted), "full": case(replicas.full),
     "pagesize": case(special.page_size), "away": case(special.away_from_history), "wrongkey": case(replicas.wrong_key, key_chance=1),

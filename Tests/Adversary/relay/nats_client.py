@@ -31,8 +31,8 @@ def decoded_headers(data):
 class Client:
     """One connection, used by one thread."""
 
-    def __init__(self, port, timeout=5):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, port, timeout=5, host="127.0.0.1"):
+        self.socket = socket.create_connection((host, port), timeout=timeout)
         self.file = self.socket.makefile("rb")
         self.inbox = "_INBOX." + os.urandom(8).hex()
         self.number = 0

@@ -89,6 +89,17 @@ struct RelayRecoveryTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    /// As a broker of a cluster that reaches none of the others.
+    @Test func aBrokerThatAcceptsConnectionsAndIsOfNoUseIsPassedOver() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0], configuration: "jetstream: disabled")
+        let other = try NATSServer(NATSServer.programs[0])
+        let publisher = try hosts.publish(options: ["--server", Word(other.url)])
+        let follower = try hosts.follow(options: ["--server", Word(other.url)])
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().status == 0)
+        #expect(try publisher.stop().status == 0)
+    }
+
     private func untilCaughtUp(_ publisher: RelayProcess) throws -> FinishedProcess {
         try publisher.event("caught_up")
         return try publisher.stop()

@@ -206,18 +206,6 @@ struct RelayTests {
         #expect(try publisher.stop().status == 0)
     }
 
-    /// A sample of `script/soak relay`.
-    @Test(arguments: NATSServer.programs)
-    func showsOnlyTrueStatesWhateverIsKilledOrSetBack(program: FilePath) throws {
-        let done = try run(
-            "python3",
-            [
-                Programs.source("Tests/Adversary/relay/harm.py"), Programs.groupstore, Programs.relay, "--seconds", "8",
-                "--seed", "5", "--broker", Word(program),
-            ], environment: ["PYTHONDONTWRITEBYTECODE": "1"], within: .ample)
-        #expect(done.status == 0, "\(done.output)\(done.errors)")
-    }
-
     private static let hasClient = (try? run("python3", ["-c", "import nats"], environment: pythonPath))?.status == 0
 
     /// The environment in which Python finds nats-py, in `$GROUPSTORE_NATS_PY`.
