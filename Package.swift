@@ -164,11 +164,15 @@ let package = Package(
         .target(
             name: "RelayStatus", dependencies: ["AgentProtocol", "GroupContainers", "LinuxSystem", systemPackage],
             swiftSettings: strict),
+        .target(
+            name: "CommandSupport", dependencies: ["AgentProtocol", "LinuxSystem", "SQLiteStore", argumentParser],
+            swiftSettings: strict),
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
-                "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
-                "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels",
+                "AgentProtocol", "CLinux", "CommandSupport", "CoreDataStore", "DirectoryWatching", "FileCoordination",
+                "GroupContainers", "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem",
+                "ManagedObjectModels",
                 "MappingModels",
                 "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMigration",
                 "StoreRelocation",
@@ -186,9 +190,9 @@ let package = Package(
         .executableTarget(
             name: "GroupStoreRelayCommand",
             dependencies: [
-                "AgentProtocol", "CLinux", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",
-                "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", argumentParser,
-                systemPackage,
+                "AgentProtocol", "CLinux", "CommandSupport", "GroupContainers", "LinuxSystem", "NATSStreams",
+                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication",
+                argumentParser, systemPackage,
             ],
             path: "Sources/groupstore-relay", exclude: ["systemd"],
             swiftSettings: strict),
@@ -339,8 +343,8 @@ let package = Package(
         .testTarget(
             name: "StoreRelayTests",
             dependencies: [
-                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "SQLiteStore", "StoreRelay",
-                "StoreReplication", "TestSupport", systemPackage,
+                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "RelayStatus", "SQLiteStore",
+                "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(

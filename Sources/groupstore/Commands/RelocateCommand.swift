@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import Glibc
 import GroupContainers
 import GroupStoreAgent
@@ -114,7 +115,7 @@ struct RelocateCommand: ParsableCommand {
             throw ValidationError("--default-store needs --on-incompatible set-aside")
         }
         try modelOptions.validate(beside: models)
-        try deadline.validateDeadline()
+        try deadline.validate("--deadline", in: 0...86_400)
     }
 
     func run() throws {
