@@ -171,11 +171,15 @@ let package = Package(
         .target(
             name: "RelayStatus", dependencies: ["AgentProtocol", "GroupContainers", "LinuxSystem", systemPackage],
             swiftSettings: strict),
+        .target(
+            name: "CommandSupport", dependencies: ["AgentProtocol", "LinuxSystem", "SQLiteStore", argumentParser],
+            swiftSettings: strict),
         .executableTarget(
             name: "GroupStoreCommand",
             dependencies: [
-                "AgentProtocol", "CLinux", "CoreDataStore", "DirectoryWatching", "FileCoordination", "GroupContainers",
-                "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels",
+                "AgentProtocol", "CLinux", "CommandSupport", "CoreDataStore", "DirectoryWatching", "FileCoordination",
+                "GroupContainers", "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem",
+                "ManagedObjectModels",
                 "MappingModels",
                 "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreFollowing", "StoreMerging",
                 "StoreMigration", "StoreRelocation",
@@ -193,9 +197,9 @@ let package = Package(
         .executableTarget(
             name: "GroupStoreRelayCommand",
             dependencies: [
-                "AgentProtocol", "CLinux", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",
-                "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", argumentParser,
-                systemPackage,
+                "AgentProtocol", "CLinux", "CommandSupport", "GroupContainers", "LinuxSystem", "NATSStreams",
+                "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication",
+                argumentParser, systemPackage,
             ],
             path: "Sources/groupstore-relay", exclude: ["systemd"],
             swiftSettings: strict),
@@ -353,7 +357,8 @@ let package = Package(
         .testTarget(
             name: "StoreRelayTests",
             dependencies: [
-                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
+                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "RelayStatus", "SQLiteFormat",
+                "SQLiteStore",
                 "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
             ],
             swiftSettings: strict),

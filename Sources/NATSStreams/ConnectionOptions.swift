@@ -93,6 +93,8 @@ extension ConnectionOptions {
         // A connection that is lost is made by its owner, who then reads the stream's state again.
         try set(natsOptions_SetAllowReconnect(options, false))
         try set(natsOptions_SetWriteDeadline(options, milliseconds))
+        // Otherwise, a thread of the library waits a millisecond for more before it sends what was published.
+        try set(natsOptions_SetSendAsap(options, true))
         try set(natsOptions_SetPingInterval(options, 10_000))
         try set(natsOptions_SetMaxPingsOut(options, 2))
         if server.demandsTLS || !server.isLoopback || authorities != nil || certificate != nil {

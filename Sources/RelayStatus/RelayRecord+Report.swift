@@ -4,7 +4,7 @@ import LinuxSystem
 /// The record as a status prints it.
 extension RelayRecord {
     /// True if the program runs.
-    package var isRunning: Bool { process.isRunning }
+    package var isRunning: Bool { process.isRunningInThisBoot }
 
     /// The state, or `ended` if the program was killed.
     package var reportedState: String { isRunning || failure?.code == state ? state : "ended" }
@@ -52,15 +52,27 @@ extension RelayRecord {
 
     /// The lines for people.
     package var lines: [String] {
-        let who = follower.map { "\(stream) as \($0)" } ?? stream
-        let words = role == .publish ? "published to \(who)" : "follows \(who)"
         let process = isRunning ? ", pid \(self.process.pid)" : ""
-        var lines = ["\(PrintablePath(store.path))  \(words)  \(reportedState)\(process)"]
-        let broker = server ?? "not connected"
+        var lines = ["\(subject)\(process)"]
         let behind = lag.map { $0 == 0 ? "up to date" : "\($0) changes, \(Int(lagSeconds ?? 0)) s behind" }
         lines.append("    \(broker)\(behind.map { ", \($0)" } ?? "")")
         lines += followers.map { "    follower \($0.name)  \($0.position)" }
         if let failure { lines.append("    last error at \(WireTime.text(failure.time) ?? "?"): \(failure.message)") }
         return lines
     }
+
+    /// One line for people, without what changes while nothing happens.
+    package var summary: String {
+        let behind = lag.map { $0 == 0 ? "up to date" : "\($0) changes behind" }
+        return ([subject, broker] + [behind, failure.map { "last error: \($0.message)" }].compactMap(\.self))
+            .joined(separator: ", ")
+    }
+
+    private var subject: String {
+        let who = follower.map { "\(stream) as \($0)" } ?? stream
+        let words = role == .publish ? "published to \(who)" : "follows \(who)"
+        return "\(PrintablePath(store.path))  \(words)  \(reportedState)"
+    }
+
+    private var broker: String { server ?? "not connected" }
 }

@@ -79,11 +79,34 @@ package struct RelayRecord: Codable, Sendable, Equatable {
 }
 
 extension RelayRecord {
-    /// Returns the directory of the records, in the runtime directory of the agent's socket; nil if there is none.
-    package static func directory(environment: [String: String]) -> FilePath? {
+    /// Returns the directory for the record of a program: systemd's `RuntimeDirectory=`, else the one in the runtime
+    /// directory of the agent's socket; nil if there is none.
+    package static func ownDirectory(environment: [String: String]) -> FilePath? {
+        if let own = environment["RUNTIME_DIRECTORY"]?.split(separator: ":").first, own.hasPrefix("/") {
+            return FilePath(String(own))
+        }
+        return runtimeDirectory(environment)?.appending("groupstore").appending("relays")
+    }
+
+    private static func runtimeDirectory(_ environment: [String: String]) -> FilePath? {
         var environment = environment
         environment["GROUPSTORE_SOCKET"] = nil
-        return AgentSocket.path(environment: environment)?.removingLastComponent().appending("relays")
+        return AgentSocket.path(environment: environment)?.removingLastComponent().removingLastComponent()
+    }
+
+    /// Returns the records of this user's programs and of the system's units, as far as they can be read. A record is
+    /// a courtesy: a directory that can't be read has none.
+    ///
+    /// - Parameter system: The runtime directory of the system's units.
+    package static func all(environment: [String: String], system: FilePath = "/run") -> [RelayRecord] {
+        let own = runtimeDirectory(environment)
+        let units = ([own].compactMap(\.self) + (own == system ? [] : [system])).flatMap { runtime in
+            let parent = runtime.appending("groupstore-relay")
+            let names = (try? Directory(parent).names()) ?? []
+            return names.sorted { $0.string < $1.string }.map { parent.appending($0) }
+        }
+        let directories = [own?.appending("groupstore").appending("relays")].compactMap(\.self) + units
+        return directories.flatMap { (try? all(in: $0)) ?? [] }
     }
 
     /// Replaces the record in the directory, which is created if it is missing. Throws `SystemError`.
@@ -112,8 +135,8 @@ extension RelayRecord {
         guard FileStatus(following: path) != nil else { return [] }
         let directory = try Directory(path)
         let names = try directory.names().filter { $0.string.hasSuffix(".json") }.sorted { $0.string < $1.string }
-        return try names.compactMap { name in
-            try DurableFile.read(name, in: directory).flatMap {
+        return names.compactMap { name in
+            (try? DurableFile.read(name, in: directory)).flatMap {
                 try? JSONDecoder().decode(RelayRecord.self, from: Data($0))
             }
         }

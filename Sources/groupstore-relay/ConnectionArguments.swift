@@ -38,6 +38,12 @@ struct ConnectionArguments: ParsableArguments {
             valueName: "file"), completion: .file())
     var key: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Where these files are, as far as they are needed: key, which must be there, creds, ca.pem, cert.pem, cert.key. "
+                + "A directory, or the beginning of their paths.", valueName: "prefix"), completion: .directory)
+    var secrets: String?
+
     func validate() throws {
         guard !server.isEmpty else { throw ValidationError("--server is missing") }
         if (tlsCert == nil) != (tlsKey == nil) { throw ValidationError("--tls-cert and --tls-key belong together") }
@@ -46,15 +52,32 @@ struct ConnectionArguments: ParsableArguments {
     /// Throws `NATSError`.
     func options(name: String) throws -> ConnectionOptions {
         var options = ConnectionOptions(servers: try server.map { try ServerAddress($0) }, name: name)
-        options.authorities = tlsCa.map { FilePath($0) }
-        options.credentials = creds.map { FilePath($0) }
-        if let tlsCert, let tlsKey { options.certificate = (FilePath(tlsCert), FilePath(tlsKey)) }
+        options.authorities = path(tlsCa, or: "ca.pem")
+        options.credentials = path(creds, or: "creds")
+        if let certificate = path(tlsCert, or: "cert.pem"), let key = path(tlsKey, or: "cert.key") {
+            options.certificate = (certificate, key)
+        }
         return options
     }
 
     /// Throws `RelayError.badName`.
     func relayStream() throws -> RelayStream { try RelayStream(stream) }
 
-    /// Throws `NATSError`, `RelayError.badKey`.
-    func relayKey() throws -> RelayKey? { try key.map { try RelayKey(file: FilePath($0)) } }
+    /// Returns the key; nil if none is named. Where the other secrets are, it must be too: without one, messages of
+    /// anybody would be believed. Throws `NATSError`, `RelayError.badKey`.
+    func relayKey() throws -> RelayKey? {
+        try (key.map { FilePath($0) } ?? secret("key")).map { try RelayKey(file: $0) }
+    }
+
+    /// Returns the path of the option, or of the file among the secrets if it exists.
+    private func path(_ option: String?, or name: String) -> FilePath? {
+        option.map { FilePath($0) } ?? secret(name).flatMap { FileStatus(following: $0) == nil ? nil : $0 }
+    }
+
+    private func secret(_ name: String) -> FilePath? {
+        secrets.map { prefix in
+            FileStatus(following: FilePath(prefix))?.kind == .directory
+                ? FilePath(prefix).appending(name) : FilePath(prefix + name)
+        }
+    }
 }

@@ -10,7 +10,7 @@ enum Environment {
     static var all: [String: String] {
         let names = [
             "GROUPSTORE_CONTAINERS", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR",
-            "FLATPAK_ID", "HOME", "CACHE_DIRECTORY", "JOURNAL_STREAM",
+            "FLATPAK_ID", "HOME", "CACHE_DIRECTORY", "RUNTIME_DIRECTORY", "JOURNAL_STREAM",
         ]
         return Dictionary(
             uniqueKeysWithValues: names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } })

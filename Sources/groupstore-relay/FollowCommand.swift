@@ -1,4 +1,5 @@
 import ArgumentParser
+import CommandSupport
 import GroupContainers
 import LinuxSystem
 import RelayStatus
@@ -35,23 +36,17 @@ struct FollowCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = RelayOutput(outputOptions)
-        try output.reporting {
-            let signals = try StopSignals()
+        let output = Output(outputOptions)
+        try output.running { stop, report in
             let stream = try connection.relayStream()
             let follower = follower ?? Environment.hostName
             var options = try FollowerOptions(
                 stream, try connection.options(name: "groupstore-relay follow \(stream.name) \(follower)"),
                 follower: follower)
             options.key = try connection.relayKey()
-            options.status = RelayRecord.directory(environment: Environment.all)
+            options.status = RelayRecord.ownDirectory(environment: Environment.all)
             let location = try StorePlaces.replica(name ?? "\(stream.name).sqlite", in: group)
-            let replica = StoreFollower(location, options) { event in
-                if !output.report(event) { signals.stop.request() }
-            }
-            try replica.run(signals.stop)
-            output.record(["type": "summary", "outcome": "stopped"])
+            try StoreFollower(location, options, report: report).run(stop)
         }
-        if StopSignals.endCode != 0 { throw ExitCode(StopSignals.endCode) }
     }
 }

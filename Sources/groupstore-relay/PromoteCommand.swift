@@ -1,4 +1,6 @@
+import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import LinuxSystem
 import StoreReplication
 
@@ -18,12 +20,13 @@ struct PromoteCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = RelayOutput(outputOptions)
+        let output = Output(outputOptions)
         try output.reporting {
             let location = try StorePlaces.existing(store)
             let token = try Replica.promote(location)
-            output.print("\(PrintablePath(location.path)) is a home now; its history begins with \(token)")
-            output.record(["type": "summary", "outcome": "promoted", "token": .string("\(token)")])
+            output.record(
+                ["type": "summary", "outcome": "promoted", "token": .string("\(token)")],
+                "\(PrintablePath(location.path)) is a home now; its history begins with \(token)")
         }
     }
 }

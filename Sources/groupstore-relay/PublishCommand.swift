@@ -1,4 +1,5 @@
 import ArgumentParser
+import CommandSupport
 import GroupContainers
 import LinuxSystem
 import NATSStreams
@@ -24,7 +25,7 @@ struct PublishCommand: ParsableCommand {
     @OptionGroup var connection: ConnectionArguments
 
     @Option(help: ArgumentHelp("The time for which the broker keeps messages: 90s, 12h, 7d.", valueName: "time"))
-    var maxAge: AgeArgument?
+    var maxAge: DurationArgument?
 
     @Option(help: ArgumentHelp("The bytes above which the broker drops the oldest messages.", valueName: "bytes"))
     var maxBytes: Int64?
@@ -49,13 +50,13 @@ struct PublishCommand: ParsableCommand {
     func validate() throws {
         if let replicas, !(1...5).contains(replicas) { throw ValidationError("--replicas must be 1 to 5") }
         if let maxBytes, maxBytes < 1 << 20 { throw ValidationError("--max-bytes must be at least 1048576") }
+        try maxAge?.validate("--max-age", in: 1...36_500 * 86_400)
         if let takeOver, HistoryToken(takeOver) == nil { throw ValidationError("--take-over must be a token") }
     }
 
     func run() throws {
-        let output = RelayOutput(outputOptions)
-        try output.reporting {
-            let signals = try StopSignals()
+        let output = Output(outputOptions)
+        try output.running { stop, report in
             let location = try StorePlaces.existing(store)
             let stream = try connection.relayStream()
             var options = PublisherOptions(
@@ -66,26 +67,8 @@ struct PublishCommand: ParsableCommand {
             options.replicas = replicas
             options.key = try connection.relayKey()
             options.takeOver = takeOver.flatMap(HistoryToken.init)
-            options.status = RelayRecord.directory(environment: Environment.all)
-            let publisher = StorePublisher(location, options) { event in
-                if !output.report(event) { signals.stop.request() }
-            }
-            try publisher.run(signals.stop)
-            output.record(["type": "summary", "outcome": "stopped"])
+            options.status = RelayRecord.ownDirectory(environment: Environment.all)
+            try StorePublisher(location, options, report: report).run(stop)
         }
-        if StopSignals.endCode != 0 { throw ExitCode(StopSignals.endCode) }
-    }
-}
-
-/// A time on the command line: a number with its unit, `s`, `m`, `h` or `d`.
-struct AgeArgument: ExpressibleByArgument {
-    let duration: Duration
-
-    init?(argument: String) {
-        let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
-        guard let unit = argument.last.flatMap({ units[$0] }), let number = Int64(argument.dropLast()), number > 0,
-            number <= 36_500
-        else { return nil }
-        duration = .seconds(number * unit)
     }
 }

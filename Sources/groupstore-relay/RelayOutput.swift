@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import Glibc
 import LinuxSystem
 import NATSStreams
@@ -8,99 +9,54 @@ import RelayStatus
 import SQLiteStore
 import StoreRelay
 import StoreReplication
-import Synchronization
 
-/// The options that every command accepts.
-struct OutputOptions: ParsableArguments {
-    @Flag(help: "Print one JSON object per line; the last one is the summary.")
-    var json = false
-
-    @Flag(help: "Log errors only.")
-    var quiet = false
-}
-
-/// The output: JSON on standard output, and a log on standard error. Each line is written at once.
-struct RelayOutput: Sendable {
-    let json: Bool
-    let quiet: Bool
-    private static let isJournal = Environment.all["JOURNAL_STREAM"] != nil
-
-    init(_ options: OutputOptions) {
-        json = options.json
-        quiet = options.quiet
-    }
-
-    /// Prints an event. Returns false if standard output can't be written to.
-    @discardableResult
-    func report(_ event: RelayEvent) -> Bool {
+extension Output {
+    /// Prints an event: JSON on standard output, and a line of the log on standard error.
+    func report(_ event: RelayEvent) {
         if event.isError || !quiet { log(event.sentence, isError: event.isError) }
-        return record(event.object)
+        if json { record(event.object) }
     }
 
-    /// Prints an object, under `--json`.
-    @discardableResult
-    func record(_ object: JSONObject) -> Bool { json ? Self.write(object.text + "\n", to: STDOUT_FILENO) : true }
-
-    /// Prints a line for people, unless under `--json`.
-    func print(_ line: String) {
-        if !json, !quiet { Self.write(PrintableText(line).description + "\n", to: STDOUT_FILENO) }
-    }
-
-    func log(_ line: String, isError: Bool) {
+    private func log(_ line: String, isError: Bool) {
         // The journal has times of its own, and takes the priority from the prefix (sd-daemon(3)).
-        let prefix =
-            Self.isJournal ? (isError ? "<4>" : "<6>") : (WireTime.text(RelayRecord.now).map { $0 + " " } ?? "")
-        Self.write(prefix + PrintableText(line).description + "\n", to: STDERR_FILENO)
+        let isJournal = Environment.all["JOURNAL_STREAM"] != nil
+        let prefix = isJournal ? (isError ? "<4>" : "<6>") : (WireTime.text(RelayRecord.now).map { $0 + " " } ?? "")
+        Self.write(prefix + line, to: STDERR_FILENO)
     }
 
-    @discardableResult
-    private static func write(_ text: String, to descriptor: CInt) -> Bool {
-        var bytes = Array(text.utf8)[...]
-        while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return false }
-            bytes = bytes.dropFirst(count)
-        }
-        return true
-    }
-}
-
-extension RelayOutput {
     /// Runs a command's body, and converts every error that has a remedy to a message and an exit code.
     func reporting(_ body: () throws -> Void) throws {
         do {
             try body()
         } catch let error as any ActionableError {
-            let failure: JSONObject = [
-                "code": .string(error.errorCode), "message": .string(error.fullMessage), "hint": .string(error.remedy),
-            ]
-            let kind = ["superseded", "diverged"].contains(error.errorCode) ? error.errorCode : nil
-            if let kind {
-                record(["type": .string(kind), "message": .string(error.fullMessage), "hint": .string(error.remedy)])
+            let report = FailureReport(error)
+            let kind = ["superseded", "diverged"].contains(report.code) ? report.code : nil
+            if let kind, json {
+                record(["type": .string(kind), "message": .string(report.message), "hint": .string(report.remedy)])
             }
-            record(["type": "summary", "outcome": .string(kind ?? "failed"), "error": .object(failure)])
-            Self.write("groupstore-relay: \(PrintableText(error.messageWithRemedy))\n", to: STDERR_FILENO)
-            throw ExitStatus(error).code
+            fail(report, program: "groupstore-relay", outcome: kind ?? "failed")
+            throw ExitStatus(anyOf: error).code
         }
+    }
+
+    /// Runs a command that works until a signal ends it, or until its output can't be written any more.
+    func running(_ body: (_ stop: RelayStop, _ report: @escaping @Sendable (RelayEvent) -> Void) throws -> Void) throws
+    {
+        try reporting {
+            let signals = try StopSignals()
+            try body(signals.stop) { event in
+                report(event)
+                if Self.hasLostOutput { signals.stop.request() }
+            }
+            record(["type": "summary", "outcome": "stopped"])
+        }
+        if StopSignals.endCode != 0 { throw ExitCode(StopSignals.endCode) }
     }
 }
 
-/// The program's exit codes: those of `groupstore`.
-enum ExitStatus: Int32 {
-    case usage = 64
-    case badData = 65
-    case noBroker = 69
-    case conflict = 73
-    case inputOutput = 74
-    case busy = 75
-    case notPermitted = 77
-    case configuration = 78
-    case interrupted = 130
-
-    var code: ExitCode { ExitCode(rawValue) }
-
-    init(_ error: any ActionableError) {
+extension ExitStatus {
+    /// The exit code for an error of a relay.
+    fileprivate init(anyOf error: any ActionableError) {
         self =
             switch error {
             case let error as NATSError: Self.status(of: error.code)
@@ -116,14 +72,8 @@ enum ExitStatus: Int32 {
                 case .diverged, .exists, .isReplica, .otherFormat, .otherStream: .conflict
                 default: .badData
                 }
-            case let error as StoreError:
-                switch error {
-                case .missing: .inputOutput
-                case .notAFile, .foreign, .corrupt, .superJournalElsewhere: .badData
-                case .busy: .busy
-                case .sqlite: error.isPermission ? .notPermitted : .inputOutput
-                }
-            case let error as SystemError: error.isPermission ? .notPermitted : .inputOutput
+            case let error as StoreError: ExitStatus(error)
+            case let error as SystemError: ExitStatus(error)
             case is HistoryError, is StoreHistory.Discontinuity: .badData
             default: .inputOutput
             }
@@ -135,23 +85,7 @@ enum ExitStatus: Int32 {
         case .badFile, .insecure, .tls: .configuration
         case .refused, .notPermitted: .notPermitted
         case .streamDiffers: .conflict
-        default: .noBroker
-        }
-    }
-}
-
-/// The standard input, output and error descriptors. If one is closed, the next opened file gets its number, and
-/// messages for people are written into it: into a store.
-enum StandardDescriptors {
-    static func openMissing() {
-        // open(2) returns the lowest free number.
-        while true {
-            let descriptor = open("/dev/null", O_RDWR)
-            guard descriptor >= 0 else { return }
-            if descriptor > STDERR_FILENO {
-                close(descriptor)
-                return
-            }
+        default: .unavailable
         }
     }
 }

@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import Glibc
 import GroupContainers
 import LinuxSystem
@@ -8,25 +9,23 @@ import RelayStatus
 struct StatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Show this user's running relays and followers.",
+        abstract: "Show this user's running relays and followers, and the system's.",
         discussion: """
             Shows for each: the store, the broker, how far it is behind, and the last error. One that ended with an \
-            error is shown until it is started again. Exits with 0 whatever the state is.
+            error is shown until it is started again. Those of the \
+            system's units are shown to root and to their own user. Exits with 0 whatever the state is.
             """)
 
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = RelayOutput(outputOptions)
+        let output = Output(outputOptions)
         try output.reporting {
-            let directory = RelayRecord.directory(environment: Environment.all)
-            let records = try directory.map { try RelayRecord.all(in: $0) } ?? []
-            for record in records {
-                output.record(record.object)
-                for line in record.lines { output.print(line) }
-            }
-            if records.isEmpty { output.print("no relay runs") }
-            output.record(["type": "summary", "outcome": "read", "relays": .integer(Int64(records.count))])
+            let records = RelayRecord.all(environment: Environment.all)
+            for record in records { output.record(record.object, lines: record.lines) }
+            output.record(
+                ["type": "summary", "outcome": "read", "relays": .integer(Int64(records.count))],
+                lines: records.isEmpty ? ["no relay runs"] : [])
         }
     }
 }

@@ -1,4 +1,5 @@
 import CLinux
+import CommandSupport
 import Glibc
 import LinuxSystem
 import StoreRelay

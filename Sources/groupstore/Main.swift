@@ -1,4 +1,5 @@
 import ArgumentParser
+import CommandSupport
 
 @main
 struct GroupStoreCommand: ParsableCommand {

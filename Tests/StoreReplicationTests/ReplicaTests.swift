@@ -72,6 +72,24 @@ struct ReplicaTests {
         #expect(try reader.integer("SELECT count(*) FROM t, (SELECT count(*) FROM more)") == 2)
     }
 
+    /// Another history than its home's would end it as a replica.
+    @Test func historyOfAReplicaIsNotChanged() throws {
+        let pair = try ReplicatedPair("CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
+        let replica = try pair.replica()
+        let history = HistoryInstallation(pair.copy)
+        #expect(try history.enable().kind == .unchanged)
+        let error = HistoryError.replica(pair.copy.path)
+        #expect(throws: error) { try history.enable(images: true) }
+        #expect(throws: error) { try history.disable() }
+        #expect(throws: error) { try history.suspend() }
+        try ReplicatedPair.write("CREATE TABLE other (id INTEGER PRIMARY KEY)", pair.copy)
+        #expect(throws: error) { try history.enable() }
+        try ReplicatedPair.write("DROP TABLE other", pair.copy)
+        try pair.write("INSERT INTO note VALUES (1, 'milk')")
+        let token = try ReplicationSource(pair.home).current()
+        #expect(try pair.update(replica) == .applied(token))
+    }
+
     @Test func promotedReplicaIsAHomeOfItsOwn() throws {
         let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 'a')")
         var replica: Replica? = try pair.replica()

@@ -103,6 +103,12 @@ extension Descriptor {
         try retrying("fsync", path: path) { fsync(raw) }
     }
 
+    /// Makes the kernel begin to write that part of the content to the disk, so that a later sync has little left to
+    /// do. Only a hint: nothing waits for it, and nothing fails with it.
+    package func beginWriteback(at offset: Int64, count: Int64) {
+        gs_begin_writeback(raw, off_t(offset), off_t(count))
+    }
+
     package func truncate(to length: Int64, path: FilePath? = nil) throws(SystemError) {
         try retrying("ftruncate", path: path) { ftruncate(raw, off_t(length)) }
     }

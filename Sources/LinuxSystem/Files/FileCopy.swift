@@ -149,7 +149,7 @@ package struct FileCopy {
 
         private mutating func beginWriteback(of target: borrowing Descriptor) {
             guard copy.beginsWriteback, offset - flushed >= FileCopy.writeback else { return }
-            gs_begin_writeback(target.raw, off_t(flushed), off_t(offset - flushed))
+            target.beginWriteback(at: flushed, count: offset - flushed)
             flushed = offset
         }
     }

@@ -34,7 +34,8 @@ package struct HistoryInstallation {
     }
 
     /// Starts recording changes, or adapts the triggers to the current schema. If changes may have been missed, a gap
-    /// row in the history says so. Throws `StoreError`, `SystemError`, `HistoryError`; the store is unchanged then.
+    /// row in the history says so. Throws `StoreError`, `SystemError`, `HistoryError`, which is `replica` if anything
+    /// were to change in one; the store is unchanged then.
     ///
     /// - Parameter images: True to also record what rows held before they were changed, false to stop doing so; nil to
     ///   leave that as it is.
@@ -58,6 +59,7 @@ package struct HistoryInstallation {
             }
             var update = try HistoryUpdate(database, location.path, isNew: isNew, images: images)
             try update.run()
+            if update.hasChanged || !update.gaps.isEmpty { try HistoryTables.refuseReplica(database, location.path) }
             let kind: Outcome.Kind = isNew ? .enabled : update.hasChanged ? .updated : .unchanged
             return Outcome(kind: kind, tables: update.recorded, unrecorded: update.unrecorded, gaps: update.gaps)
         }
@@ -71,6 +73,7 @@ package struct HistoryInstallation {
                 let isCoreData = try HistoryTables.coreDataTablesExist(database)
                 return Outcome(kind: isCoreData ? .coreData : .unchanged, tables: [], unrecorded: [:], gaps: [])
             }
+            try HistoryTables.refuseReplica(database, location.path)
             for trigger in try HistoryTables.triggers(database) {
                 try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
             }
@@ -119,80 +122,6 @@ package struct HistoryInstallation {
     }
 }
 
-/// The reasons why a store's history can't be used.
-package enum HistoryError: ActionableError, Equatable {
-    /// The store keeps no history.
-    case disabled(FilePath)
-    /// Core Data keeps the history; only Core Data and its app write it.
-    case ownedByCoreData(FilePath)
-    /// A newer groupstore created the history.
-    case newer(version: Int64, FilePath)
-    /// With history enabled, programs could no longer write the table; `message` is SQLite's.
-    case unusable(table: String, message: String, FilePath)
-    /// An object that isn't groupstore's has a name that history needs.
-    case foreign(String, FilePath)
-    /// A subscriber hasn't acknowledged changes that would be purged.
-    case unacknowledged(subscriber: String, FilePath)
-    /// The schema has changed, and changes of the table may not be recorded since.
-    case outdated(table: String, FilePath)
-    /// A row is longer than one answer may be.
-    case rowTooLarge(table: String, bytes: Int, FilePath)
-
-    package var errorCode: String {
-        switch self {
-        case .disabled: "no_history"
-        case .ownedByCoreData: "core_data_history"
-        case .newer: "newer_history"
-        case .unusable: "unusable_table"
-        case .foreign: "foreign_table"
-        case .unacknowledged: "unacknowledged"
-        case .outdated: "outdated_history"
-        case .rowTooLarge: "row_too_large"
-        }
-    }
-
-    package var errorPath: FilePath? {
-        switch self {
-        case .disabled(let path), .ownedByCoreData(let path), .newer(_, let path), .unusable(_, _, let path),
-            .foreign(_, let path), .unacknowledged(_, let path), .outdated(_, let path), .rowTooLarge(_, _, let path):
-            path
-        }
-    }
-
-    package var message: String {
-        switch self {
-        case .disabled(let path): "\(PrintablePath(path)) keeps no history"
-        case .ownedByCoreData(let path):
-            "\(PrintablePath(path)): Core Data keeps this store's history; groupstore only reads it"
-        case .newer(let version, let path):
-            "\(PrintablePath(path)) has a history of format \(version), which this groupstore doesn't know"
-        case .unusable(let table, let message, let path):
-            "\(PrintablePath(path)): with history, the table \(table) could not be written: \(message)"
-        case .foreign(let name, let path):
-            "\(PrintablePath(path)) contains \(name), which isn't groupstore's"
-        case .unacknowledged(let subscriber, let path):
-            "\(PrintablePath(path)): the subscriber \(subscriber) hasn't acknowledged all changes"
-        case .outdated(let table, let path):
-            "\(PrintablePath(path)): the schema has changed, and changes of the table \(table) may not be recorded since"
-        case .rowTooLarge(let table, let bytes, let path):
-            "\(PrintablePath(path)): a changed row of the table \(table) takes \(bytes) bytes, more than one answer may"
-        }
-    }
-
-    package var remedy: String {
-        switch self {
-        case .disabled: "groupstore history enable STORE"
-        case .ownedByCoreData: "let the app purge it: NSPersistentHistoryChangeRequest.deleteHistory(before:)"
-        case .newer: "install a groupstore at least as new as the one that enabled history"
-        case .unusable: "check the table's triggers and indexes: they can't call functions that an app defines"
-        case .foreign: "rename it"
-        case .unacknowledged: "groupstore history purge --force, or --forget-subscriber NAME if it is gone for good"
-        case .outdated: "groupstore history enable STORE"
-        case .rowTooLarge: "read it with groupstore changes STORE --values, which has no such limit"
-        }
-    }
-}
-
 /// Queries for the tables and triggers of history in a store's schema.
 enum HistoryTables {
     struct Trigger {
@@ -215,6 +144,14 @@ enum HistoryTables {
         let version = try database.firstInteger("SELECT version FROM GS_HISTORY WHERE id = 1")
         guard let version else { throw HistoryError.foreign("GS_HISTORY", path) }
         guard version <= HistorySchema.versionWithImages else { throw HistoryError.newer(version: version, path) }
+    }
+
+    /// Throws `HistoryError.replica` if the store is one. With another history than its home's, it could no longer
+    /// follow.
+    static func refuseReplica(_ database: SQLiteConnection, _ path: FilePath) throws {
+        let isReplica = try database.firstInteger(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", [.text(HistorySchema.replicaTable)])
+        if isReplica == 1 { throw HistoryError.replica(path) }
     }
 
     /// Returns true if the history also records what rows held before.

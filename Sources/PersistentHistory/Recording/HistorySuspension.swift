@@ -9,6 +9,7 @@ extension HistoryInstallation {
         try write { database in
             guard try HistoryTables.exist(database) else { return false }
             try HistoryTables.checkVersion(database, location.path)
+            try HistoryTables.refuseReplica(database, location.path)
             // Changes that went unrecorded until now must get their gap first.
             var update = try HistoryUpdate(database, location.path, isNew: false)
             try update.run()

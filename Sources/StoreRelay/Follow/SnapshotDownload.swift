@@ -54,17 +54,17 @@ struct SnapshotDownload {
     ///
     /// Throws `NATSError`, `RelayError` and `SystemError`. What was received stays for the next attempt.
     func run(_ request: SnapshotRequest, _ stop: RelayStop, progress: (Int64, Int64) -> Void) throws -> Snapshot? {
-        if let former = try formerAnnouncement(for: request), try receive(former, stop, progress) {
-            return try snapshot(former)
+        if let former = try formerAnnouncement(for: request), let digest = try receive(former, stop, progress) {
+            return try snapshot(former, digest)
         }
         try remove()
         guard let announced = try announcement(for: request, stop) else { return nil }
         try DurableFile.write(Array(JSONEncoder().encode(announced)), as: note, in: directory, mode: 0o600)
-        guard try receive(announced, stop, progress) else {
+        guard let digest = try receive(announced, stop, progress) else {
             if stop.isRequested { return nil }
             throw RelayError.badSnapshot("the home no longer has it")
         }
-        return try snapshot(announced)
+        return try snapshot(announced, digest)
     }
 
     /// Removes the file.
@@ -73,11 +73,13 @@ struct SnapshotDownload {
         try directory.removeFile(file)
     }
 
-    private func snapshot(_ announced: Announcement) throws -> Snapshot {
+    private func snapshot(_ announced: Announcement, _ digest: String) throws -> Snapshot {
         guard let upto = HistoryToken(announced.upto) else { throw RelayError.badSnapshot("it has no token") }
-        return Snapshot(
+        var snapshot = Snapshot(
             path: directory.path.appending(file), size: announced.size, sha256: announced.sha256, upto: upto,
             schema: announced.schema)
+        snapshot.written = digest
+        return snapshot
     }
 
     /// Returns the announcement of an interrupted download that answers the same request, or leads further than the
@@ -94,7 +96,7 @@ struct SnapshotDownload {
     /// Asks until the home has made a snapshot. Returns nil if none is needed, or if the end was requested.
     private func announcement(for request: SnapshotRequest, _ stop: RelayStop) throws -> Announcement? {
         let deadline = Deadline(after: Self.patience)
-        var backoff = Backoff(first: .milliseconds(50), longest: .seconds(1))
+        var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(300))
         while !stop.isRequested {
             let nonce = String(UInt64.random(in: .min ... .max), radix: 16)
             let answer = try ask(request.object(nonce: nonce))
@@ -144,23 +146,21 @@ struct SnapshotDownload {
             have: request.have.map { "\($0)" }, reason: request.reason)
     }
 
-    /// Receives the chunks that the file lacks. Returns false if the home no longer has the snapshot, or if the end was
-    /// requested.
+    /// Receives the chunks that the file lacks. Returns the file's SHA-256; nil if the home no longer has the snapshot,
+    /// or if the end was requested.
     private func receive(
         _ announced: Announcement, _ stop: RelayStop, _ progress: (Int64, Int64) -> Void
-    ) throws -> Bool {
-        let path = directory.path.appending(file)
-        let descriptor = try directory.openOwn(file, flags: O_RDWR | O_CREAT, mode: 0o600)
+    ) throws -> String? {
+        let received = try ReceivedFile(
+            file, in: directory, expected: announced.size, chunkSize: announced.chunkSize)
         let count = Int((announced.size + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
-        // Chunks are written in order: what is there is whole, but for the last one.
-        let length = try descriptor.status(path: path).size
-        var written = length == announced.size ? count : min(count, Int(length / Int64(announced.chunkSize)))
+        var written = Int((received.size + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
         let inbox = try NATSConnection.uniqueSubject()
         let chunks = try connection.subscribe(inbox + ".*")
         var requested = written
         var early: [Int: [UInt8]] = [:]
         while written < count {
-            if stop.isRequested { return false }
+            if stop.isRequested { return nil }
             while requested < count, requested < written + Self.window {
                 let request: JSONObject = [
                     "op": "chunk", "id": .string(announced.id), "index": .integer(Int64(requested)),
@@ -180,16 +180,16 @@ struct SnapshotDownload {
             if answer.headers["Status"] == "503" {
                 throw RelayError.noHome(stream: stream.streamName)
             }
-            if answer.headers["Gs-Error"] != nil { return false }
+            if answer.headers["Gs-Error"] != nil { return nil }
             early[index] = try checked(answer, index, of: announced)
             while let next = early.removeValue(forKey: written) {
-                try descriptor.write(next, at: Int64(written) * Int64(announced.chunkSize), path: path)
+                try received.append(next)
                 written += 1
             }
-            progress(min(announced.size, Int64(written) * Int64(announced.chunkSize)), announced.size)
+            progress(received.size, announced.size)
         }
-        try descriptor.synchronize(path: path)
-        return true
+        // It is synced with the replica that it becomes, or copied into one.
+        return received.finish()
     }
 
     private func checked(_ answer: NATSMessage, _ index: Int, of announced: Announcement) throws(RelayError) -> [UInt8]

@@ -137,7 +137,7 @@ final class HeldReplica {
         if let replica {
             try replica.replace(with: snapshot)
         } else {
-            replica = try Replica.create(location, from: snapshot, stream: stream)
+            replica = try Replica.create(location, from: snapshot, stream: stream, movingFile: true)
         }
     }
 }

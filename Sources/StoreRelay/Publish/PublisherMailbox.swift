@@ -47,7 +47,9 @@ final class StoreWatch: Sendable {
     private static let pollInterval = Duration.seconds(2)
 
     init(_ path: FilePath, _ mailbox: PublisherMailbox) {
-        task = Task {
+        // The main thread's priority would be a higher one, for which an ordinary user has no permission: libdispatch
+        // complains on standard error then.
+        task = Task(priority: .medium) {
             while !Task.isCancelled {
                 do {
                     for try await _ in StoreChanges(of: .init(filePath: path.string), namingTables: false) {

@@ -6,11 +6,15 @@ import SQLiteStore
 import SystemPackage
 
 extension Replica {
-    /// Places a snapshot as a new replica. The file is copied, after its hash, its structure and what it says of itself
-    /// were checked; it is the caller's to remove. Throws `ReplicationError.exists` if there is a store at `location`,
-    /// or a part of one, and `.malformedSnapshot`.
+    /// Places a snapshot as a new replica, after its hash, its structure and what it says of itself were checked. The
+    /// file is copied, and is the caller's to remove. Throws `ReplicationError.exists` if there is a store at
+    /// `location`, or a part of one, and `.malformedSnapshot`.
+    ///
+    /// - Parameter movingFile: True to make the file itself the replica, if it is on the same file system. It may be
+    ///   gone after an error, too.
     package static func create(
-        _ location: StoreLocation, from snapshot: Snapshot, stream: String, busyTimeout: Duration = .seconds(10)
+        _ location: StoreLocation, from snapshot: Snapshot, stream: String, movingFile: Bool = false,
+        busyTimeout: Duration = .seconds(10)
     ) throws -> Replica {
         for name in [location.name.database] + location.name.sideFiles
         where try location.directory.status(name) != nil {
@@ -23,7 +27,7 @@ extension Replica {
         let staged = StoreLocation(directory: location.directory, name: parts)
         try remove(staged)
         do {
-            try copy(snapshot.path, to: staged)
+            if try !movingFile || !move(snapshot.path, to: staged) { try copy(snapshot.path, to: staged) }
             try install(staged, snapshot, stream: stream)
             try location.directory.open(temporary, flags: O_RDWR).synchronize(path: staged.path)
             do throws(SystemError) {
@@ -43,6 +47,20 @@ extension Replica {
 
     private static func remove(_ staged: StoreLocation) throws {
         for name in staged.name.sideFiles + [staged.name.database] { try staged.directory.removeFile(name) }
+    }
+
+    /// Returns false if the file is on another file system.
+    private static func move(_ path: FilePath, to staged: StoreLocation) throws -> Bool {
+        guard let name = path.lastComponent else { return false }
+        do throws(SystemError) {
+            try Directory(path.removingLastComponent()).rename(
+                name, to: staged.name.database, in: staged.directory, .refuse)
+        } catch {
+            if error.errno == .improperLink { return false }
+            throw error
+        }
+        staged.directory.giveToOwner(try staged.directory.open(staged.name.database, flags: O_RDWR))
+        return true
     }
 
     private static func copy(_ path: FilePath, to staged: StoreLocation) throws {

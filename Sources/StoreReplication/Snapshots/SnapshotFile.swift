@@ -31,6 +31,10 @@ struct SnapshotFile {
         }
     }
 
+    static func size(_ path: FilePath) throws -> Int64 {
+        try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW).status(path: path).size
+    }
+
     /// Returns a file's size and SHA-256.
     static func digest(_ path: FilePath) throws -> (size: Int64, sha256: String) {
         let descriptor = try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW)

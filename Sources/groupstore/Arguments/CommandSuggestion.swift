@@ -1,4 +1,5 @@
 import ArgumentParser
+import CommandSupport
 import Glibc
 
 /// Finds a mistyped command before ArgumentParser, which takes it for a surplus argument and suggests nothing.

@@ -1,4 +1,5 @@
 import AgentProtocol
+import CommandSupport
 import FoundationEssentials
 import GroupStoreAgent
 import LinuxSystem

@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import FileCoordination
 import GroupContainers
 import GroupStore

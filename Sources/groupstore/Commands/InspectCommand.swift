@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import GroupStoreAgent
 import LinuxSystem
 import SQLiteFormat

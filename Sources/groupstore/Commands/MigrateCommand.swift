@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import CoreDataStore
 import Glibc
 import GroupContainers
@@ -63,7 +64,7 @@ struct MigrateCommand: ParsableCommand {
     func validate() throws {
         try ModelListOptions.requireModel(models)
         try modelOptions.validate(beside: models)
-        try deadline.validateDeadline()
+        try deadline.validate("--deadline", in: 0...86_400)
     }
 
     func run() throws {

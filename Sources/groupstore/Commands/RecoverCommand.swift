@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import GroupStoreAgent
 import LinuxSystem
 import StoreRelocation
@@ -28,7 +29,7 @@ struct RecoverCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        try deadline.validateDeadline()
+        try deadline.validate("--deadline", in: 0...86_400)
     }
 
     func run() throws {

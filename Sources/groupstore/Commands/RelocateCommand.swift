@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import Glibc
 import GroupContainers
 import GroupStoreAgent
@@ -123,7 +124,7 @@ struct RelocateCommand: ParsableCommand {
             throw ValidationError("--on-conflict merge excludes --undo, --opaque and --on-incompatible set-aside")
         }
         try modelOptions.validate(beside: models)
-        try deadline.validateDeadline()
+        try deadline.validate("--deadline", in: 0...86_400)
     }
 
     func run() throws {

@@ -1,3 +1,4 @@
+import CommandSupport
 import FileCoordination
 import GroupContainers
 import GroupStore
@@ -69,7 +70,7 @@ extension CommandFailure {
         case let error as ConfigurationError: error.kind == .notPermitted ? .notPermitted : .configuration
         case let error as DirectFeedError: if case .notAStore = error { .badData } else { .inputOutput }
         case let error as FileCoordinationError: error.code == .notWritable ? .notPermitted : .busy
-        case let error as HistoryError: if case .unacknowledged = error { .busy } else { .badData }
+        case let error as HistoryError: status(of: error)
         case let error as MappingModelError:
             status(isMissing: error.code == .missing, isUnreadable: error.code == .unreadable, error.errno)
         case let error as MigrationError: status(of: error)
@@ -77,8 +78,8 @@ extension CommandFailure {
         case let error as ModelError:
             status(isMissing: error.code == .missing, isUnreadable: error.code == .unreadable, error.errno)
         case let error as RelocationFailure: ExitStatus(rawValue: error.exitCode) ?? .inputOutput
-        case let error as StoreError: status(of: error)
-        case let error as SystemError: error.isPermission ? .notPermitted : .inputOutput
+        case let error as StoreError: ExitStatus(error)
+        case let error as SystemError: ExitStatus(error)
         case is NewStore.AlreadyExists: .conflict
         case is UntrustedJournal: .notPermitted
         case is ModelFault, is MappingFault, is MappingInferenceError, is UnreadableRecord,
@@ -93,12 +94,11 @@ extension CommandFailure {
         return isUnreadable && [.permissionDenied, .notPermitted].contains(errno) ? .notPermitted : .inputOutput
     }
 
-    private static func status(of error: StoreError) -> ExitStatus {
+    private static func status(of error: HistoryError) -> ExitStatus {
         switch error {
-        case .missing: .inputOutput
-        case .notAFile, .foreign, .corrupt, .superJournalElsewhere: .badData
-        case .busy: .busy
-        case .sqlite: error.isPermission ? .notPermitted : .inputOutput
+        case .unacknowledged: .busy
+        case .replica: .conflict
+        default: .badData
         }
     }
 
@@ -112,14 +112,14 @@ extension CommandFailure {
 
     private static func status(of error: AgentConnectionError) -> ExitStatus {
         switch error {
-        case .noSocketPath, .noAgent, .lost, .notUnderstood: .noAgent
+        case .noSocketPath, .noAgent, .lost, .notUnderstood: .unavailable
         case .timedOut: .busy
         case .interrupted: .interrupted
         case .refused(let refusal):
             switch refusal.code {
             case "not_permitted": .notPermitted
             case "too_many_connections", "too_many_subscriptions": .busy
-            default: .noAgent
+            default: .unavailable
             }
         }
     }

@@ -1,4 +1,5 @@
 import AgentProtocol
+import CommandSupport
 import DirectoryWatching
 import Glibc
 import GroupStore

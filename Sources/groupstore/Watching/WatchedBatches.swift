@@ -1,4 +1,5 @@
 import AgentProtocol
+import CommandSupport
 import GroupStore
 import LinuxSystem
 import SystemPackage

@@ -61,8 +61,8 @@ import Testing
         }
         let status = AgentStatus(rows: rows, summary: ["agent": "0.1.0", "pid": 1, "epoch": "e"])
         let start = ContinuousClock.now
-        let first = StatusSnapshot(status, at: start, after: nil)
-        let snapshot = StatusSnapshot(status, at: start + .seconds(2), after: first)
+        let first = StatusSnapshot(status, RelayRows([]), at: start, after: nil)
+        let snapshot = StatusSnapshot(status, RelayRows([]), at: start + .seconds(2), after: first)
         let table = StatusTable(snapshot: snapshot, away: nil, time: .now())
         for columns in [1, 2, 17, 40, 79, 80, 300] {
             for height in [1, 2, 3, 10, 200] {
@@ -76,6 +76,7 @@ import Testing
         #expect(first.stores.allSatisfy { $0.rate == nil } && snapshot.stores.allSatisfy { $0.rate == 0 })
         let restarted = AgentStatus(rows: rows, summary: ["epoch": "other"])
         #expect(
-            StatusSnapshot(restarted, at: start + .seconds(4), after: snapshot).stores.allSatisfy { $0.rate == nil })
+            StatusSnapshot(restarted, RelayRows([]), at: start + .seconds(4), after: snapshot)
+                .stores.allSatisfy { $0.rate == nil })
     }
 }

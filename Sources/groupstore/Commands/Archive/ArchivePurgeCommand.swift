@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import GroupContainers
 import GroupStoreAgent
 import LinuxSystem
@@ -47,7 +48,7 @@ struct ArchivePurgeCommand: ParsableCommand {
         if let olderThan, DurationArgument.withUnit(olderThan) == nil {
             throw ValidationError("--older-than \(olderThan): write 90s, 30m, 12h or 7d")
         }
-        try deadline.validateDeadline()
+        try deadline.validate("--deadline", in: 0...86_400)
     }
 
     func run() throws {

@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import FileCoordination
 import GroupContainers
 import GroupStore
@@ -50,7 +51,7 @@ struct ArchiveRestoreCommand: ParsableCommand {
 
     @OptionGroup var outputOptions: OutputOptions
 
-    func validate() throws { try deadline.validateDeadline() }
+    func validate() throws { try deadline.validate("--deadline", in: 0...86_400) }
 
     func run() throws {
         let output = Output(outputOptions)

@@ -1,4 +1,5 @@
 import AgentProtocol
+import CommandSupport
 import CoreDataStore
 import FoundationEssentials
 import Glibc

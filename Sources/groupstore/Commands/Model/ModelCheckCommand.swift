@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import LinuxSystem
 import ManagedObjectModels
 import MappingModels

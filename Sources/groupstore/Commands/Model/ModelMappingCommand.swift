@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import Glibc
 import LinuxSystem
 import ManagedObjectModels

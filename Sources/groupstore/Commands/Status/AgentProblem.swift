@@ -1,4 +1,5 @@
 import AgentProtocol
+import CommandSupport
 import GroupStoreAgent
 import LinuxSystem
 import SystemPackage

@@ -1,17 +1,17 @@
+import CommandSupport
 import LinuxSystem
 import RelayStatus
 import SystemPackage
 
-/// The `groupstore-relay` programs of this user, from their records.
-struct RelayRows {
+/// The `groupstore-relay` programs of this user, and the system's, from their records.
+struct RelayRows: Sendable {
     let records: [RelayRecord]
 
-    /// Reads the records of all stores, or of those that the target names. A record is a courtesy: if the directory
-    /// can't be read, there is none.
+    init(_ records: [RelayRecord]) { self.records = records }
+
+    /// Reads the records of all stores, or of those that the target names.
     init(of target: StatusTarget?) {
-        let directory = RelayRecord.directory(environment: ProcessVariables.all)
-        let all = directory.flatMap { try? RelayRecord.all(in: $0) } ?? []
-        records = all.filter { record in
+        records = RelayRecord.all(environment: ProcessVariables.all).filter { record in
             guard let target else { return true }
             guard let directory = target.directory, record.store.path.removingLastComponent() == directory else {
                 return false

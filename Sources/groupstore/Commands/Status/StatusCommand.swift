@@ -1,5 +1,6 @@
 import AgentProtocol
 import ArgumentParser
+import CommandSupport
 import Glibc
 import GroupStore
 import GroupStoreAgent
@@ -88,7 +89,7 @@ struct StatusCommand: ParsableCommand {
     private func read(_ output: Output) throws -> StatusReading {
         do {
             return try StatusReading(of: target)
-        } catch let error as CommandFailure where error.status == .noAgent && target == nil && !check {
+        } catch let error as CommandFailure where error.status == .unavailable && target == nil && !check {
             for row in RelayRows(of: nil).rows { output.record(row.object, lines: row.lines) }
             throw error
         }
@@ -114,7 +115,7 @@ struct StatusCommand: ParsableCommand {
             var metrics = reading.agent.map { AgentMetrics($0, stuckAfter: stuckAfter).text } ?? AgentMetrics.noAgent
             reading.relays.add(to: &metrics)
             Output.write(lines: metrics.lines, to: STDOUT_FILENO)
-        } catch let error as CommandFailure where error.status == .noAgent {
+        } catch let error as CommandFailure where error.status == .unavailable {
             var metrics = AgentMetrics.noAgent
             RelayRows(of: nil).add(to: &metrics)
             Output.write(lines: metrics.lines, to: STDOUT_FILENO)

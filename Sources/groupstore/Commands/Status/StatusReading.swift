@@ -1,4 +1,5 @@
 import AgentProtocol
+import CommandSupport
 import GroupContainers
 import GroupStore
 import GroupStoreAgent
@@ -67,7 +68,7 @@ struct StatusReading {
         switch error {
         case .noAgent, .noSocketPath, .lost:
             CommandFailure(
-                .noAgent, code: "no_agent", error.message,
+                .unavailable, code: "no_agent", error.message,
                 remedy: "\(error.remedy); groupstore status GROUP_DIR works without an agent")
         default: CommandFailure(error)
         }
@@ -123,7 +124,7 @@ struct StatusReading {
 
 extension CommandFailure {
     fileprivate static let noAgent = CommandFailure(
-        .noAgent, code: "no_agent", "no agent answers", remedy: "start one: groupstore agent")
+        .unavailable, code: "no_agent", "no agent answers", remedy: "start one: groupstore agent")
 }
 
 extension AgentStatus {

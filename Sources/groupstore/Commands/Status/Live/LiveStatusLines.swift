@@ -1,7 +1,9 @@
 import AgentProtocol
+import CommandSupport
 import FoundationEssentials
 import GroupStoreAgent
 import LinuxSystem
+import RelayStatus
 
 /// The status as lines, or as objects of JSON: first everything, then each row that has changed.
 final class LiveStatusLines: LiveStatusView {
@@ -9,6 +11,8 @@ final class LiveStatusLines: LiveStatusView {
     private var snapshot: StatusSnapshot?
     /// The rows that were printed last, in their order, without what changes all the time.
     private var printed: [(key: String, row: Row)] = []
+    /// The rows of the last answer.
+    private var stores: [(key: String, row: Row)] = []
     /// The last line about the agent itself.
     private var agent: Row?
 
@@ -21,16 +25,19 @@ final class LiveStatusLines: LiveStatusView {
 
     func show(_ update: StatusPoller.Update) {
         switch update {
-        case .status(let status, let instant):
-            let snapshot = StatusSnapshot(status, at: instant, after: snapshot)
+        case .status(let status, let relays, let instant):
+            let snapshot = StatusSnapshot(status, relays, at: instant, after: snapshot)
             self.snapshot = snapshot
             showAgent(Self.row(ofAgent: status))
-            show(rows(snapshot))
-        case .away(let message):
+            stores = rows(snapshot)
+            show(stores + Self.rows(relays))
+        case .away(let message, let relays):
             showAgent(
                 Row(
                     object: ["type": "agent", "state": "away", "message": .string(message)],
                     text: "no agent: \(message)"))
+            // The agent's own rows are neither gone nor known; the relays don't need it.
+            show(stores + Self.rows(relays))
         }
     }
 
@@ -118,5 +125,15 @@ final class LiveStatusLines: LiveStatusView {
             "legacy \(path)",
             Row(object: row, text: "\(store.name)  legacy \(path)  \(AgentStatus.state(row))")
         )
+    }
+
+    private static func rows(_ relays: RelayRows) -> [(key: String, row: Row)] {
+        relays.records.map { record in
+            var object = record.object
+            // They change all the time.
+            for key in ["updated", "lag_seconds"] { object[key] = nil }
+            let key = "relay \(record.role.rawValue) \(record.stream) \(record.follower ?? "") \(record.store.path)"
+            return (key, Row(object: object, text: record.summary))
+        }
     }
 }

@@ -15,13 +15,14 @@ final class LiveStatusTable: LiveStatusView {
 
     func show(_ update: StatusPoller.Update) {
         switch update {
-        case .status(let status, let instant):
-            let snapshot = StatusSnapshot(status, at: instant, after: table?.snapshot)
+        case .status(let status, let relays, let instant):
+            let snapshot = StatusSnapshot(status, relays, at: instant, after: table?.snapshot)
             table = StatusTable(snapshot: snapshot, away: nil, time: .now())
             waiting = nil
-        case .away(let message):
+        case .away(let message, let relays):
             let since = table?.away?.since ?? waiting?.since ?? .now()
             table?.away = (message, since)
+            table?.snapshot.relays = relays
             waiting = (message, since)
         }
         draw()

@@ -13,9 +13,9 @@ import SystemPackage
 /// process turns up whose program isn't known, and once in a while.
 final class StatusPoller: Sendable {
     enum Update: Sendable {
-        case status(AgentStatus, at: ContinuousClock.Instant)
+        case status(AgentStatus, RelayRows, at: ContinuousClock.Instant)
         /// No agent answers.
-        case away(String)
+        case away(String, RelayRows)
     }
 
     /// Becomes readable when there are updates: an event descriptor.
@@ -23,6 +23,7 @@ final class StatusPoller: Sendable {
     private let updates = Mutex<[Update]>([])
     private let socket: FilePath
     private let operation: StatusOperation
+    private let target: StatusTarget?
     private let interval: Duration
 
     /// The time that an agent has for an answer before it counts as away.
@@ -31,9 +32,15 @@ final class StatusPoller: Sendable {
     private static let programsLifetime = Duration.seconds(60)
 
     /// Starts asking.
-    init(_ connection: consuming AgentConnection, _ operation: StatusOperation, interval: Duration) throws {
+    ///
+    /// - Parameter target: The group or store of the operation, whose relays are of interest; nil for all.
+    init(
+        _ connection: consuming AgentConnection, _ operation: StatusOperation, of target: StatusTarget?,
+        interval: Duration
+    ) throws {
         socket = connection.socket
         self.operation = operation
+        self.target = target
         self.interval = interval
         descriptor = try retrying("eventfd") { gs_eventfd() }
         _ = try SystemThread(name: "gs-status") { [self] in run() }
@@ -66,13 +73,13 @@ final class StatusPoller: Sendable {
                     connection = try AgentConnection(socket, deadline: Deadline(after: Self.timeout))
                 }
                 guard let connection else { continue }
-                post(.status(try status(connection, &programs), at: .now))
+                post(.status(try status(connection, &programs), RelayRows(of: target), at: .now))
                 backoff.reset()
                 pause(max(.zero, interval - started.duration(to: .now)))
             } catch {
                 connection = nil
                 programs = KnownPrograms()
-                post(.away(error.message))
+                post(.away(error.message, RelayRows(of: target)))
                 pause(backoff.next())
             }
         }

@@ -17,10 +17,14 @@ struct StatusSnapshot {
 
     private(set) var stores: [Store] = []
     let status: AgentStatus
+    var relays: RelayRows
     private let at: ContinuousClock.Instant
 
-    init(_ status: AgentStatus, at: ContinuousClock.Instant, after previous: StatusSnapshot?) {
+    init(
+        _ status: AgentStatus, _ relays: RelayRows, at: ContinuousClock.Instant, after previous: StatusSnapshot?
+    ) {
         self.status = status
+        self.relays = relays
         self.at = at
         let epoch = status.summary.string("epoch")
         let comparable = previous.flatMap { $0.status.summary.string("epoch") == epoch ? $0 : nil }

@@ -1,10 +1,11 @@
 import AgentProtocol
 import GroupStoreAgent
 import LinuxSystem
+import RelayStatus
 
 /// The live table: the lines of a screen of any size. A pure function of what is shown.
 struct StatusTable {
-    let snapshot: StatusSnapshot
+    var snapshot: StatusSnapshot
     /// The reason why no agent answers, with the time since when; nil while one does.
     var away: (message: String, since: LocalTime)?
     /// The time of the last answer.
@@ -42,7 +43,8 @@ struct StatusTable {
     /// Returns the stores' lines. If they don't fit, the stores that need attention come first.
     private func body(_ columns: Columns, height: Int) -> [LiveScreen.Line] {
         var blocks = snapshot.stores.map { StoreBlock($0, columns) }
-        if blocks.isEmpty { return [LiveScreen.Line("no stores are served", .dim)] }
+        if blocks.isEmpty { blocks = [StoreBlock(LiveScreen.Line("no stores are served", .dim))] }
+        blocks += snapshot.relays.records.map { StoreBlock($0) }
         if blocks.reduce(0, { $0 + $1.lines.count }) > height {
             blocks = blocks.filter(\.needsAttention) + blocks.filter { !$0.needsAttention }
         }
@@ -91,7 +93,7 @@ extension StatusTable {
         }
     }
 
-    /// The lines of one store: itself, its subscribers, and what it waits for.
+    /// The lines of one store: itself, its subscribers, and what it waits for. Or those of a relay.
     struct StoreBlock {
         private(set) var lines: [LiveScreen.Line] = []
         private(set) var needsAttention = false
@@ -112,6 +114,15 @@ extension StatusTable {
             if !presenters.isEmpty { add("  presented by \(presenters.list)", .dim) }
             for subscription in store.subscriptions { add(subscription) }
             for place in store.legacy { add(legacy: place) }
+        }
+
+        init(_ line: LiveScreen.Line) { lines = [line] }
+
+        init(_ relay: RelayRecord) {
+            let hasEnded = !relay.isRunning || relay.failure?.code == relay.state
+            let isBehind = (relay.lag ?? 0) > 0 || relay.server == nil
+            add("relay \(relay.summary)", hasEnded ? .problem : isBehind ? .warning : .plain)
+            for follower in relay.followers { add("  follower \(follower.name)  \(follower.position)", .dim) }
         }
 
         private mutating func add(_ text: String, _ style: LiveScreen.Style) {

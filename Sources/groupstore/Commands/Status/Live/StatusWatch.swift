@@ -1,4 +1,5 @@
 import AgentProtocol
+import CommandSupport
 import Glibc
 import GroupStore
 import LinuxSystem
@@ -35,8 +36,8 @@ struct StatusWatch {
         let hasScreen = !output.json && LiveScreen.isAvailable(environment: environment)
         let signals = try SignalSource(Self.signals(hasScreen: hasScreen))
         let connection = try connect(signals.raw)
-        let operation = try operation(connection)
-        let poller = try StatusPoller(connection, operation, interval: interval)
+        let (operation, found) = try operation(connection)
+        let poller = try StatusPoller(connection, operation, of: found, interval: interval)
         let view: any LiveStatusView =
             hasScreen ? LiveStatusTable(LiveScreen(environment: environment)) : LiveStatusLines(output)
         defer { view.end() }
@@ -48,16 +49,16 @@ struct StatusWatch {
         return try AgentConnection(socket, interrupt: interrupt)
     }
 
-    /// Returns the request for the target. Throws if the agent doesn't serve it.
-    private func operation(_ connection: AgentConnection) throws -> StatusOperation {
-        guard let target else { return StatusOperation() }
+    /// Returns the request for the target, and the target as it was found. Throws if the agent doesn't serve it.
+    private func operation(_ connection: AgentConnection) throws -> (StatusOperation, StatusTarget?) {
+        guard let target else { return (StatusOperation(), nil) }
         let found = try StatusTarget(target, served: ServedGroups(connection))
         guard let operation = found.operation, try !AgentStatus(connection, operation).rows.isEmpty else {
             throw CommandFailure(
-                .noAgent, code: "not_served", "the agent doesn't serve \(found.name)",
+                .unavailable, code: "not_served", "the agent doesn't serve \(found.name)",
                 remedy: "add it to the agent's configuration; without --watch, its directory is shown")
         }
-        return operation
+        return (operation, found)
     }
 
     // MARK: Signals and keys

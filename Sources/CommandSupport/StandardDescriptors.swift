@@ -2,8 +2,9 @@ import Glibc
 
 /// The standard input, output and error descriptors. If one is closed, the next opened file gets its number, and
 /// messages for people are written into it: into a store, or a lock.
-enum StandardDescriptors {
-    static func openMissing() {
+package enum StandardDescriptors {
+    /// Opens `/dev/null` for each that is closed.
+    package static func openMissing() {
         // open(2) returns the lowest free number.
         while true {
             let descriptor = open("/dev/null", O_RDWR)

@@ -1,0 +1,15 @@
+# Prints `copyright` as it applies to the relay: the same sources and Swift packages, and libnats beside them.
+BEGIN { RS = ""; ORS = "\n\n" }
+/^Format:/ {
+    sub(/The program contains/, "groupstore-relay contains")
+    sub(/xxHash, libyaml, zlib/, "OpenSSL, protobuf-c, zlib")
+    sub(/ It is built without libinotifytools, and so contains/, " It contains")
+}
+/^Files: usr\/bin\/groupstore\n/ { sub(/usr\/bin\/groupstore/, "usr/bin/groupstore-relay") }
+# Before the first licence.
+/^License: Expat\n/ {
+    print "Files: usr/lib/groupstore-relay/libnats.so.*\nCopyright: 2015-2022 The NATS Authors\nLicense: Apache-2.0\n" \
+        "Comment:\n A copy of Debian 12's library, of the source package cnats 3.4.1-1: later releases of Debian have another\n" \
+        " version, with another interface. Upstream: https://github.com/nats-io/nats.c"
+}
+{ print }

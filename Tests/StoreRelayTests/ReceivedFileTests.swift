@@ -1,0 +1,70 @@
+import Glibc
+import LinuxSystem
+import StoreReplication
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreRelay
+
+/// The file of a snapshot that is being received.
+@Suite struct ReceivedFileTests {
+    private let scratch: TemporaryDirectory
+    private let content = (0..<2_500_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) }
+    private let chunkSize = 1 << 20
+
+    init() throws { scratch = try TemporaryDirectory() }
+
+    private func received() throws -> ReceivedFile {
+        try ReceivedFile(
+            "Notes.snapshot", in: Directory(scratch.path), expected: Int64(content.count), chunkSize: chunkSize)
+    }
+
+    private func append(_ range: Range<Int>, to file: ReceivedFile) throws {
+        for start in stride(from: range.lowerBound, to: range.upperBound, by: chunkSize) {
+            try file.append(Array(content[start..<min(start + chunkSize, range.upperBound)]))
+        }
+    }
+
+    private var written: [UInt8] {
+        get throws {
+            let path = scratch.path.appending("Notes.snapshot")
+            return try Descriptor(opening: path, flags: O_RDONLY).read(count: content.count + 1, at: 0)
+        }
+    }
+
+    @Test func hashIsThatOfWhatWasWritten() throws {
+        let file = try received()
+        try append(0..<content.count, to: file)
+        #expect(file.size == Int64(content.count))
+        #expect(file.finish() == SHA256Stream.digest(content))
+        #expect(try written == content)
+    }
+
+    /// The whole chunks of an interrupted download count; half a chunk doesn't.
+    @Test(arguments: [0, 1, 1 << 20, (1 << 20) + 7, 2 << 20, 2_499_999, 2_500_000])
+    func goesOnAfterWholeChunks(left: Int) throws {
+        try append(0..<left, to: received())
+        let file = try received()
+        #expect(file.size == Int64(left == content.count ? left : left / chunkSize * chunkSize))
+        try append(Int(file.size)..<content.count, to: file)
+        #expect(file.finish() == SHA256Stream.digest(content))
+        #expect(try written == content)
+    }
+
+    /// What the disk has changed meanwhile isn't the announced file.
+    @Test func hashesWhatIsThereAndNotWhatWasReceived() throws {
+        try append(0..<chunkSize, to: received())
+        let path = scratch.path.appending("Notes.snapshot")
+        try Descriptor(opening: path, flags: O_RDWR).write([content[100] &+ 1], at: 100)
+        let file = try received()
+        try append(chunkSize..<content.count, to: file)
+        #expect(file.finish() != SHA256Stream.digest(content))
+    }
+
+    @Test func longerFileIsCut() throws {
+        let path = scratch.path.appending("Notes.snapshot")
+        try Descriptor(owning: open(path.string, O_CREAT | O_RDWR, 0o600)).write(content + content, at: 0)
+        #expect(try received().size == Int64(2 * chunkSize))
+    }
+}
