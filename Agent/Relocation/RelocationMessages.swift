@@ -206,7 +206,8 @@ extension RelocationRequest {
     ) throws(WireError) {
         var options = MergeOptions()
         for text in operation.mergeKeys {
-            guard let key = MergeKey(text), !options.keys.contains(where: { $0.name == key.name }) else {
+            guard let key = MergeKey(text), !options.keys.contains(where: { $0.name.utf8.elementsEqual(key.name.utf8) })
+            else {
                 throw WireError(code: "bad_request", "merge_keys: \(text) is not a key", hint: "Note=uuid")
             }
             options.keys.append(key)

@@ -109,6 +109,18 @@ struct PlainMergeTests {
         }
     }
 
+    /// SQLite compares names byte by byte: two Unicode forms of one text are two names.
+    @Test func tellsNamesApartAsSQLiteDoes() throws {
+        let (one, two) = ("\u{E9}", "e\u{301}")
+        let rig = try MergeRig(
+            "CREATE TABLE t\(one) (id INTEGER PRIMARY KEY, \(one), \(two)); CREATE TABLE t\(two) (id INTEGER PRIMARY KEY)",
+            group: "INSERT INTO t\(one) VALUES (1, 'a', 'g'); INSERT INTO t\(two) VALUES (1), (2)",
+            legacy: "INSERT INTO t\(one) VALUES (1, 'a', 'l'), (2, 'b', 'l'); INSERT INTO t\(two) VALUES (3)")
+        _ = try rig.merge(MergeOptions("t\(one)=\(one)", "t\(two)=id", prefer: "legacy"))
+        #expect(try rig.rows("SELECT * FROM t\(one) ORDER BY id") == ["1|a|l", "2|b|l"])
+        #expect(try rig.rows("SELECT count(*) FROM t\(two)") == ["3"])
+    }
+
     @Test func acceptsColumnsInAnotherOrder() throws {
         let rig = try MergeRig(
             "", group: "CREATE TABLE t (a INTEGER PRIMARY KEY, b, c); INSERT INTO t VALUES (1, 'b', 'c')",

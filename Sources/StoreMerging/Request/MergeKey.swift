@@ -16,7 +16,9 @@ package struct MergeKey: Sendable, Equatable {
             return
         }
         let parts = list.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
-        guard parts.allSatisfy({ !$0.isEmpty && $0 != "*" }), Set(parts).count == parts.count else { return nil }
+        // SQLite compares names byte by byte, which `String` does not.
+        guard parts.allSatisfy({ !$0.isEmpty && $0 != "*" }), Set(parts.map { Array($0.utf8) }).count == parts.count
+        else { return nil }
         properties = parts
     }
 

@@ -50,9 +50,10 @@ struct MergePreparation {
         let shadows = shadowNames(groupFacts).union(shadowNames(legacyFacts))
         let plain = PlainTables(group: groupFacts, legacy: legacyFacts)
         let all = Set(
-            (others(groupFacts) + others(legacyFacts)).map(\.name).filter { !shadows.contains($0.lowercased()) })
+            (others(groupFacts) + others(legacyFacts)).map { TableWrites.key($0.name) }.filter { !shadows.contains($0) }
+        )
         try plain.check(all)
-        let merged = others(groupFacts).filter { $0.kind != .virtual && !shadows.contains($0.name.lowercased()) }
+        let merged = others(groupFacts).filter { $0.kind != .virtual && !shadows.contains(TableWrites.key($0.name)) }
         try plain.add(merged.map(\.name), to: &schema)
         try addVirtualTables(groupFacts, to: &schema)
         try apply(tables, &schema)
@@ -76,7 +77,7 @@ struct MergePreparation {
                     case "rtree", "rtree_i32", "geopoly": ["node", "parent", "rowid"]
                     default: [String]()
                     }
-                return suffixes.map { "\(table.name)_\($0)".lowercased() }
+                return suffixes.map { TableWrites.key("\(table.name)_\($0)") }
             })
     }
 

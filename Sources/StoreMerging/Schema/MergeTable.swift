@@ -90,6 +90,11 @@ struct MergeTable {
         columns.first { TableWrites.key($0.name) == TableWrites.key(name) }
     }
 
+    /// True if the column is the row's number.
+    func isVisibleNumber(_ column: Column) -> Bool {
+        hasVisibleNumber && number.map(TableWrites.key) == TableWrites.key(column.name)
+    }
+
     /// The rules of all entities, without repetition.
     var rules: [Rule] {
         var found: [Rule] = []

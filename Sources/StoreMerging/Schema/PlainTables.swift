@@ -18,8 +18,9 @@ struct PlainTables {
     }
 
     /// Throws `RelocationFailure` unless both stores have these tables, declared the same.
-    func check(_ names: Set<String>) throws {
-        let keys = Set(names.map(TableWrites.key))
+    ///
+    /// - Parameter keys: The tables' names in the form of `TableWrites.key`.
+    func check(_ keys: Set<String>) throws {
         for (one, other, side) in [(group, legacy, "legacy store"), (legacy, group, "group's store")] {
             for table in one.tables where keys.contains(TableWrites.key(table.name)) {
                 guard let counterpart = other.table(table.name) else {
@@ -74,7 +75,8 @@ struct PlainTables {
             if let target = referenced(key, from: facts, steps: 0, in: schema) {
                 schema.tables[index].columns[place].role = .reference(target)
             } else if let (table, column) = target(of: key), let parent = schema.index(of: table.name) {
-                if !schema.tables[parent].referencedColumns.contains(column) {
+                let isKnown = schema.tables[parent].referencedColumns.contains { Self.isSame($0, column) }
+                if !isKnown {
                     schema.tables[parent].referencedColumns.append(column)
                 }
             }

@@ -64,16 +64,16 @@ struct RowWriting {
 
     /// Returns the columns that differ, and those that follow from them.
     private func columns(toWrite differing: [Int], of table: MergeTable) -> [Int] {
-        let names = Set(differing.map { table.columns[$0].name })
+        let names = Set(differing.map { TableWrites.key(table.columns[$0].name) })
         return table.columns.indices.filter { place in
             let column = table.columns[place]
             switch column.role {
             case .number, .entity: return false
             case .version: return true
             case .derived: return true
-            case .order(let reference): return names.contains(reference)
+            case .order(let reference): return names.contains(TableWrites.key(reference))
             case .value, .external, .reference:
-                return differing.contains(place) && !(table.hasVisibleNumber && column.name == table.number)
+                return differing.contains(place) && !table.isVisibleNumber(column)
             }
         }
     }
@@ -176,7 +176,7 @@ struct RowWriting {
 
     private func insert(_ index: Int) throws {
         let table = session.schema.tables[index]
-        let columns = table.columns.filter { !(table.hasVisibleNumber && $0.name == table.number) }
+        let columns = table.columns.filter { !table.isVisibleNumber($0) }
         var (targets, values) = (columns.map { MergeSession.quote($0.name) }, columns.map(value))
         if let number = table.number {
             targets.insert(MergeSession.quote(number), at: 0)

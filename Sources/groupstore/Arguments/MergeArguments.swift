@@ -40,7 +40,7 @@ struct MergeArguments: ParsableArguments {
         for text in preferences where MergePreference(text) == nil {
             throw ValidationError("--prefer \(text): write group, legacy or newer:ATTRIBUTE")
         }
-        let names = keys.compactMap(MergeKey.init).map(\.name)
+        let names = keys.compactMap(MergeKey.init).map { Array($0.name.utf8) }
         guard Set(names).count == names.count else { throw ValidationError("--merge-key names one entity twice") }
     }
 }
