@@ -28,6 +28,8 @@ package struct StreamState: Sendable, Equatable {
     /// The time at which the stream was created, in nanoseconds since 1970: a stream that was deleted and created again
     /// has another one.
     package let created: Int64
+    /// The time of the last message, in nanoseconds since 1970.
+    package let lastTime: Int64
 }
 
 extension NATSConnection {
@@ -121,7 +123,8 @@ extension NATSConnection {
         defer { jsStreamInfo_Destroy(info) }
         let state = info.pointee.State
         return StreamState(
-            first: state.FirstSeq, last: state.LastSeq, messages: state.Msgs, created: info.pointee.Created)
+            first: state.FirstSeq, last: state.LastSeq, messages: state.Msgs, created: info.pointee.Created,
+            lastTime: state.LastTime)
     }
 
     /// Returns the message with this number, or nil if the stream no longer, or not yet, has it. Throws `NATSError`.

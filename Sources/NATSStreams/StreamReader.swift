@@ -23,6 +23,8 @@ package final class StreamReader {
     /// The number of messages that the consumer has delivered.
     private var delivered: UInt64 = 0
     private var lastSequence: UInt64
+    /// The time of that message, in nanoseconds since 1970; nil while it isn't known.
+    private var lastTime: Int64?
     private var lastReceived = ContinuousClock.now
     /// When the stream's state is compared with what was delivered.
     private var nextLook: ContinuousClock.Instant
@@ -110,6 +112,15 @@ package final class StreamReader {
                     + "after \(lastSequence)")
         }
         let state = try connection.state(ofStream: stream)
+        // A new leader may have lost messages, and has given others their numbers since.
+        guard state.last > lastSequence || state.last == lastSequence && state.lastTime == lastTime ?? state.lastTime
+        else {
+            throw NATSError(
+                .streamBroken,
+                "read stream \(stream) \(connection.server): it has gone back to message \(state.last), and "
+                    + "\(lastSequence) was read")
+        }
+        if state.last == lastSequence { lastTime = state.lastTime }
         if state.messages > 0, state.last > lastSequence { awaited = state.last }
     }
 
@@ -152,6 +163,7 @@ package final class StreamReader {
         }
         delivered = place.delivery
         lastSequence = place.sequence
+        lastTime = place.time
         awaited = nil
         return StreamMessage(sequence: place.sequence, message: message, pending: place.pending)
     }
@@ -165,16 +177,20 @@ struct DeliveryPlace: Equatable {
     let sequence: UInt64
     let delivery: UInt64
     let pending: UInt64
+    /// The message's time, in nanoseconds since 1970.
+    let time: Int64
 
     init?(_ subject: String) {
         let parts = subject.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count >= 9, parts[0] == "$JS", parts[1] == "ACK" else { return nil }
         let first = parts.count == 9 ? 5 : 7
         guard parts.count == 9 || parts.count >= 11, let sequence = UInt64(parts[first]),
-            let delivery = UInt64(parts[first + 1]), let pending = UInt64(parts[first + 3])
+            let delivery = UInt64(parts[first + 1]), let time = Int64(parts[first + 2]),
+            let pending = UInt64(parts[first + 3])
         else { return nil }
         self.sequence = sequence
         self.delivery = delivery
         self.pending = pending
+        self.time = time
     }
 }

@@ -85,6 +85,7 @@ def run(options, hosts):
         trouble.look()
         if place % every == every - 1:
             checkpoint.compare(trouble)
+            calm(hosts)
         if time.monotonic() > said + 60:
             said = time.monotonic()
             print(f"long: {hosts.control.commits()} commits, {place + 1} of {len(todo)}, {hosts.control[STATES]} states", flush=True)
@@ -102,6 +103,14 @@ def run(options, hosts):
         growth = hosts.memory.growth(program.name)
         if growth:
             raise Failure(f"memory isn't flat: {growth}")
+
+
+def calm(hosts):
+    """Lets the writers go on for a while without harm, so that the replica shows many states."""
+    end, hosts.limit = time.monotonic() + hosts.options.calm, max(hosts.limit, hosts.options.commits)
+    while time.monotonic() < end:
+        hosts.check()
+        time.sleep(0.01)
 
 
 def report(options, hosts, started):
@@ -124,6 +133,7 @@ def main():
     for name in KINDS:
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=DEFAULTS[name])
     parser.add_argument("--comparisons", type=int, default=40, help="complete comparisons, at most")
+    parser.add_argument("--calm", type=float, default=1, help="seconds without harm after each of them")
     parser.add_argument("--writers", type=int, default=3)
     parser.add_argument("--rate", type=int, default=800, help="commits a second, at most")
     parser.add_argument("--archive", type=int, default=10_000, help="rows of the large table")

@@ -224,6 +224,8 @@ class Trouble:
             code = second.stop() if second.alive else second.process.returncode
             if code == 73:
                 self.hosts.superseding(second)
+            elif code == -signal.SIGTERM and not second.lines():
+                return  # the machine was so busy that it hadn't begun
             elif code not in (0, 75):
                 raise stories.Failure(f"the second publisher ended with {code}: {second.last_words()}")
         self.begin("second", 3 + self.chance.random() * 6, end)
