@@ -68,13 +68,14 @@ def make(directory, name, versions, entities, mapped=(), breaks=()):
 def check(groupstore, model):
     """Returns the seconds, the peak memory in MB, and how many versions are refused."""
     began = time.perf_counter()
-    process = subprocess.Popen([groupstore, "model", "check", "--all", model, "--json"], stdout=subprocess.PIPE)
+    process = subprocess.Popen([groupstore, "model", "check", "--all", model, "--json"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - began
     if os.waitstatus_to_exitcode(status) not in (0, 65):
         raise SystemExit(f"groupstore model check ended with status {status}")
-    return seconds, usage.ru_maxrss / 1000, output.count(b'"refused"')
+    return seconds, usage.ru_maxrss / 1000, output.count(b'"verdict":"refused"')
 
 
 def main():
