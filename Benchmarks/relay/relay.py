@@ -25,7 +25,7 @@ def main():
     parser.add_argument("--changes", type=int, default=1_000_000)
     parser.add_argument("--snapshot", type=int, default=1000, metavar="MB")
     parser.add_argument("--writer-commits", type=int, default=300_000, help="commits of a writer at full speed, in each run")
-    parser.add_argument("--require", action="store_true", help="fail if a ratio is worse than issue 21 asks for")
+    parser.add_argument("--require", action="store_true", help="fail if a ratio is worse than it should be")
     options = parser.parse_args()
     failed = False
     for part in options.part or PARTS:
