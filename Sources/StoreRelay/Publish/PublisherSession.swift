@@ -82,6 +82,9 @@ final class PublisherSession {
         }
     }
 
+    /// The time between two batches, in which a writer has the store for itself.
+    private static let rest = Duration.milliseconds(5)
+
     private var patience: Duration {
         min(confirmations.isPending || status.isPending ? .seconds(1) : .seconds(60), outdated.remaining)
     }
@@ -115,6 +118,8 @@ final class PublisherSession {
                 position = batch.upto
                 status.record.batches += 1
                 (status.record.messages, status.record.bytes) = (outlet.messages, outlet.bytes)
+                // Beside a writer that commits all the time, batches get longer, and not more.
+                stop.wait(Self.rest)
             }
         } catch StoreHistory.Discontinuity.epoch {
             // The store was restored from a backup, or its history was begun again.

@@ -74,8 +74,6 @@ package final class StorePublisher {
             try checkStore(stop)
         } catch HistoryError.outdated {}
         let snapshots = try SnapshotServer(options.stream, in: options.snapshots, key: options.key)
-        let watch = StoreWatch(location.path, mailbox)
-        defer { withExtendedLifetime(watch) {} }
         var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
         var storeBackoff = Backoff(first: .milliseconds(100), longest: .seconds(5))
         var hasConnected = false
@@ -102,6 +100,9 @@ package final class StorePublisher {
                     status.record.server = nil
                 }
                 number += 1
+                // Only now: each write costs the writer an event for it.
+                let watch = StoreWatch(location.path, mailbox)
+                defer { withExtendedLifetime(watch) {} }
                 let session = PublisherSession(
                     location, options, connection, number: number, snapshots, mailbox, held, status, reporter)
                 try session.run(stop, takingOver: takeOver, maxAhead: maxAhead) {

@@ -17,6 +17,7 @@ import Testing
         ("values", ["--rounds", "6"]), ("agent", Self.agent),
         ("direct", ["--rounds", "8", "--untimed"]),
         ("replica", [Programs.replicationActor, "--rounds", "8"]),
+        ("merge", ["--rounds", "8", "--only", "plain,links,special,coredata"]),
         ("library", [Programs.libraryActor, "--rounds", "7", "--untimed"]),
     ])
     func findsNothing(_ tester: String, _ options: [Word]) throws {
