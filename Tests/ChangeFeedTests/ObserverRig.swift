@@ -79,6 +79,23 @@ final class ObserverRig {
         }
     }
 
+    /// Runs a scan, with `before` between its begin and its reading, and `after` between its reading and its end.
+    /// Returns false if there was none to run.
+    func runScan(after before: () throws -> Void, before after: () throws -> Void) throws -> Bool {
+        guard let scan = observer.beginScan(with: drainEvents()) else { return false }
+        try before()
+        scan.run()
+        try after()
+        if observer.adopt(scan) { observer.finishAdoption(with: drainEvents()) }
+        return true
+    }
+
+    /// True if the tables of the next commit can be named.
+    var hasMap: Bool { observer.hasMap }
+
+    /// Makes all further changes report their tables, as soon as a scan has run.
+    func wantTables() { observer.wantsTables = true }
+
     /// Returns the observer's findings until it has handled every event and expects no more, has reached its slowest
     /// polling rate for an open transaction, or has polled that often.
     func findings(polls: Int = .max, longestWait: Duration = .milliseconds(600)) throws -> [Observation.Finding] {

@@ -226,7 +226,7 @@ import Testing
     }
 
     /// The journal of a commit that is noticed is gone. How much of a processor the comparison may take is limited: a
-    /// change that comes right after another one need not be complete, and the next complete one covers it.
+    /// change that comes right after another one need not be complete.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
     func namesTablesInRollbackMode(_ mode: String) throws {
         let rig = try rig(
@@ -236,19 +236,60 @@ import Testing
         try rig.findTables()
         let steps: [(String, Set<String>)] = [
             ("INSERT INTO a VALUES (randomblob(9))", ["a"]), ("INSERT INTO b VALUES (randomblob(9))", ["b"]),
-            ("INSERT INTO a VALUES (zeroblob(90000))", ["a"]), ("DELETE FROM a", ["a"]),
+            ("INSERT INTO a VALUES (randomblob(90000))", ["a"]),
+            ("DELETE FROM a WHERE rowid = (SELECT max(rowid) FROM a)", ["a"]),
             ("BEGIN; INSERT INTO a VALUES (1); INSERT INTO b VALUES (randomblob(9)); COMMIT", ["a", "b"]),
-            ("CREATE INDEX i ON c (text); INSERT INTO c VALUES (randomblob(9)); DROP INDEX i", ["c", "sqlite_schema"]),
+            (
+                "BEGIN; CREATE INDEX i ON c (text); INSERT INTO c VALUES (randomblob(9)); DROP INDEX i; COMMIT",
+                ["c", "sqlite_schema"]
+            ),
         ]
         for (statement, names) in steps {
             var found = TableChanges.unknown
             for _ in 0..<100 where !found.isComplete {
-                found = try rig.tables { try shell.execute(statement) }
+                try shell.execute("BEGIN; INSERT INTO a VALUES (1); INSERT INTO a VALUES (2); COMMIT")
+                _ = try rig.findings()
                 rig.runScans()
+                pause(.milliseconds(20))
+                found = try rig.tables { try shell.execute(statement) }
             }
             #expect(found == TableChanges(names, isComplete: true), "\(statement)")
         }
         #expect(try rig.tables { try shell.execute("BEGIN; INSERT INTO a VALUES (7); ROLLBACK") } == .nothing)
+        try shell.close()
+    }
+
+    /// The pages are as before, but a program may have read the store between the two commits.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
+    func aChangeThatWasTakenBackIsNotHiddenInRollbackMode(_ mode: String) throws {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text); PRAGMA journal_mode = \(mode)")
+        let shell = try rig.shell("PRAGMA journal_mode = \(mode)")
+        // Leaves in the page what it leaves when it is done again.
+        try shell.execute("INSERT INTO b VALUES (1); DELETE FROM b")
+        try rig.findTables()
+        for _ in 0..<20 {
+            let found = try rig.tables {
+                try shell.execute("INSERT INTO a VALUES (1); INSERT INTO b VALUES (1); DELETE FROM b")
+            }
+            #expect(!found.isComplete || found.names.contains("b"))
+            rig.runScans()
+        }
+        try shell.close()
+    }
+
+    /// Such a transaction writes the database and restores it, and changes no counter.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
+    func aScanNoticesATransactionThatIsRolledBackMeanwhile(_ mode: String) throws {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text); PRAGMA journal_mode = \(mode)")
+        let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA cache_size = 1")
+        _ = try rig.findings()
+        rig.wantTables()
+        let hasRun = try rig.runScan {
+            try shell.execute("BEGIN; CREATE TABLE c (text); INSERT INTO c VALUES (randomblob(900000))")
+        } before: {
+            try shell.execute("ROLLBACK")
+        }
+        #expect(hasRun && !rig.hasMap)
         try shell.close()
     }
 

@@ -22,8 +22,10 @@ package final class PageMapScan: Sendable {
     /// What was read.
     struct Finding: Sendable {
         let pageMap: PageMap
-        /// Nil in WAL mode.
+        /// The digests of all pages in rollback mode; nil in WAL mode.
         let digests: PageDigests?
+        /// The database's stamp before and after the reading in rollback mode; nil in WAL mode.
+        let stamp: StoreFiles.Stamp?
     }
 
     struct OpenWAL: Sendable {
@@ -77,11 +79,27 @@ package final class PageMapScan: Sendable {
     }
 
     private func read(_ subject: Subject) throws -> Finding {
+        let stamp = try subject.changeCounter.map { _ in try settledStamp(of: subject.database) }
         let pages = try ScannedPages(subject) { [self] in isCancelled.load(ordering: .relaxed) }
         let pageMap = Result { try PageMap(pages) }
         // Apparent damage may come from a concurrent write.
         if !isCancelled.load(ordering: .relaxed) { try pages.confirm() }
-        return Finding(pageMap: try pageMap.get(), digests: try subject.changeCounter.map { _ in try pages.digests() })
+        guard stamp != nil else { return Finding(pageMap: try pageMap.get(), digests: nil, stamp: nil) }
+        let digests = try pages.digests()
+        // A transaction that writes pages early, and is then rolled back, leaves no other trace.
+        guard try StoreFiles.Stamp(subject.database.status()) == stamp else { throw Unattributable.disturbed }
+        return Finding(pageMap: try pageMap.get(), digests: digests, stamp: stamp)
+    }
+
+    /// Waits for a moment from which on each write changes the stamp, and returns the stamp. Throws
+    /// `Unattributable.disturbed` if the file is written all the time.
+    private func settledStamp(of database: SharedDescriptor) throws -> StoreFiles.Stamp {
+        for _ in 0..<10 {
+            if let stamp = StoreFiles.Stamp(try database.status()).whenSettled { return stamp }
+            if isCancelled.load(ordering: .relaxed) { throw Unattributable.cancelled }
+            pause(FileTime.resolution / 2)
+        }
+        throw Unattributable.disturbed
     }
 
     /// Cancels the scan. Returns once it holds no open file of the store.

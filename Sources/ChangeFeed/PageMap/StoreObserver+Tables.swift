@@ -37,7 +37,7 @@ extension StoreObserver {
     package var wantsScan: Bool { wantsTables && !hasMap && scanSchedule.isDue && files != nil }
 
     /// True if the tables of the next commit can be named.
-    private var hasMap: Bool { tracker.hasMap || rollbackTables != nil }
+    package var hasMap: Bool { tracker.hasMap || rollbackTables != nil }
 
     /// Returns a scan to run on another thread and to pass to `adopt(_:)` afterwards. Returns nil if none is wanted or
     /// possible now. `events`: this store's queued side-file events that are not recorded yet, or nil if events were
@@ -99,9 +99,10 @@ extension StoreObserver {
             // A commit that isn't published yet may be in what was read.
             guard let counter = adoption.scan.changeCounter, counter == baseline.changeCounter,
                 (try? files.isIndexCurrent()) == true, files.walIndex == nil,
-                (try? files.isUnwritten(since: counter)) == true
+                (try? files.isUnwritten(since: counter)) == true,
+                adoption.found.stamp.map({ $0 == (try? files.stamp()) }) == true
             else { return false }
-            rollbackTables = RollbackTables(adoption.found.pageMap, digests)
+            rollbackTables = RollbackTables(adoption.found.pageMap, digests, at: counter)
             return true
         }
         let now = counts(files, adding: events)

@@ -3,43 +3,64 @@ import SQLiteFormat
 
 /// Determines the tables that commits in rollback mode changed, from the pages whose content differs.
 ///
-/// It describes the store as of a published commit, or one before it. What it names is therefore a superset of what the
-/// commits since have changed.
+/// It describes the store as of a published commit, or one before it. Only of a single commit the pages that differ are
+/// all that it changed: two commits may change a table and change it back, and a program may have read it in between.
 struct RollbackTables {
     private var pageMap: PageMap
     private var digests: PageDigests
-    /// The time before which no commit's pages are compared, so that a busy store takes at most a fifth of a processor.
+    /// The change counter of the described commit; nil if others may have followed that it doesn't count.
+    private var changeCounter: UInt32?
+    /// The time before which no commit's pages are compared. A store whose changes can't be complete takes at most a
+    /// fifth of a processor, another one half of it.
     private var notBefore = ContinuousClock.now
 
-    init(_ pageMap: PageMap, _ digests: PageDigests) {
+    init(_ pageMap: PageMap, _ digests: PageDigests, at changeCounter: UInt32) {
         self.pageMap = pageMap
         self.digests = digests
+        self.changeCounter = changeCounter
     }
 
-    /// Advances to the commit with this change counter, and returns the tables that were changed on the way.
+    /// Records a change that the change counter doesn't count.
+    mutating func recordUncountedChange() { changeCounter = nil }
+
+    /// Advances to the commit with this change counter, and returns the tables that differ. They are complete if it is
+    /// the only commit on the way: each one increments the counter.
     ///
     /// - Parameter isLocked: True if the program that has committed still holds its lock. It writes the database only
     ///   while its journal is hot.
     /// - Throws: `Unattributable.disturbed`, and stays as it is, if somebody writes, or too little time has passed. Any
     ///   other error invalidates it.
-    mutating func advance(to changeCounter: UInt32, in files: StoreFiles, isLocked: Bool) throws -> Set<String> {
+    mutating func advance(to changeCounter: UInt32, in files: StoreFiles, isLocked: Bool) throws -> TableChanges {
         let began = ContinuousClock.now
         guard began >= notBefore, try files.isUnwritten(since: changeCounter, isLocked: isLocked),
             let header = try files.header()
         else { throw Unattributable.disturbed }
-        defer { notBefore = .now.advanced(by: began.duration(to: .now) * 4) }
+        let isNext = self.changeCounter.map { $0 &+ 1 == changeCounter } ?? false
+        defer { notBefore = .now.advanced(by: began.duration(to: .now) * (isNext ? 1 : 4)) }
         guard header.pageSize == digests.pageSize else { throw Unattributable.formatChanged }
         guard Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize else { throw Unattributable.tooLarge }
+        let stamp = try files.stamp()
+        let isSettled = stamp.whenSettled != nil
         let changed = ChangedPages(pageCount: header.pageCount, pageSize: header.pageSize)
         let present = try PageDigests(
             try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount, former: digests
         ) { try changed.append($0, $1) }
         // A transaction locks out readers before it writes the database, and increments the counter when it commits.
         guard try files.isUnwritten(since: changeCounter, isLocked: isLocked) else { throw Unattributable.disturbed }
+        // One that wrote pages early and was rolled back meanwhile has left no trace but the time of its writes, which
+        // may be that of the commit: then the pages are read once more, because its pages would be others by now.
+        guard
+            try isSettled
+                || present
+                    == PageDigests(
+                        try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount),
+            try files.stamp() == stamp
+        else { throw Unattributable.disturbed }
         // A map that can't follow is of no use any more.
         let names = try pageMap.apply(changed, changed.pages)
         digests = present
-        return names
+        self.changeCounter = changeCounter
+        return TableChanges(names, isComplete: isNext)
     }
 
     /// True if the store is as it was at the last commit that was published.

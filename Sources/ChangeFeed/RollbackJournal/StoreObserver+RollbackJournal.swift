@@ -59,19 +59,19 @@ extension StoreObserver {
         try settle(at: stamp, files)
         guard wasWritten || isCopied else { return settled(.unchanged) }
         tracker.addUnknown()
+        rollbackTables?.recordUncountedChange()
         // The copy may be incomplete.
         if isCopied { stampPublishedUnderLock = stamp }
         return Observation(settled(.changed).finding, nextPollDelay: isCopied ? Self.settlingTime : nil)
     }
 
-    /// Adds the tables that were changed up to the commit with this change counter. What can't be named now is named
-    /// together with the next commit, and a new scan begins if the page map is of no use any more.
+    /// Adds the tables that were changed up to the commit with this change counter. A new scan begins if the page map
+    /// is of no use any more.
     private func nameTables(ofCommit counter: UInt32, _ files: StoreFiles, isLocked: Bool) {
-        guard let names = namedTables(ofCommit: counter, files, isLocked) else { return tracker.addUnknown() }
-        tracker.add(TableChanges(names, isComplete: true))
+        tracker.add(namedTables(ofCommit: counter, files, isLocked) ?? .unknown)
     }
 
-    private func namedTables(ofCommit counter: UInt32, _ files: StoreFiles, _ isLocked: Bool) -> Set<String>? {
+    private func namedTables(ofCommit counter: UInt32, _ files: StoreFiles, _ isLocked: Bool) -> TableChanges? {
         // Taking it out avoids a second reference, so it is changed in place.
         guard var tables = rollbackTables.take() else { return nil }
         do {
