@@ -73,7 +73,7 @@ private final class ContainersWatch: Sendable {
     private let isStopping = StopFlag()
     private let thread: SystemThread
 
-    /// `InotifySource` belongs to one thread, except for `wake`.
+    /// @unchecked: `InotifySource` belongs to one thread, except for `wake`.
     private final class Shared: @unchecked Sendable {
         // Used by the watching thread alone once it runs; `wake` may be called on any thread.
         let source: InotifySource

@@ -24,7 +24,8 @@ package final class Publisher: Sendable {
     /// Decides whether a user may read a store.
     let readAuthorization = Mutex<(@Sendable (PeerCredentials, StoreAddress) -> Bool)?>(nil)
 
-    /// A store whose events are numbered. One lookup finds all that a change needs.
+    /// A store whose events are numbered. One lookup finds all that a change needs. The publisher's lock protects it,
+    /// so that overlapping accesses need no check.
     final class PublishedStore {
         @exclusivity(unchecked) var eventLog: EventLog
         @exclusivity(unchecked) var changeLine: ChangeLine

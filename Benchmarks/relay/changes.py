@@ -4,8 +4,12 @@ the follower alone; beside `apply.c`, which applies the same changes from a loca
 import os
 import shutil
 import subprocess
+import sys
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "replica"))
+
+from dump import dump
 from hosts import Hosts, connected, same
 
 SUMS = "SELECT count(*), sum(score), sum(count), total(length(title)) FROM note"
@@ -33,18 +37,6 @@ def change(store, changes, commits=100):
             "WITH n(i) AS (SELECT ? + 1 UNION ALL SELECT i+1 FROM n WHERE i<?) INSERT INTO note SELECT i + ?, "
             "'a new note with the number ' || i, i / 3.0, i FROM n", [low, high, 2 * half])
         store.execute("COMMIT")
-
-
-def dump(store, path):
-    """Writes the changes as apply.c reads them."""
-    with open(path, "w", encoding="utf-8") as out:
-        for number, table, operation, key, nonce, when in store.execute(
-                "SELECT number, table_id, operation, key, nonce, time FROM GS_CHANGE WHERE operation < 3"):
-            out.write(f"C\t{number}\t{table}\t{operation}\t{key}\t{nonce}\t{when!r}\n")
-            if operation == 2:
-                out.write(f"D\t{key}\n")
-        for row in store.execute("SELECT n.* FROM note n JOIN GS_CHANGE c ON c.key = n.id WHERE c.operation < 2"):
-            out.write("R\t{}\t{}\t{!r}\t{}\n".format(*row))
 
 
 def caught_up(program, token):

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+from dump import dump
+
 
 def measured(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
     """Runs a program. Returns its elapsed time, its processor time, and its peak memory in MB."""
@@ -55,14 +57,7 @@ def prepared(options, directory):
         "WITH n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) INSERT INTO note SELECT i + ?, "
         "'a new note with the number ' || i, i / 3.0, i FROM n", [options.changes - half, 2 * half])
     store.execute("COMMIT")
-    with open(os.path.join(directory, "changes.tsv"), "w", encoding="utf-8") as out:
-        for number, table, operation, key, nonce, when in store.execute(
-                "SELECT number, table_id, operation, key, nonce, time FROM GS_CHANGE WHERE operation < 3"):
-            out.write(f"C\t{number}\t{table}\t{operation}\t{key}\t{nonce}\t{when!r}\n")
-            if operation == 2:
-                out.write(f"D\t{key}\n")
-        for row in store.execute("SELECT n.* FROM note n JOIN GS_CHANGE c ON c.key = n.id WHERE c.operation < 2"):
-            out.write("R\t{}\t{}\t{!r}\t{}\n".format(*row))
+    dump(store, os.path.join(directory, "changes.tsv"))
     store.close()
     return home, words
 

@@ -32,6 +32,8 @@ struct LegacyPresenter {
 }
 
 /// The program as it was before, except for the lock that lets it close between two statements.
+///
+/// @unchecked: `lock` protects the database.
 final class OldProgram: @unchecked Sendable {
     struct Failure: Error, CustomStringConvertible {
         let description: String

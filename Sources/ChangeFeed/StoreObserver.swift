@@ -19,6 +19,7 @@ package final class StoreObserver {
     /// The store's file names.
     package let name: StoreName
 
+    // One thread uses all of it. What is read between a commit and its line is not checked for overlapping accesses.
     @exclusivity(unchecked) var files: StoreFiles?
     @exclusivity(unchecked) var baseline = CommitBaseline()
     var sessions = WALSessionTracker()

@@ -231,6 +231,7 @@ private final class DirectWatcher: Sendable {
             }
         }
 
+        // Only the watching thread uses these, too.
         /// The error that ended the thread.
         nonisolated(unsafe) private var failure: (any Error)?
         /// True once a subscription was added.

@@ -6,8 +6,9 @@ import LinuxSystem
 ///
 /// All calls block. Any thread may use a connection; the library locks it. `close` ends every call that waits.
 package final class NATSConnection: Sendable {
+    /// The library's connection. Its own lock protects it.
     nonisolated(unsafe) let connection: OpaquePointer
-    /// The library's JetStream context.
+    /// The library's JetStream context. The connection's lock protects it.
     nonisolated(unsafe) let jetStream: OpaquePointer
     /// The server to which it was made.
     package let server: ServerAddress

@@ -12,6 +12,7 @@ package final class FollowedStore {
     package let directory: FilePath
     let name: StoreName
     private let observer: StoreObserver
+    // One thread uses all of it. What is read between a commit and its line is not checked for overlapping accesses.
     @exclusivity(unchecked) package private(set) var state = FollowingState.absent
     /// The time of the next poll even if no event arrives.
     private(set) var pollAt: ContinuousClock.Instant?

@@ -10,6 +10,7 @@ import SystemPackage
 /// The configured and subscribed stores, and their state. One thread uses it, that of its `FeedLoop`.
 package final class FollowedStores {
     let source: any EventSource
+    // One thread uses all of it. What is read between a commit and its line is not checked for overlapping accesses.
     /// Notices that were read early and are still to be handled.
     @exclusivity(unchecked) var unhandled: [Notice] = []
     let receiver: any StoreEventReceiver

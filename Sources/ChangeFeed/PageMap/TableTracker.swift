@@ -9,6 +9,7 @@ import SQLiteFormat
 struct TableTracker {
     /// A class: to look at it copies nothing, and to change it neither.
     private final class TrackedMap {
+        // The observer's thread uses it alone. It is read between a commit and its line.
         @exclusivity(unchecked) var pageMap: PageMap
         /// The commit that the map describes. Nil if no program had the store open then.
         var commit: WriteAheadIndex?

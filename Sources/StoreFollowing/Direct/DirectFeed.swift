@@ -26,6 +26,7 @@ package final class DirectFeed {
     /// The watched stores by number.
     private var watched: [Int: Watched] = [:]
     private var numbers: [StoreAddress: [Int]] = [:]
+    // One thread uses all of it. What is read between a commit and its line is not checked for overlapping accesses.
     /// The store that was written last, and the numbers that it has.
     @exclusivity(unchecked) private var lastWritten: (store: FollowedStore, numbers: [Int])?
     /// The directories' groups, which have no other meaning here.
@@ -197,7 +198,8 @@ package enum DirectFeedError: ActionableError, Equatable {
 
 /// Receives the events of the followed stores.
 private final class DirectReceiver: StoreEventReceiver {
-    // Only the thread of the loop uses them.
+    // Only the thread of the loop uses them. Two of them are read between a commit and its line, without a check for
+    // overlapping accesses.
     nonisolated(unsafe) var publish: (StoreEvent, StoreAddress) -> Void = { _, _ in }
     @exclusivity(unchecked) nonisolated(unsafe) var publishRepeated: (StoreEvent, FollowedStore) -> Void = { _, _ in }
     nonisolated(unsafe) var stores: Set<StoreAddress> = []

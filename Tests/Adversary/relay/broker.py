@@ -20,22 +20,21 @@ def free_port():
         return found.getsockname()[1]
 
 
-class Broker:
-    def __init__(self, directory):
-        self.directory, self.port = os.path.join(directory, "js"), free_port()
-        self.log = os.path.join(directory, "nats.log")
-        self.process, self.copies = None, []
+class Server:
+    """A process of nats-server that a subclass starts."""
 
-    def start(self):
-        if self.process and self.process.poll() is None:
-            return
+    process = None
+
+    @property
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def launch(self, words):
         self.process = subprocess.Popen(
-            [NATS_SERVER, "-js", "-sd", self.directory, "-a", "127.0.0.1", "-p", str(self.port), "-l", self.log],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        wait_for_port(self.port)
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def signal(self, number):
-        if self.process and self.process.poll() is None:
+        if self.alive:
             self.process.send_signal(number)
 
     def kill(self):
@@ -47,11 +46,24 @@ class Broker:
         """Ends it in order, so that its files are whole."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
-        if self.process:
-            try:
+        try:
+            if self.process:
                 self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+class Broker(Server):
+    def __init__(self, directory):
+        self.directory, self.port = os.path.join(directory, "js"), free_port()
+        self.log = os.path.join(directory, "nats.log")
+        self.copies = []
+
+    def start(self):
+        if self.alive:
+            return
+        self.launch([NATS_SERVER, "-js", "-sd", self.directory, "-a", "127.0.0.1", "-p", str(self.port), "-l", self.log])
+        wait_for_port(self.port)
 
     def copy(self):
         """Stops it, copies its directory and starts it again."""

@@ -10,18 +10,18 @@ import time
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from broker import free_port
+from broker import Server, free_port
 from nats_client import Client, NATSError
 
 
-class Node:
+class Node(Server):
     """One nats-server with its directory and older copies of it."""
 
     def __init__(self, program, directory, name, host="127.0.0.1", prefix=()):
         self.program, self.name, self.host, self.prefix = program, name, host, list(prefix)
         self.directory, self.port, self.route = os.path.join(directory, name), free_port(), free_port()
         self.file, self.log = os.path.join(directory, name + ".conf"), os.path.join(directory, name + ".log")
-        self.process, self.copies, self.made = None, [], 0
+        self.copies, self.made = [], 0
 
     def configure(self, nodes):
         with open(self.file, "w") as file:
@@ -31,33 +31,9 @@ class Node:
                 routes = ", ".join(f'"nats://{node.host}:{node.route}"' for node in nodes if node is not self)
                 file.write(f'cluster {{ name: soak, listen: "{self.host}:{self.route}", routes: [{routes}], no_advertise: true }}\n')
 
-    @property
-    def alive(self):
-        return self.process is not None and self.process.poll() is None
-
     def start(self):
         if not self.alive:
-            self.process = subprocess.Popen([*self.prefix, self.program, "-c", self.file], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                            stderr=subprocess.DEVNULL, start_new_session=True)
-
-    def signal(self, number):
-        if self.alive:
-            self.process.send_signal(number)
-
-    def kill(self):
-        self.signal(signal.SIGKILL)
-        if self.process:
-            self.process.wait()
-
-    def stop(self):
-        """Ends it in order, so that its files are whole."""
-        self.signal(signal.SIGCONT)
-        self.signal(signal.SIGTERM)
-        try:
-            if self.process:
-                self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.kill()
+            self.launch([*self.prefix, self.program, "-c", self.file])
 
     def copy(self):
         """Copies the directory of a server that doesn't run; the last four copies are kept."""
