@@ -50,11 +50,7 @@ struct RollbackTables {
         // One that wrote pages early and was rolled back meanwhile has left no trace but the time of its writes, which
         // may be that of the commit: then the pages are read once more, because its pages would be others by now.
         guard
-            try isSettled
-                || present
-                    == PageDigests(
-                        try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount),
-            try files.stamp() == stamp
+            try isSettled || present == Self.digests(of: files, header), try files.stamp() == stamp
         else { throw Unattributable.disturbed }
         // A map that can't follow is of no use any more.
         let names = try pageMap.apply(changed, changed.pages)
@@ -68,9 +64,11 @@ struct RollbackTables {
         guard let header = try files.header(), header.pageSize == digests.pageSize,
             Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize
         else { return false }
-        return digests
-            == (try PageDigests(
-                try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount))
+        return try digests == Self.digests(of: files, header)
+    }
+
+    private static func digests(of files: StoreFiles, _ header: DatabaseHeader) throws -> PageDigests {
+        try PageDigests(try files.openedDatabase(), pageSize: header.pageSize, pageCount: header.pageCount)
     }
 }
 
