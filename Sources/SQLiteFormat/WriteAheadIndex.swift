@@ -24,6 +24,17 @@ package struct WriteAheadIndex: Equatable, Sendable {
     /// The length in bytes with the `WalCkptInfo` that follows the copies.
     private static let wholeLength = 136
 
+    /// The offset of the page numbers of `count` frames after `frame` (`aPgno` in wal.c): four bytes each, in the
+    /// machine's byte order. Nil if they aren't in one block of the index.
+    ///
+    /// A block has 32 KiB, of which the first half are the numbers of 4,096 frames. In the first block, the header has
+    /// the place of the first 34.
+    package static func offset(ofPagesAfter frame: UInt32, count: Int) -> Int? {
+        let slot = Int(frame) + wholeLength / 4
+        guard slot % 4096 + count <= 4096 else { return nil }
+        return slot / 4096 * 32768 + slot % 4096 * 4
+    }
+
     /// Reads the index. Returns nil if the index isn't created yet or is being written; its two copies differ then.
     package init?(_ descriptor: borrowing Descriptor) throws(SystemError) {
         var found: WriteAheadIndex?

@@ -17,6 +17,7 @@ package final class FollowedStores {
     let loop: FeedLoop
     let states: FollowingStates
     var throttle = PollingThrottle()
+    @exclusivity(unchecked) var readers = ReaderYield()
     package let descriptors: DescriptorBudget
     /// Configured or subscribed stores for which the process has no descriptors left.
     var starved: Set<StoreAddress> = []

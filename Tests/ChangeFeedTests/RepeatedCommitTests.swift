@@ -48,6 +48,55 @@ import Testing
         try shell.close()
     }
 
+    /// An interior page belongs to its tree as a leaf does.
+    @Test func findsACommitThatRewritesAnInteriorPage() throws {
+        let rig = try ObserverRig {
+            let rows = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000) "
+            try ObserverRig.once(
+                $0, Self.schema + "; " + rows + "INSERT INTO note (text) SELECT printf('%0200d', i) FROM n")
+        }
+        let shell = try rig.shell()
+        try rig.findTables()
+        for step in 0..<20 {
+            var confirmed = TableChanges.nothing
+            let found = try rig.tables {
+                // The cells of interior pages of the index belong to rows, too.
+                try shell.execute("UPDATE note SET flag = 1, text = text || 'x' WHERE id % 400 = \(step)")
+                if rig.findRepeatedCommit() == .repeated { confirmed = rig.confirmRepeatedCommit() }
+            }
+            #expect(found.names.union(confirmed.names) == ["note"])
+        }
+        try shell.close()
+    }
+
+    /// The wal-index has a block for each 4,096 frames.
+    @Test func findsCommitsInEachBlockOfTheIndex() throws {
+        let (rig, shell) = try rig()
+        try shell.execute(
+            "PRAGMA wal_autocheckpoint = 0; "
+                // As many pages again are the index's.
+                + "INSERT INTO note (text) VALUES (zeroblob(2010 * (SELECT page_size FROM pragma_page_size)))")
+        _ = try rig.findings()
+        // So large a transaction isn't attributed by its frames.
+        try rig.findTables()
+        try shell.execute("INSERT INTO other (text) VALUES ('x')")
+        _ = try rig.findings()
+        var found = 0
+        for _ in 0..<80 {
+            try shell.execute("INSERT INTO other (text) VALUES ('x')")
+            guard rig.findRepeatedCommit() == .repeated else {
+                #expect(try rig.findings() == [.changed])
+                continue
+            }
+            found += 1
+            #expect(rig.confirmRepeatedCommit() == TableChanges(["other"], isComplete: true))
+            #expect(rig.poll().finding == .unchanged)
+        }
+        // A page is full once, and the page numbers of the 4,096th commit are in the next block.
+        #expect(found >= 77)
+        try shell.close()
+    }
+
     @Test(
         arguments: [
             ("INSERT INTO other (text) VALUES ('second')", ["other"]),

@@ -32,8 +32,9 @@ extension PageMap {
         return found
     }
 
-    /// Returns the tree of a page that is a node of a table's tree; nil for any other page.
-    func treeOfTable(_ page: UInt32) -> UInt32? {
+    /// Returns the tree of a page that is a node of a table's tree; nil for any other page. A call would copy the map's
+    /// references.
+    @inline(__always) func treeOfTable(_ page: UInt32) -> UInt32? {
         guard page > 1, Int(page) < roles.count else { return nil }
         let role = roles[Int(page)]
         return role.kind == .node && role.tree != SchemaTrees.ownTree ? UInt32(truncatingIfNeeded: role.tree) : nil

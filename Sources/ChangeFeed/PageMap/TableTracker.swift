@@ -8,19 +8,21 @@ import SQLiteFormat
 /// one.
 struct TableTracker {
     /// A class: to look at it copies nothing, and to change it neither.
-    private final class TrackedMap {
+    final class TrackedMap {
         // The observer's thread uses it alone. It is read between a commit and its line.
         @exclusivity(unchecked) var pageMap: PageMap
         /// The commit that the map describes. Nil if no program had the store open then.
-        var commit: WriteAheadIndex?
+        fileprivate var commit: WriteAheadIndex?
         /// The WAL that contains the commit, once frames were read from it.
-        var log: WALFile?
+        fileprivate var log: WALFile?
         /// The counts that identify the commit's session, or the time between two sessions. Nil if they are unknown.
-        var session: SideFileEventCounts?
+        fileprivate var session: SideFileEventCounts?
         /// The relation between the commit's index and the one that exists now.
-        var continuity = IndexContinuity.same
+        fileprivate var continuity = IndexContinuity.same
 
-        init(_ pageMap: PageMap, commit: WriteAheadIndex?, session: SideFileEventCounts?, continuity: IndexContinuity) {
+        fileprivate init(
+            _ pageMap: PageMap, commit: WriteAheadIndex?, session: SideFileEventCounts?, continuity: IndexContinuity
+        ) {
             self.pageMap = pageMap
             self.commit = commit
             self.session = session
@@ -28,7 +30,7 @@ struct TableTracker {
         }
 
         /// True if the map includes every commit up to the index's removal. `last` is the index's final state.
-        func hasAll(until last: WriteAheadIndex?) -> Bool {
+        fileprivate func hasAll(until last: WriteAheadIndex?) -> Bool {
             switch continuity {
             case .absent: true
             case .following: last.map { $0.commitCount == 0 && $0.lastFrame == 0 } ?? false
@@ -39,7 +41,7 @@ struct TableTracker {
         }
     }
 
-    private enum IndexContinuity {
+    fileprivate enum IndexContinuity {
         case same
         /// No index exists.
         case absent
@@ -73,7 +75,7 @@ struct TableTracker {
         let changeCounter: UInt32?
     }
 
-    private var map: TrackedMap?
+    private(set) var map: TrackedMap?
     private var deferred = Deferred()
     private(set) var changes: TableChanges?
 
@@ -104,9 +106,6 @@ struct TableTracker {
         if deferred.commit != nil { addUnknown() }
         deferred = Deferred()
     }
-
-    /// Returns the tree of a page that is a node of a table's tree; nil for any other page.
-    func tree(ofPage page: UInt32) -> UInt32? { map?.pageMap.treeOfTable(page) }
 
     /// Returns the trees that were charged together last, and the tables that own them, if the map describes this
     /// commit in the open WAL.

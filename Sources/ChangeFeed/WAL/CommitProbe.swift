@@ -3,12 +3,12 @@ import Glibc
 import LinuxSystem
 import SQLiteFormat
 
-/// Finds the next commit of a WAL if it is of the most frequent kind: it wrote leaves of the same trees as the commit
+/// Finds the next commit of a WAL if it is of the most frequent kind: it wrote nodes of the same trees as the commit
 /// before, and nothing else.
 ///
-/// Whatever changes the tree of a page also writes page 1, which counts the pages and the free ones, or an interior
-/// page. So the numbers of leaves determine the tables, and the content of the pages isn't needed. It is read after the
-/// commit was published, when the page map advances and proves the same.
+/// Whatever changes the tree of a page also writes page 1, which counts the pages and the free ones. So the numbers of
+/// the written pages determine the tables, and the wal-index has them. The pages themselves are read after the commit
+/// was published, when the page map advances and proves the same.
 ///
 /// It holds no references: after a rest of the program, each cache line between a commit and its line costs time.
 struct CommitProbe {
@@ -24,37 +24,32 @@ struct CommitProbe {
         case other
     }
 
-    /// The descriptors of the index and of the WAL. The store's files keep them open.
+    /// The index's descriptor. The store's files keep it open.
     private let index: CInt
-    private let log: CInt
     private let generation: Int
     /// The index's header at the last known commit.
     private var known: Words
-    private let pageSize: Int
     /// The trees of the commit before, at most four; none if nobody wants to know the tables.
     private let trees: SIMD4<UInt32>
     private let treeCount: Int
 
     /// The most frames to read: the commit's, and those of commits shortly before it.
-    private static let maxFrames = 8
+    private static let maxFrames = 16
 
     /// Creates a probe for the commit after `commit`. Returns nil if the index shows another one by now, or if there
     /// are too many trees.
     ///
     /// - Parameter trees: The trees that commits are expected to write; nil if nobody wants to know the tables.
     init?(_ files: StoreFiles, after commit: WALPosition, trees: [Int]?) {
-        guard commit.frame > 0, let index = files.walIndex?.raw, let log = trees == nil ? -1 : files.wal?.raw,
+        guard commit.frame > 0, let index = files.walIndex?.raw,
             trees.map({ !$0.isEmpty && $0.count <= 4 }) ?? true, let words = Self.read(index),
             Self.position(words) == commit
         else { return nil }
         self.index = index
-        self.log = log
         generation = files.generation
         known = words
         self.trees = Self.packed(trees)
         treeCount = trees?.count ?? 0
-        let size = Int(words.1 >> 48)
-        pageSize = size == 1 ? 65536 : size
     }
 
     /// True if this is the probe that `init` with the same arguments makes.
@@ -71,8 +66,8 @@ struct CommitProbe {
 
     /// Looks once whether there is a commit, and continues after it if it wrote the same trees.
     ///
-    /// - Parameter treeOfPage: Returns the tree of a page that is a node of a table's tree; nil for any other page.
-    mutating func next(treeOfPage: (UInt32) -> UInt32?) -> Finding {
+    /// - Parameter map: Describes the last known commit. Not needed if nobody wants to know the tables.
+    mutating func next(_ map: TableTracker.TrackedMap?) -> Finding {
         guard let found = Self.read(index) else { return .nothing }
         // A commit changes the count and the checksum.
         if found.1 == known.1, found.2 == known.2, found.3 == known.3, found.4 == known.4 { return .nothing }
@@ -85,37 +80,28 @@ struct CommitProbe {
         if treeCount > 0 {
             // The number of pages stays.
             guard found.2 >> 32 == known.2 >> 32, frame - knownFrame <= Self.maxFrames,
-                hasSameTrees(Int(frame - knownFrame), after: knownFrame, salt: found.4, treeOfPage)
+                hasSameTrees(Int(frame - knownFrame), after: knownFrame, map)
             else { return .other }
         }
         known = found
         return .repeated(Self.position(found), commitCount: UInt32(truncatingIfNeeded: found.1))
     }
 
-    /// True if all frames are of leaves, and of exactly the expected trees.
-    private func hasSameTrees(
-        _ count: Int, after frame: UInt32, salt: UInt64, _ treeOfPage: (UInt32) -> UInt32?
-    ) -> Bool {
-        let stride = WALFile.frameHeaderLength + pageSize
-        // The first byte of a page is its kind.
-        let length = (count - 1) * stride + WALFile.frameHeaderLength + 1
-        return withUnsafeTemporaryAllocation(byteCount: length, alignment: 8) { bytes in
-            let offset = off_t(WALFile.offset(ofFrame: frame + 1, pageSize))
-            guard pread(log, bytes.baseAddress, length, offset) == length else { return false }
-            var written = SIMD4<UInt32>.zero
-            for start in Swift.stride(from: 0, to: length, by: stride) {
-                let page = UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: start, as: UInt32.self))
-                let kind = bytes[start + WALFile.frameHeaderLength]
-                guard bytes.loadUnaligned(fromByteOffset: start + 8, as: UInt64.self) == salt,
-                    kind == BTreePage.Kind.tableLeaf.rawValue || kind == BTreePage.Kind.indexLeaf.rawValue,
-                    let tree = treeOfPage(page)
-                else { return false }
-                let places = trees .== SIMD4(repeating: tree)
-                guard any(places) else { return false }
-                written.replace(with: 1, where: places)
-            }
-            return written.wrappedSum() == UInt32(treeCount)
+    /// True if all frames are of nodes of exactly the expected trees.
+    private func hasSameTrees(_ count: Int, after frame: UInt32, _ map: TableTracker.TrackedMap?) -> Bool {
+        var pages = SIMD16<UInt32>.zero
+        let length = count * MemoryLayout<UInt32>.size
+        guard let map, let offset = WriteAheadIndex.offset(ofPagesAfter: frame, count: count),
+            pread(index, &pages, length, offset) == length
+        else { return false }
+        var written = SIMD4<UInt32>.zero
+        for place in 0..<count {
+            guard let tree = map.pageMap.treeOfTable(pages[place]) else { return false }
+            let places = trees .== SIMD4(repeating: tree)
+            guard any(places) else { return false }
+            written.replace(with: 1, where: places)
         }
+        return written.wrappedSum() == UInt32(treeCount)
     }
 
     /// Reads the header. Returns nil if the index is being written, or was never.

@@ -23,7 +23,7 @@ extension StoreObserver {
         guard probe != nil, touchedParts.isEmpty else { return .other }
         var until: ContinuousClock.Instant?
         while true {
-            switch probe?.next(treeOfPage: { tracker.tree(ofPage: $0) }) {
+            switch probe?.next(tracker.map) {
             case .repeated(let position, let commitCount):
                 baseline.commit = position
                 baseline.commitCount = commitCount

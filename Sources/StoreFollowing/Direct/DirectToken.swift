@@ -9,7 +9,8 @@ package struct DirectToken: Equatable, Sendable, CustomStringConvertible {
 
     init(_ position: StorePosition?) { self.position = position }
 
-    private static let start = "file1-"
+    /// The beginning of each description.
+    package static let start = "file1-"
 
     /// Parses a token. Returns nil for an agent's token, or any other text.
     package init?(_ text: String) {
@@ -25,11 +26,8 @@ package struct DirectToken: Equatable, Sendable, CustomStringConvertible {
 
     package var description: String { Self.start + (position?.description ?? "") }
 
-    /// Appends the description's bytes.
-    package func write(to bytes: inout [UInt8]) {
-        bytes += Self.start.utf8
-        position?.write(to: &bytes)
-    }
+    /// Appends the bytes of the description that follow `start`.
+    package func writePosition(to bytes: inout [UInt8]) { position?.write(to: &bytes) }
 
     /// Returns the event that stands for everything that happened between this token and a later one; nil if nothing
     /// did.

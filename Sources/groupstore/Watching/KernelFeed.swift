@@ -52,7 +52,7 @@ final class KernelFeed: WatchedFeed {
                 name: "\(PrintablePath(path))", bytes: path.bytes, path: feed.path(of: number) ?? path, token: "")
             store.position = feed.token(of: number)
             stores.append(store)
-            lines.append(ChangeLine(store: path.bytes))
+            lines.append(ChangeLine(store: path.bytes, tokenStart: DirectToken.start))
         }
         if let token, let store = stores.first {
             let now = feed.token(of: 0)
@@ -105,7 +105,7 @@ final class KernelFeed: WatchedFeed {
         var line: [UInt8]?
         if case .change(let changed) = event {
             if let tables, !tables.admits(changed) { return }
-            line = lines[number].bytes(changed) { token.write(to: &$0) }
+            line = lines[number].bytes(changed) { token.writePosition(to: &$0) }
         } else if let path = feed?.path(of: number) {
             store.path = path
         }
