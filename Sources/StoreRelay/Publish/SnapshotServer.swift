@@ -82,6 +82,7 @@ final class SnapshotServer: Sendable {
         let begun = ContinuousClock.now
         let id = String(UInt64.random(in: 1...UInt64.max), radix: 16)
         do {
+            source.letGo()
             let snapshot = try Snapshot.make(of: source.location, at: directory.path.appending(name(id)))
             state.withLock { state in
                 state.served[id] = Served(snapshot: snapshot, used: .now)
