@@ -168,7 +168,8 @@ package final class Replica {
         if version == checkedVersion { return state }
         checkedVersion = nil
         let found = try ReplicaState(database)
-        checkedVersion = version
+        // A state that the caller may not take over is read again.
+        if found == state { checkedVersion = version }
         return found
     }
 
