@@ -10,7 +10,7 @@ import Synchronization
 import SystemPackage
 
 /// A subscription to a store's changes without an agent. Changes that aren't taken wait here, where many become one.
-final class DirectSubscription: Sendable {
+package final class DirectSubscription: Sendable {
     private struct State {
         var waiting: [StoreChange] = []
         var failure: GroupStoreError?
@@ -19,6 +19,7 @@ final class DirectSubscription: Sendable {
     }
 
     private let tables: TableFilter?
+    private let arriving: (@Sendable () -> Void)?
     private let state = Mutex(State())
     private let arrived = DispatchSemaphore(value: 0)
 
@@ -28,9 +29,15 @@ final class DirectSubscription: Sendable {
     /// - Parameters:
     ///   - path: The absolute path of the database, which need not exist.
     ///   - tables: Leaves out changes that are known to affect only other tables.
+    ///   - arriving: Called on the watching thread when a change can be taken, before `next` returns it. It mustn't
+    ///     wait for anything.
     /// - Throws: ``GroupStoreError`` with `system`.
-    init(_ path: FilePath, since token: String?, tables: TableFilter?, namesTables: Bool) throws(GroupStoreError) {
+    package init(
+        _ path: FilePath, since token: String?, tables: TableFilter?, namesTables: Bool,
+        arriving: (@Sendable () -> Void)? = nil
+    ) throws(GroupStoreError) {
         self.tables = tables
+        self.arriving = arriving
         do {
             try DirectWatcher.shared.perform { watcher in
                 watcher.add(self, path, since: token, namesTables: namesTables)
@@ -41,7 +48,7 @@ final class DirectSubscription: Sendable {
     }
 
     /// Returns the next change, or nil if none came within the time. Throws the error that ended the subscription.
-    func next(within time: Duration?) throws(GroupStoreError) -> StoreChange? {
+    package func next(within time: Duration?) throws(GroupStoreError) -> StoreChange? {
         let deadline = time.map(Deadline.init(after:)) ?? .none
         while true {
             let (change, failure, isEnded) = state.withLock { state in
@@ -60,7 +67,7 @@ final class DirectSubscription: Sendable {
     }
 
     /// Makes `next` return nil, and stops following the store.
-    func end() {
+    package func end() {
         let number = state.withLock { state in
             state.isEnded = true
             return state.number
@@ -101,6 +108,7 @@ final class DirectSubscription: Sendable {
                 state.waiting.append(change)
             }
         }
+        arriving?()
         arrived.signal()
     }
 }

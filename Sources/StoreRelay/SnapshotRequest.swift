@@ -62,3 +62,11 @@ struct SnapshotRequest: Equatable {
         throw .oldSnapshot(upto, position: have)
     }
 }
+
+/// What a chunk's digest is of (Documentation/Relay.md, "Snapshots"). The chunk itself is hashed once, for this and for
+/// the whole.
+enum SnapshotChunk {
+    static func fields(_ stream: RelayStream, _ id: String, _ index: Int, sha256: String) -> [String] {
+        [stream.streamName, "chunk", id, "\(index)", sha256]
+    }
+}

@@ -13,8 +13,9 @@ import StoreReplication
 extension Output {
     /// Prints an event: JSON on standard output, and a line of the log on standard error.
     func report(_ event: RelayEvent) {
-        if event.isError || !quiet { log(event.sentence, isError: event.isError) }
+        // Programs wait for the one, and people read the other.
         if json { record(event.object) }
+        if event.isError || !quiet { log(event.sentence, isError: event.isError) }
     }
 
     private func log(_ line: String, isError: Bool) {

@@ -22,8 +22,16 @@ import Testing
 
     private func append(_ range: Range<Int>, to file: ReceivedFile) throws {
         for start in stride(from: range.lowerBound, to: range.upperBound, by: chunkSize) {
-            try file.append(Array(content[start..<min(start + chunkSize, range.upperBound)]))
+            let chunk = Array(content[start..<min(start + chunkSize, range.upperBound)])
+            try file.append(chunk, sha256: SHA256Stream.digest(chunk))
         }
+    }
+
+    /// The SHA-256 of the lines with the chunks' SHA-256s.
+    private var digest: String {
+        let starts = stride(from: 0, to: content.count, by: chunkSize)
+        return SHA256Stream.digest(
+            starts.flatMap { SnapshotDigest.line(SHA256Stream.digest(content.dropFirst($0).prefix(chunkSize))) })
     }
 
     private var written: [UInt8] {
@@ -37,7 +45,7 @@ import Testing
         let file = try received()
         try append(0..<content.count, to: file)
         #expect(file.size == Int64(content.count))
-        #expect(file.finish() == SHA256Stream.digest(content))
+        #expect(try file.finish() == digest)
         #expect(try written == content)
     }
 
@@ -48,7 +56,7 @@ import Testing
         let file = try received()
         #expect(file.size == Int64(left == content.count ? left : left / chunkSize * chunkSize))
         try append(Int(file.size)..<content.count, to: file)
-        #expect(file.finish() == SHA256Stream.digest(content))
+        #expect(try file.finish() == digest)
         #expect(try written == content)
     }
 
@@ -59,12 +67,25 @@ import Testing
         try Descriptor(opening: path, flags: O_RDWR).write([content[100] &+ 1], at: 100)
         let file = try received()
         try append(chunkSize..<content.count, to: file)
-        #expect(file.finish() != SHA256Stream.digest(content))
+        #expect(try file.finish() != digest)
     }
 
     @Test func longerFileIsCut() throws {
         let path = scratch.path.appending("Notes.snapshot")
         try Descriptor(owning: open(path.string, O_CREAT | O_RDWR, 0o600)).write(content + content, at: 0)
         #expect(try received().size == Int64(2 * chunkSize))
+    }
+
+    @Test func fullDiskIsAnErrorOfTheDownload() throws {
+        let full = try FileWriting(to: Descriptor(owning: open("/dev/full", O_RDWR)), at: 0, path: "/dev/full")
+        var failure: SystemError?
+        do throws(SystemError) {
+            for _ in 0..<100 { try full.add([1, 2, 3]) }
+            try full.finish()
+        } catch {
+            failure = error
+        }
+        #expect(failure?.errno == .noSpace)
+        #expect(throws: SystemError.self) { try full.finish() }
     }
 }

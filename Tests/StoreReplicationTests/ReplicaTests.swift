@@ -90,6 +90,25 @@ struct ReplicaTests {
         #expect(try pair.update(replica) == .applied(token))
     }
 
+    /// Two followers of one file, such as a unit and one that was started by hand.
+    @Test func goesOnFromWhatAnotherFollowerHasApplied() throws {
+        let pair = try ReplicatedPair("CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
+        let one = try pair.replica()
+        let other = try Replica(opening: pair.copy, stream: "test")
+        try pair.write("INSERT INTO note VALUES (1, 'milk')")
+        let parts = try pair.parts(after: one.position, size: 200)
+        for part in parts.dropLast() { #expect(try one.apply(part) == .partial) }
+        let last = try #require(parts.last)
+        #expect(try pair.update(other) == .applied(last.upto))
+        #expect(try one.apply(last) == .skipped)
+        try one.check()
+        #expect(one.position == last.upto)
+        try pair.write("INSERT INTO note VALUES (2, 'bread')")
+        #expect(try pair.update(one) == .applied(ReplicationSource(pair.home).current()))
+        try other.check()
+        #expect(try pair.isEqual() && other.position == one.position)
+    }
+
     @Test func promotedReplicaIsAHomeOfItsOwn() throws {
         let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 'a')")
         var replica: Replica? = try pair.replica()
@@ -136,7 +155,15 @@ struct ReplicaTests {
             #expect(throws: (any Error).self) { try Replica.create(pair.copy, from: bad, stream: "test") }
         }
         let chunks = try (0..<good.chunkCount(size: 1000)).flatMap { try good.chunk($0, size: 1000) }
-        #expect(Int64(chunks.count) == good.size && SHA256Stream.digest(chunks) == good.sha256)
+        #expect(Int64(chunks.count) == good.size)
+        // It is one chunk of the usual size.
+        #expect(good.sha256 == SHA256Stream.digest(SnapshotDigest.line(SHA256Stream.digest(chunks))))
+        let digest = try SnapshotDigest(of: good.path, chunkSize: 1000)
+        let lines = (0..<good.chunkCount(size: 1000)).map {
+            SHA256Stream.digest(chunks.dropFirst($0 * 1000).prefix(1000))
+        }
+        #expect(lines.indices.allSatisfy { digest[$0] == lines[$0] } && digest[lines.count] == nil && digest[-1] == nil)
+        #expect(digest.sha256 == SHA256Stream.digest(lines.flatMap(SnapshotDigest.line)))
         #expect(try pair.copy.directory.names().allSatisfy { !$0.string.hasPrefix(".") })
     }
 

@@ -107,7 +107,7 @@ struct RecordedHistory: HistorySource {
             return
         }
         guard token.number > trimmed else { throw StoreHistory.Discontinuity.trimmed }
-        let row = try reader.prepare("SELECT nonce FROM GS_CHANGE WHERE number = \(token.number)")
+        let row = try reader.prepare("SELECT nonce FROM GS_CHANGE WHERE number = ?", [.integer(token.number)])
         guard try row.step(), row.integer(0) == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 

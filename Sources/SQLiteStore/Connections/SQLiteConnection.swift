@@ -14,6 +14,8 @@ package class SQLiteConnection {
     private var isInTransaction = false
     /// Exists if collations are only known by name.
     var namedCollations: NamedCollations?
+    /// The statements that are kept for the next time; nil if none are.
+    var keptStatements: KeptStatements?
 
     /// - Parameters:
     ///   - name: The path, or a URI (https://sqlite.org/uri.html).
@@ -35,7 +37,10 @@ package class SQLiteConnection {
         logStatements()
     }
 
-    deinit { sqlite3_close_v2(connection) }
+    deinit {
+        keptStatements = nil
+        sqlite3_close_v2(connection)
+    }
 
     func error(_ code: Int32) -> StoreError {
         StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: path)
@@ -43,12 +48,20 @@ package class SQLiteConnection {
 
     /// Prepares one statement, and ignores any that follow it.
     package func prepare(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> SQLiteStatement {
+        let statement = try compiled(sql)
+        try statement.bind(parameters)
+        return statement
+    }
+
+    private func compiled(_ sql: String) throws -> SQLiteStatement {
+        let key = keptStatements == nil ? nil : KeptStatements.key(sql)
+        if let key, let known = keptStatements?.take(key) {
+            return SQLiteStatement(known, connection: self, key: key)
+        }
         var prepared: OpaquePointer?
         let code = sqlite3_prepare_v2(connection, sql, -1, &prepared, nil)
         guard code == SQLITE_OK, let prepared else { throw error(code) }
-        let statement = SQLiteStatement(prepared, connection: self)
-        try statement.bind(parameters)
-        return statement
+        return SQLiteStatement(prepared, connection: self, key: key)
     }
 
     /// Runs one statement to its end, and ignores any that follow it.

@@ -17,12 +17,18 @@ package final class SQLiteStatement {
     /// Keeps the connection open for the life of the statement.
     let connection: SQLiteConnection
 
-    init(_ handle: OpaquePointer, connection: SQLiteConnection) {
+    /// The key under which the connection keeps the statement afterwards; nil if it doesn't.
+    private let key: [UInt8]?
+
+    init(_ handle: OpaquePointer, connection: SQLiteConnection, key: [UInt8]? = nil) {
         self.handle = handle
         self.connection = connection
+        self.key = key
     }
 
-    deinit { sqlite3_finalize(handle) }
+    deinit {
+        if let key, let kept = connection.keptStatements { kept.put(handle, key) } else { sqlite3_finalize(handle) }
+    }
 
     /// Rewinds the statement. Its parameters stay bound.
     package func reset() { sqlite3_reset(handle) }

@@ -124,4 +124,10 @@ struct FileFingerprint: Equatable {
         sharedMemory = try location.directory.status(location.name.sharedMemory)
         journal = try location.directory.status(location.name.journal)
     }
+
+    /// True if the names are those of the same files, whatever is in them.
+    func hasFiles(of other: FileFingerprint) -> Bool {
+        database?.identity == other.database?.identity && wal?.identity == other.wal?.identity
+            && sharedMemory?.identity == other.sharedMemory?.identity && journal?.identity == other.journal?.identity
+    }
 }

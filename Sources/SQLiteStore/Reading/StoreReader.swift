@@ -18,6 +18,8 @@ package final class StoreReader: SQLiteConnection {
     /// The descriptor from which the database was copied. To close it releases the connection's locks, so it stays open
     /// until nothing is read any more.
     private var copiedDescriptor: HeldDescriptor?
+    /// True if the connection was used before this read, and its store is the same as then but for what was written.
+    package private(set) var isRepeated = false
 
     /// Runs `body` on one consistent state of the store.
     ///
@@ -27,14 +29,35 @@ package final class StoreReader: SQLiteConnection {
     package static func read<Success>(
         _ location: StoreLocation, busyTimeout: Duration = .seconds(2), _ body: (StoreReader) throws -> Success
     ) throws -> Success {
+        try read(location, busyTimeout: busyTimeout, keep: nil, body)
+    }
+
+    /// Reads like the other method.
+    ///
+    /// - Parameter keep: Gets the connection afterwards, if it can read again, and the files that it has open.
+    static func read<Success>(
+        _ location: StoreLocation, busyTimeout: Duration = .seconds(2),
+        keep: ((StoreReader, FileFingerprint) -> Void)?, _ body: (StoreReader) throws -> Success
+    ) throws -> Success {
         let deadline = Deadline(after: busyTimeout)
         for _ in 0..<3 {
             let preparation = try ReadingPreparation(location, deadline: deadline)
-            let (outcome, takesLocks) = attempt(preparation, location: location, deadline: deadline, body)
+            var last: StoreReader?
+            let (outcome, takesLocks) = attempt(preparation, location: location, deadline: deadline) { reader in
+                guard keep != nil else { return try body(reader) }
+                reader.keptStatements = KeptStatements()
+                let success = try body(reader)
+                last = reader
+                return success
+            }
             // Without a lock, the change may have affected any result or error. Even with a lock, it may have caused
             // SQLite's errors.
-            let isUnchanged = try FileFingerprint(location) == preparation.footprint
-            if isUnchanged || takesLocks && !outcome.isStoreError { return try outcome.get() }
+            let footprint = try FileFingerprint(location)
+            guard footprint == preparation.footprint || takesLocks && !outcome.isStoreError else { continue }
+            if let keep, let last, footprint.hasFiles(of: preparation.footprint), try last.endForNow() {
+                keep(last, footprint)
+            }
+            return try outcome.get()
         }
         throw StoreError.busy(location.path)
     }
@@ -75,6 +98,20 @@ package final class StoreReader: SQLiteConnection {
         try SQLiteLibrary.disableCheckpoints(connection, of: location.path)
         if method == .unlockedWAL { try execute("PRAGMA locking_mode = EXCLUSIVE") }
         try distrustSchema()
+        try execute("BEGIN")
+        try execute("SELECT count(*) FROM sqlite_schema")
+    }
+
+    /// Ends the transaction. Returns false if the connection can't read the store's next state.
+    private func endForNow() throws -> Bool {
+        guard method == .lockedWAL || method == .markedWAL else { return false }
+        try execute("COMMIT")
+        isRepeated = true
+        return true
+    }
+
+    /// Begins to read another state, the store's present one, after `endForNow` or COMMIT.
+    func beginAgain() throws {
         try execute("BEGIN")
         try execute("SELECT count(*) FROM sqlite_schema")
     }

@@ -16,7 +16,7 @@ struct SnapshotDownload {
         let id: String
         let size: Int64
         let chunkSize: Int
-        let sha256: String
+        let chunksSHA256: String
         let upto: String
         let schema: String
         /// The request that it answers.
@@ -76,8 +76,8 @@ struct SnapshotDownload {
     private func snapshot(_ announced: Announcement, _ digest: String) throws -> Snapshot {
         guard let upto = HistoryToken(announced.upto) else { throw RelayError.badSnapshot("it has no token") }
         var snapshot = Snapshot(
-            path: directory.path.appending(file), size: announced.size, sha256: announced.sha256, upto: upto,
-            schema: announced.schema)
+            path: directory.path.appending(file), size: announced.size, sha256: announced.chunksSHA256,
+            chunkSize: announced.chunkSize, upto: upto, schema: announced.schema)
         snapshot.written = digest
         return snapshot
     }
@@ -136,17 +136,17 @@ struct SnapshotDownload {
     ) throws(RelayError) -> Announcement {
         guard let id = object.string("id"), let size = object.integer("size"), size > 0,
             let chunkSize = object.integer("chunk_size"), chunkSize >= 1 << 10, chunkSize <= SnapshotServer.chunkSize,
-            let sha256 = object.string("sha256"), let upto = object.string("upto"),
+            let sha256 = object.string("chunks_sha256"), let upto = object.string("upto"),
             let token = HistoryToken(upto),
             let schema = object.string("schema")
         else { throw .badSnapshot("the announcement lacks something") }
         try request.check(token)
         return Announcement(
-            id: id, size: size, chunkSize: Int(chunkSize), sha256: sha256, upto: upto, schema: schema,
+            id: id, size: size, chunkSize: Int(chunkSize), chunksSHA256: sha256, upto: upto, schema: schema,
             have: request.have.map { "\($0)" }, reason: request.reason)
     }
 
-    /// Receives the chunks that the file lacks. Returns the file's SHA-256; nil if the home no longer has the snapshot,
+    /// Receives the chunks that the file lacks. Returns the SHA-256 of all; nil if the home no longer has the snapshot,
     /// or if the end was requested.
     private func receive(
         _ announced: Announcement, _ stop: RelayStop, _ progress: (Int64, Int64) -> Void
@@ -158,7 +158,7 @@ struct SnapshotDownload {
         let inbox = try NATSConnection.uniqueSubject()
         let chunks = try connection.subscribe(inbox + ".*")
         var requested = written
-        var early: [Int: [UInt8]] = [:]
+        var early: [Int: (bytes: [UInt8], sha256: String)] = [:]
         while written < count {
             if stop.isRequested { return nil }
             while requested < count, requested < written + Self.window {
@@ -183,27 +183,29 @@ struct SnapshotDownload {
             if answer.headers["Gs-Error"] != nil { return nil }
             early[index] = try checked(answer, index, of: announced)
             while let next = early.removeValue(forKey: written) {
-                try received.append(next)
+                try received.append(next.bytes, sha256: next.sha256)
                 written += 1
             }
             progress(received.size, announced.size)
         }
         // It is synced with the replica that it becomes, or copied into one.
-        return received.finish()
+        return try received.finish()
     }
 
-    private func checked(_ answer: NATSMessage, _ index: Int, of announced: Announcement) throws(RelayError) -> [UInt8]
-    {
+    private func checked(
+        _ answer: NATSMessage, _ index: Int, of announced: Announcement
+    ) throws(RelayError) -> (bytes: [UInt8], sha256: String) {
         let start = Int64(index) * Int64(announced.chunkSize)
         guard Int64(answer.body.count) == min(Int64(announced.chunkSize), announced.size - start) else {
             throw .badSnapshot("chunk \(index) has another size")
         }
+        let sha256 = SHA256Stream.digest(answer.body)
         if let key {
-            let fields = [stream.streamName, "chunk", announced.id, "\(index)"]
-            guard try key.accepts(answer.headers[RelayHeader.mac], of: fields, answer.body) else {
+            let fields = SnapshotChunk.fields(stream, announced.id, index, sha256: sha256)
+            guard try key.accepts(answer.headers[RelayHeader.mac], of: fields, []) else {
                 throw .badSnapshot("chunk \(index) has a wrong digest")
             }
         }
-        return answer.body
+        return (answer.body, sha256)
     }
 }

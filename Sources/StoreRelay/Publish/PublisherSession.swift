@@ -68,7 +68,7 @@ final class PublisherSession {
         try stop.retryingBusy { try snapshots.withdrawUnusable(source) }
         try startListeners()
         while !stop.isRequested {
-            let content = mailbox.take(within: patience)
+            let content = mailbox.take(within: source.isHolding ? min(patience, RepeatedReader.rest) : patience)
             if let failure = content.failures[number] { throw failure }
             if let failure = content.watchFailure { reporter.report(failure) }
             if content.storeChanged || outdated.isDue {
@@ -78,6 +78,7 @@ final class PublisherSession {
             try confirmations.write(to: source)
             if content.wantsSnapshot { makeSnapshot(source, stop) }
             snapshots.removeUnused()
+            source.letGoOfUnused()
             status.write()
         }
     }
@@ -112,7 +113,7 @@ final class PublisherSession {
         do {
             snapshots.setPublished(nil)
             while let batch = try next(source, after: position, stop) {
-                try send(batch, &outlet)
+                try send(batch, of: source, &outlet)
                 source.note(sent: batch)
                 held.clear()
                 position = batch.upto
@@ -145,8 +146,9 @@ final class PublisherSession {
     }
 
     /// Sends the parts of the held batch that the stream lacks, and waits until the broker has them.
-    private func send(_ batch: UnsentBatch, _ outlet: inout BatchOutlet) throws {
+    private func send(_ batch: UnsentBatch, of source: ReplicationSource, _ outlet: inout BatchOutlet) throws {
         try held.forEachPart(maxSize: outlet.maxPartSize) { part in
+            source.letGoOfUnused()
             try outlet.send(part)
             status.setLag(batch.upto.number - batch.from.number)
             status.write()

@@ -14,6 +14,8 @@ import SystemPackage
 final class SnapshotServer: Sendable {
     private struct Served {
         let snapshot: Snapshot
+        /// By the size of the chunks, of which another broker may accept smaller ones only.
+        var digests: [Int: SnapshotDigest]
         var used: ContinuousClock.Instant
     }
 
@@ -35,7 +37,7 @@ final class SnapshotServer: Sendable {
     private static let shortRetention = Duration.seconds(60)
     private static let maxServed = 3
     /// The largest chunk, in bytes.
-    static let chunkSize = 512 << 10
+    static let chunkSize = Snapshot.usualChunkSize
 
     /// - Parameter path: The directory of the snapshots, which must have room for the store. What an earlier process
     ///   left there for this stream is removed.
@@ -82,9 +84,11 @@ final class SnapshotServer: Sendable {
         let begun = ContinuousClock.now
         let id = String(UInt64.random(in: 1...UInt64.max), radix: 16)
         do {
-            let snapshot = try Snapshot.make(of: source.location, at: directory.path.appending(name(id)))
+            source.letGo()
+            let (snapshot, digest) = try Snapshot.makeWithDigest(
+                of: source.location, at: directory.path.appending(name(id)))
             state.withLock { state in
-                state.served[id] = Served(snapshot: snapshot, used: .now)
+                state.served[id] = Served(snapshot: snapshot, digests: [digest.chunkSize: digest], used: .now)
                 state.offers.add(id, upto: snapshot.upto, begun: begun, made: .now)
                 state.failure = nil
             }
@@ -133,7 +137,7 @@ final class SnapshotServer: Sendable {
         case "begin":
             guard let nonce = object.string("nonce"), nonce.utf8.count <= 64 else { return nil }
             let size = max(1 << 10, min(Self.chunkSize, maxPayload - (8 << 10)))
-            let answer = begin(SnapshotRequest(object), chunkSize: size, mailbox)
+            let answer = try begin(SnapshotRequest(object), chunkSize: size, mailbox)
             let body = Array(answer.text.utf8)
             return (try RelayKey.header(key, of: [stream.streamName, "snapshot", nonce], body), body)
         case "chunk":
@@ -145,7 +149,10 @@ final class SnapshotServer: Sendable {
         }
     }
 
-    private func begin(_ request: SnapshotRequest, chunkSize: Int, _ mailbox: PublisherMailbox) -> JSONObject {
+    private func begin(
+        _ request: SnapshotRequest, chunkSize: Int, _ mailbox: PublisherMailbox
+    ) throws -> JSONObject {
+        var offered: (id: String, snapshot: Snapshot)?
         let answer = state.withLock { state -> JSONObject? in
             if let have = request.have, have == state.published, request.acceptsCurrent {
                 return ["state": "current", "upto": .string("\(have)")]
@@ -156,28 +163,43 @@ final class SnapshotServer: Sendable {
             }
             guard let id = state.offers.offer(to: request, at: .now), let served = state.served[id] else { return nil }
             state.served[id]?.used = .now
-            let snapshot = served.snapshot
+            offered = (id, served.snapshot)
+            return nil
+        }
+        if let answer { return answer }
+        if let (id, snapshot) = offered {
+            let digest = try digest(of: id, snapshot, chunkSize: chunkSize)
             return [
                 "state": "ready", "id": .string(id), "size": .integer(snapshot.size),
-                "chunk_size": .integer(Int64(chunkSize)), "sha256": .string(snapshot.sha256),
+                "chunk_size": .integer(Int64(chunkSize)), "chunks_sha256": .string(digest.sha256),
                 "upto": .string("\(snapshot.upto)"), "schema": .string(snapshot.schema),
             ]
         }
-        if let answer { return answer }
         mailbox.post { $0.wantsSnapshot = true }
         return ["state": "preparing"]
+    }
+
+    private func digest(of id: String, _ snapshot: Snapshot, chunkSize: Int) throws -> SnapshotDigest {
+        if let known = state.withLock({ $0.served[id]?.digests[chunkSize] }) { return known }
+        let digest = try SnapshotDigest(of: snapshot.path, chunkSize: chunkSize)
+        state.withLock { $0.served[id]?.digests[chunkSize] = digest }
+        return digest
     }
 
     private func chunk(
         _ id: String, _ index: Int, size: Int
     ) throws -> (headers: [(name: String, value: String)], body: [UInt8]) {
-        let snapshot = state.withLock { state in
+        let served = state.withLock { state in
             state.served[id]?.used = .now
-            return state.served[id]?.snapshot
+            return state.served[id]
         }
-        guard let snapshot, index < snapshot.chunkCount(size: size),
-            let bytes = try? snapshot.chunk(index, size: size)
+        guard let served, index < served.snapshot.chunkCount(size: size),
+            let bytes = try? served.snapshot.chunk(index, size: size)
         else { return ([(name: "Gs-Error", value: "unknown_snapshot")], []) }
-        return (try RelayKey.header(key, of: [stream.streamName, "chunk", id, "\(index)"], bytes), bytes)
+        guard let key else { return ([], bytes) }
+        // What the disk has changed since then has another one, and isn't accepted.
+        let sha256 = served.digests[size]?[index] ?? SHA256Stream.digest(bytes)
+        let fields = SnapshotChunk.fields(stream, id, index, sha256: sha256)
+        return (try RelayKey.header(key, of: fields, []), bytes)
     }
 }

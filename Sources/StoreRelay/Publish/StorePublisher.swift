@@ -101,7 +101,7 @@ package final class StorePublisher {
                 }
                 number += 1
                 // Only now: each write costs the writer an event for it.
-                let watch = StoreWatch(location.path, mailbox)
+                let watch = try StoreWatch(location.path, mailbox)
                 defer { withExtendedLifetime(watch) {} }
                 let session = PublisherSession(
                     location, options, connection, number: number, snapshots, mailbox, held, status, reporter)

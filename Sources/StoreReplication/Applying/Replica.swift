@@ -34,6 +34,8 @@ package final class Replica {
     let database: ReplicaConnection
     let busyTimeout: Duration
     private var incoming: IncomingBatch?
+    /// SQLite's count of what other connections have committed, when `state` was last compared with the store.
+    private var checkedVersion: Int64?
     /// The statements of earlier batches; nil if the schema may be another one now.
     var tables: ReplicaTables?
 
@@ -130,7 +132,7 @@ package final class Replica {
         do {
             state = try database.transaction(.immediate) {
                 // Others may have written since the first part.
-                let now = try ReplicaState(database)
+                let now = try currentState()
                 guard now == state else { throw BatchRefusal(outcome: .skipped) }
                 let tables = try self.tables ?? ReplicaTables(database)
                 self.tables = tables
@@ -150,13 +152,25 @@ package final class Replica {
     /// Throws `ReplicationError.diverged` if somebody else has written to the replica.
     package func check() throws {
         do {
-            let found = try database.transaction(.deferred) { try ReplicaState(database) }
+            let found = try database.transaction(.deferred) { try currentState() }
             guard found.stream == state.stream else { throw ReplicationError.otherStream(found.stream, location.path) }
             state = found
         } catch let error as ReplicationError {
             noteDivergence(error)
             throw error
         }
+    }
+
+    /// Returns the state in this transaction, which is the known one if nobody else has committed since. Throws
+    /// `ReplicationError.diverged`.
+    private func currentState() throws -> ReplicaState {
+        let version = try database.committedByOthers()
+        if version == checkedVersion { return state }
+        checkedVersion = nil
+        let found = try ReplicaState(database)
+        // A state that the caller may not take over is read again.
+        if found == state { checkedVersion = version }
+        return found
     }
 
     /// Keeps a divergence in the replica: what shows it may be purged.

@@ -16,6 +16,10 @@ struct ReplicableStore {
     ///
     /// - Parameter known: The store as it was found before. Its tables are not read again if they are the same.
     init(_ reader: StoreReader, known: ReplicableStore? = nil) throws {
+        if reader.isRepeated {
+            self = try Self.unchanged(reader, known)
+            return
+        }
         let location = reader.location
         func refusal(_ object: String, _ reason: String) -> ReplicationError {
             .unreplicable(object: object, reason: reason, location.path)
@@ -28,10 +32,7 @@ struct ReplicableStore {
         if try position.isOutdated(reader), let table = try RecordedPosition.firstDoubtfulTable(reader) {
             throw HistoryError.outdated(table: table, location.path)
         }
-        if try location.directory.status(location.name.support) != nil {
-            throw refusal(
-                location.name.support.string, "a batch doesn't carry the files of Core Data's external storage")
-        }
+        try Self.checkSupport(location)
         version = try reader.integer("PRAGMA main.schema_version")
         schema = try RecordedPosition.schemaDigest(reader)
         if let known, known.schema == schema, known.version == version,
@@ -61,6 +62,32 @@ struct ReplicableStore {
         if let (table, message) = try Self.firstUnwritable(writes, reader) {
             throw refusal("table \(table)", "only the store's own program can write it: \(message)")
         }
+    }
+
+    private init(_ position: RecordedPosition, _ known: ReplicableStore) {
+        (self.position, schema, version) = (position, known.schema, known.version)
+        (tables, virtualTables) = (known.tables, known.virtualTables)
+    }
+
+    private struct NeedsAnotherLook: Error {}
+
+    /// Returns the store over a connection that has found it before. Throws if it must be looked at over another one,
+    /// which knows none of the collations that this one has accepted.
+    private static func unchanged(_ reader: StoreReader, _ known: ReplicableStore?) throws -> ReplicableStore {
+        let position = try RecordedPosition(reader)
+        guard let known, try reader.integer("PRAGMA main.schema_version") == known.version,
+            position.identifier == known.position.identifier, position.version == known.position.version,
+            position.schemaVersion == known.position.schemaVersion, try !position.isOutdated(reader)
+        else { throw NeedsAnotherLook() }
+        try checkSupport(reader.location)
+        return ReplicableStore(position, known)
+    }
+
+    private static func checkSupport(_ location: StoreLocation) throws {
+        guard try location.directory.status(location.name.support) != nil else { return }
+        throw ReplicationError.unreplicable(
+            object: location.name.support.string,
+            reason: "a batch doesn't carry the files of Core Data's external storage", location.path)
     }
 
     private static func exists(_ table: String, _ reader: StoreReader) throws -> Bool {

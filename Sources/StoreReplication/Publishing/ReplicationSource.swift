@@ -4,10 +4,10 @@ import SQLiteStore
 import Synchronization
 import SystemPackage
 
-/// The home of a store whose changes are sent to replicas. It reads without leaving a trace, and holds no connection
-/// between its calls. Confined to one thread.
+/// The home of a store whose changes are sent to replicas. It reads without leaving a trace. Between batches that soon
+/// follow each other it holds a connection, which `letGoOfUnused` ends. Confined to one thread.
 ///
-/// While it reads, this process must have no connection of its own to the store (`StoreReader`).
+/// While it reads or holds a connection, this process must have no connection of its own to the store (`StoreReader`).
 package final class ReplicationSource {
     package let location: StoreLocation
     /// What the last batch said beside its changes; nil before the first.
@@ -15,23 +15,37 @@ package final class ReplicationSource {
     private var known: ReplicableStore
     /// The number of snapshots that were made before the last batch.
     private var knownSnapshots = 0
+    private let batches: RepeatedReader
 
     /// Checks that replicas of the store can be kept: it keeps groupstore's own history, and every table can be
     /// recorded and written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
     package init(_ location: StoreLocation) throws {
         self.location = location
+        batches = RepeatedReader(location)
         known = try StoreReader.read(location) { try ReplicableStore($0) }
+    }
+
+    /// True if it holds a connection.
+    package var isHolding: Bool { batches.isHolding }
+    /// Ends the connection that it holds, if it wasn't used for a moment.
+    package func letGoOfUnused() { batches.letGoOfUnused() }
+    /// Ends the connection that it holds.
+    package func letGo() { batches.letGo() }
+
+    private func read<Success>(_ body: (StoreReader) throws -> Success) throws -> Success {
+        letGo()
+        return try StoreReader.read(location, body)
     }
 
     /// Returns the token of the store's last change.
     package func current() throws -> HistoryToken {
-        try StoreReader.read(location) { try StoreHistory($0).current() }
+        try read { try StoreHistory($0).current() }
     }
 
     /// Returns the oldest token after which a batch can be read: the changes after it are all there, none of them is a
     /// gap, and all are of tables whose triggers were not made again since.
     package func oldest() throws -> HistoryToken {
-        try StoreReader.read(location) { reader in
+        try read { reader in
             let history = try StoreHistory(reader)
             let start = try history.start()
             guard let last = try RecordedPosition.lastBreak(after: start.number, reader) else { return start }
@@ -42,7 +56,7 @@ package final class ReplicationSource {
     /// Throws `StoreHistory.Discontinuity` if no batch can be read after the token: `epoch` if another history or a
     /// restored store assigned it, `trimmed` or `gap` if `oldest` is later.
     package func check(_ token: HistoryToken) throws {
-        try StoreReader.read(location) { reader in
+        try read { reader in
             try StoreHistory(reader).check(token)
             if try RecordedPosition.lastBreak(after: token.number, reader) != nil {
                 throw StoreHistory.Discontinuity.gap
@@ -60,7 +74,7 @@ package final class ReplicationSource {
         let snapshots = Snapshot.made.withLock { $0[location.path] ?? 0 }
         if snapshots != knownSnapshots { knownExtras = nil }
         // If the store's files changed meanwhile, the body runs again.
-        let batch = try StoreReader.read(location) { reader in
+        let batch = try batches.read { reader in
             known = try ReplicableStore(reader, known: known)
             return try BatchContent(reader, known, StoreHistory(reader), after: token, known: knownExtras)
         }
@@ -87,6 +101,7 @@ package final class ReplicationSource {
 
     /// Records that a follower has all changes up to the token, under the subscriber `relay:NAME:FOLLOWER`.
     package func acknowledge(_ token: HistoryToken, by subscriber: String) throws {
+        letGo()
         try HistoryMaintenance(location).acknowledge(token, by: subscriber)
     }
 }

@@ -20,7 +20,15 @@ extension Replica {
         where try location.directory.status(name) != nil {
             throw ReplicationError.exists(location.directory.path.appending(name))
         }
-        try snapshot.check()
+        // The disk writes what it is behind with while the content is checked.
+        let sync = movingFile ? try BackgroundSync(snapshot.path) : nil
+        do {
+            try snapshot.check()
+        } catch {
+            try? sync?.finish()
+            throw error
+        }
+        try sync?.finish()
         guard let temporary = FilePath.Component("." + location.name.database.string + ".snapshot"),
             let parts = StoreName(temporary)
         else { throw SystemError("open", .fileNameTooLong, path: location.path) }

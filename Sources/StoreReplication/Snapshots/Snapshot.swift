@@ -14,17 +14,25 @@ package struct Snapshot: Sendable, Equatable {
     package let path: FilePath
     /// In bytes.
     package let size: Int64
-    /// The SHA-256 of the file, in hexadecimal.
+    /// The SHA-256 of its chunks' SHA-256s (`SnapshotDigest`), in hexadecimal.
     package let sha256: String
+    /// The size of the chunks for that, in bytes.
+    package let chunkSize: Int
     /// The token of the last change that is in it.
     package let upto: HistoryToken
     /// The digest of its schema.
     package let schema: String
-    /// The SHA-256 of what was written to the file, if its writer has computed it; else the file is read for it.
+    /// That of what was written to the file, if its writer has computed it; else the file is read for it.
     package var written: String?
 
-    package init(path: FilePath, size: Int64, sha256: String, upto: HistoryToken, schema: String) {
-        (self.path, self.size, self.sha256) = (path, size, sha256)
+    /// The size that chunks have if the broker accepts it, in bytes.
+    package static let usualChunkSize = 512 << 10
+
+    package init(
+        path: FilePath, size: Int64, sha256: String, chunkSize: Int = Self.usualChunkSize, upto: HistoryToken,
+        schema: String
+    ) {
+        (self.path, self.size, self.sha256, self.chunkSize) = (path, size, sha256, chunkSize)
         (self.upto, self.schema) = (upto, schema)
     }
 
@@ -35,6 +43,13 @@ package struct Snapshot: Sendable, Equatable {
     /// Copies a store to a new file at `path`, without its named subscribers. Throws as `ReplicationSource.init` does,
     /// and `ReplicationError.exists`; no file is left then.
     package static func make(of location: StoreLocation, at path: FilePath) throws -> Snapshot {
+        try makeWithDigest(of: location, at: path).snapshot
+    }
+
+    /// Makes a snapshot like the other method, and returns what its chunks are served with, too.
+    package static func makeWithDigest(
+        of location: StoreLocation, at path: FilePath
+    ) throws -> (snapshot: Snapshot, digest: SnapshotDigest) {
         let file = try SnapshotFile(creating: path)
         defer { made.withLock { $0[location.path, default: 0] += 1 } }
         do {
@@ -46,8 +61,10 @@ package struct Snapshot: Sendable, Equatable {
             }
             try clean(path)
             // Nothing is synced: a home whose power fails makes another one.
-            let (size, sha256) = try SnapshotFile.digest(path)
-            return Snapshot(path: path, size: size, sha256: sha256, upto: upto, schema: schema)
+            let digest = try SnapshotDigest(of: path, chunkSize: usualChunkSize)
+            let snapshot = Snapshot(
+                path: path, size: digest.size, sha256: digest.sha256, upto: upto, schema: schema)
+            return (snapshot, digest)
         } catch {
             file.remove()
             throw error
@@ -81,7 +98,14 @@ package struct Snapshot: Sendable, Equatable {
 
     /// Throws `ReplicationError.malformedSnapshot` if the file isn't the one that was announced, whole and sound.
     package func check() throws {
-        let (found, digest) = try written.map { (try SnapshotFile.size(path), $0) } ?? SnapshotFile.digest(path)
+        let found: Int64
+        let digest: String
+        if let written {
+            (found, digest) = (try SnapshotFile.size(path), written)
+        } else {
+            let read = try SnapshotDigest(of: path, chunkSize: chunkSize)
+            (found, digest) = (read.size, read.sha256)
+        }
         guard found == size else {
             throw ReplicationError.malformedSnapshot("it has \(found) bytes instead of \(size)", path)
         }
@@ -98,6 +122,9 @@ package struct Snapshot: Sendable, Equatable {
     /// Throws if SQLite finds damage. A value that SQLite itself has let in against its rules, such as a NULL in a key,
     /// is the home's too.
     private func checkStructure(_ database: StoreWriter) throws {
+        // The file is this user's own, and nobody cuts it: its pages need no copy.
+        try database.execute("PRAGMA mmap_size = 2147418112")
+        defer { try? database.execute("PRAGMA mmap_size = 0") }
         let finding = try database.prepare("PRAGMA quick_check(1000)")
         while try finding.step() {
             let text = finding.text(0) ?? ""

@@ -34,17 +34,4 @@ struct SnapshotFile {
     static func size(_ path: FilePath) throws -> Int64 {
         try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW).status(path: path).size
     }
-
-    /// Returns a file's size and SHA-256.
-    static func digest(_ path: FilePath) throws -> (size: Int64, sha256: String) {
-        let descriptor = try Descriptor(opening: path, flags: O_RDONLY | O_NOFOLLOW)
-        let hash = SHA256Stream()
-        var size: Int64 = 0
-        while true {
-            let bytes = try descriptor.read(count: 1 << 20, at: size, path: path)
-            if bytes.isEmpty { return (size, hash.finish()) }
-            hash.add(bytes)
-            size += Int64(bytes.count)
-        }
-    }
 }

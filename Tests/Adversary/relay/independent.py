@@ -9,6 +9,7 @@ stream's first message on; with --snapshot it begins with a snapshot, requested 
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import random
@@ -91,18 +92,20 @@ async def snapshot(play, path):
         await asyncio.sleep(0.1)
     if begun["state"] != "ready":
         raise Problem("snapshot", f"{begun}", "the answer's state isn't preparing")
-    data = b""
+    data, lines = b"", ""
     while len(data) < begun["size"]:
         index = len(data) // begun["chunk_size"]
         body = json.dumps({"op": "chunk", "id": begun["id"], "index": index, "size": begun["chunk_size"]}).encode()
         answer = await client.request(subject, body, timeout=5)
-        check(answer, "chunk", begun["id"], str(index))
+        sha256 = hashlib.sha256(answer.data).hexdigest()
+        lines += sha256 + "\n"
+        if key and (answer.headers or {}).get("Gs-Mac") != wire.mac(key, [stream, "chunk", begun["id"], str(index), sha256], b""):
+            raise Problem("digest", f"chunk {index} {answer.headers}", "Gs-Mac is the digest of GS_NAME, chunk, the id, the index, and its SHA-256")
         if "Gs-Error" in (answer.headers or {}) or not answer.data:
             raise Problem("chunk", f"{index}: {answer.headers}", "The body of the answer is the chunk")
         data += answer.data
-    import hashlib
-    if hashlib.sha256(data).hexdigest() != begun["sha256"]:
-        raise Problem("snapshot", "another SHA-256", "a SQLite database with the SHA-256 that was announced")
+    if hashlib.sha256(lines.encode()).hexdigest() != begun["chunks_sha256"]:
+        raise Problem("snapshot", "another SHA-256", "chunks_sha256 is the SHA-256 of the chunks' SHA-256s, a line each")
     with open(path, "wb") as file:
         file.write(data)
     await client.close()

@@ -59,14 +59,16 @@ class Stream:
                 break
             fail(found["state"] != "preparing", f"snapshot: {found}")
             await asyncio.sleep(0.1)
-        content, size = b"", found["chunk_size"]
+        content, digests, size = b"", "", found["chunk_size"]
         for index in range(math.ceil(found["size"] / size)):
             chunk = await self.request({"op": "chunk", "id": found["id"], "index": index, "size": size})
             fail("Gs-Error" in (chunk.headers or {}), "chunk: it is gone")
-            self.check(chunk.headers, ["chunk", found["id"], str(index)], chunk.data, "chunk")
+            sha256 = hashlib.sha256(chunk.data).hexdigest()
+            self.check(chunk.headers, ["chunk", found["id"], str(index), sha256], b"", "chunk")
+            digests += sha256 + "\n"
             content += chunk.data
         fail(len(content) != found["size"], "snapshot: another size")
-        fail(hashlib.sha256(content).hexdigest() != found["sha256"], "snapshot: another hash")
+        fail(hashlib.sha256(digests.encode()).hexdigest() != found["chunks_sha256"], "snapshot: another hash")
         with open(path, "wb") as file:
             file.write(content)
         return found["upto"], found["schema"]
