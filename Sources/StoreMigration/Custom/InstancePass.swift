@@ -72,8 +72,11 @@ struct InstancePass {
         }
         var rows = try plan.rows(entityPlan)
         if entityPlan.countsExcludedObjects { excluded.count(of: entityPlan, &rows) }
-        let columns = TableLayout.ownColumns + assignments.map(\.column.sqlName)
-        let values = [rows.key, rows.entityNumber, "1"] + assignments.map(\.value)
+        // SQLite copies each value once more unless the columns are all there, in the table's order.
+        let assigned = Dictionary(assignments.map { ($0.column, $0.value) }, uniquingKeysWith: { first, _ in first })
+        let ordered = table.orderedColumns.map(\.name)
+        let columns = TableLayout.ownColumns + ordered.map(\.sqlName)
+        let values = [rows.key, rows.entityNumber, "1"] + ordered.map { assigned[$0] ?? "NULL" }
         try store.execute(
             "INSERT INTO main.\(table.name.sqlName) (\(columns.joined(separator: ", "))) " + rows.query(values))
     }
