@@ -14,7 +14,7 @@ struct KeyedComparison {
         fileprivate let references: [ColumnPair]
     }
 
-    fileprivate struct ColumnPair: Equatable {
+    struct ColumnPair: Hashable {
         let old: String
         let new: String
     }
@@ -82,11 +82,26 @@ struct KeyedComparison {
     }
 }
 
+/// Two join tables and their corresponding columns.
+struct JoinedPairs: Hashable {
+    let oldTable: String
+    let newTable: String
+    let columns: Set<KeyedComparison.ColumnPair>
+
+    init(old: LinkColumns, new: LinkColumns) {
+        (oldTable, newTable) = (old.table, new.table)
+        columns = [.init(old: old.owner, new: new.owner), .init(old: old.target, new: new.target)]
+    }
+}
+
 extension [KeyedComparison.Proof] {
     /// Returns true if the relationship has the same links: its references are equal, as the proofs imply or a
     /// comparison of the join tables shows, and so are the keys of all owners and targets.
+    ///
+    /// `samePairs` has the join tables that were found to have the same pairs: each is of two relationships.
     func cover(
-        _ relationship: (source: String, destination: String), of mapping: CopiedEntity, _ context: AuditContext
+        _ relationship: (source: String, destination: String), of mapping: CopiedEntity, _ context: AuditContext,
+        _ samePairs: inout Set<JoinedPairs>
     ) throws -> Bool {
         guard let source = mapping.source, let links = try context.links(of: relationship, mapping),
             links.old.form == links.new.form,
@@ -96,7 +111,12 @@ extension [KeyedComparison.Proof] {
             contains { $0.isOfWholeTables && sameName($0.oldTable, tables.old) && sameName($0.newTable, tables.new) }
         }
         guard areSame else { return false }
-        if links.old.form == .join { return try context.hasSamePairs(links.old, links.new) }
+        if links.old.form == .join {
+            let pairs = JoinedPairs(old: links.old, new: links.new)
+            guard try samePairs.contains(pairs) || context.areSame(pairs) else { return false }
+            samePairs.insert(pairs)
+            return true
+        }
         let isOwners = links.old.form == .owner
         let columns = KeyedComparison.ColumnPair(
             old: isOwners ? links.old.target : links.old.owner, new: isOwners ? links.new.target : links.new.owner)
@@ -125,10 +145,10 @@ extension AuditContext {
 
     /// Returns true if two join tables have the same pairs of keys. A difference proves nothing: older pairs may have
     /// the key of a missing object.
-    fileprivate func hasSamePairs(_ old: LinkColumns, _ new: LinkColumns) throws -> Bool {
-        let (before, after) = (oldSchema.qualified(old.table), newSchema.qualified(new.table))
-        let isSame =
-            "a.\(quoted(new.owner)) = b.\(quoted(old.owner)) AND a.\(quoted(new.target)) = b.\(quoted(old.target))"
+    fileprivate func areSame(_ pairs: JoinedPairs) throws -> Bool {
+        let (before, after) = (oldSchema.qualified(pairs.oldTable), newSchema.qualified(pairs.newTable))
+        let isSame = pairs.columns.map { "a.\(quoted($0.new)) = b.\(quoted($0.old))" }.sorted()
+            .joined(separator: " AND ")
         return try isTrue("(SELECT count(*) FROM \(before) NOT INDEXED) = (SELECT count(*) FROM \(after) NOT INDEXED)")
             && integer(
                 "SELECT 1 FROM \(before) AS b WHERE NOT EXISTS (SELECT 1 FROM \(after) AS a WHERE \(isSame)) LIMIT 1")

@@ -5,10 +5,13 @@ import Synchronization
 import SystemPackage
 
 /// A search through a table of the store, joined with the migrated copy. It reads the halves of a large table at the
-/// same time, the second one on a thread and a connection of its own.
-struct RowSearch {
-    /// The fewest keys for which a second connection is worth its memory and time.
-    private static let minimumKeys: Int64 = 20_000
+/// same time, the second one on a thread and a connection of its own. Confined to one thread.
+final class RowSearch {
+    /// The fewest keys of a table that is worth a second thread.
+    private static let minimumKeys: Int64 = 10_000
+    /// The fewest keys if rows may be large, and the fewest pages of such a store.
+    private static let minimumLargeRows: Int64 = 100
+    private static let minimumPages: Int64 = 16_384
     /// The interval at which a wait for the second half looks for a cancellation.
     private static let pollingInterval = Duration.milliseconds(50)
 
@@ -16,6 +19,7 @@ struct RowSearch {
     private let before: FilePath
     private let after: FilePath
     private let isCancelled: () -> Bool
+    private var second: SecondReader?
 
     init(_ reader: ComparisonReader, before: FilePath, after: FilePath, isCancelled: @escaping () -> Bool) {
         self.reader = reader
@@ -32,14 +36,14 @@ struct RowSearch {
     ///   - old: The table of the store.
     func finds(_ condition: String, in rows: String, of old: String) throws -> Bool {
         func query(_ range: String) -> String { "SELECT 1 FROM \(rows) WHERE \(range)(\(condition)) LIMIT 1" }
-        guard let middle = try middle(of: old),
-            let second = SecondHalf(query("b.Z_PK >= \(middle) AND "), before: before, after: after)
-        else { return try reader.integer(query("")) != nil }
+        guard let middle = try middle(of: old), let half = try begin(query("b.Z_PK >= \(middle) AND ")) else {
+            return try reader.integer(query("")) != nil
+        }
         let first = Result { try reader.integer(query("b.Z_PK < \(middle) AND ")) != nil }
+        if (try? first.get()) != false { half.stop() }
         // Nobody may write to the files while the second half reads them.
-        if (try? first.get()) != false { second.stop() }
-        while !second.waits(for: Self.pollingInterval) { if isCancelled() { second.stop() } }
-        return try first.get() || second.result()
+        while !half.waits(for: Self.pollingInterval) { if isCancelled() { half.stop() } }
+        return try first.get() || half.result()
     }
 
     /// Returns a key in the middle of a table; nil if it is not worth halving.
@@ -49,45 +53,63 @@ struct RowSearch {
             let last = try reader.integer("SELECT max(Z_PK) FROM \(table) NOT INDEXED")
         else { return nil }
         let (keys, overflow) = last.subtractingReportingOverflow(first)
-        return overflow || keys < Self.minimumKeys ? nil : first + keys / 2
+        guard !overflow, keys >= Self.minimumLargeRows else { return nil }
+        guard try keys >= Self.minimumKeys || reader.integer("PRAGMA was.page_count") ?? 0 >= Self.minimumPages else {
+            return nil
+        }
+        return first + keys / 2
+    }
+
+    /// Begins to run a query; nil if there can be no other thread.
+    private func begin(_ query: String) throws -> SecondHalf? {
+        let second = try self.second ?? SecondReader(after, beside: before)
+        self.second = second
+        return SecondHalf(query, second)
+    }
+}
+
+/// The connection of second halves. Only one thread at a time uses it: the searching one waits for the other.
+private final class SecondReader: @unchecked Sendable {
+    /// The memory for pages of each database, in KiB. Both are read from their beginning to their end.
+    private static let cacheSize = 2048
+
+    let reader: ComparisonReader
+    let isStopped = Atomic(false)
+
+    init(_ path: FilePath, beside earlier: FilePath) throws {
+        reader = try ComparisonReader(path, beside: earlier, cacheSize: Self.cacheSize)
+        reader.interrupt { [unowned self] in isStopped.load(ordering: .relaxed) }
     }
 }
 
 /// A query that runs on its own thread and connection.
 private final class SecondHalf: Sendable {
-    /// The memory for pages of each database, in KiB. Both are read from their beginning to their end.
-    private static let cacheSize = 2048
-
-    private let shared: Shared
+    private let second: SecondReader
+    private let found: Found
     private let thread: SystemThread
 
-    private final class Shared: Sendable {
-        let isStopped = Atomic(false)
-        let found = Mutex<Result<Bool, any Error>?>(nil)
-    }
+    private final class Found: Sendable { let value = Mutex<Result<Bool, any Error>?>(nil) }
 
     /// Returns nil if there can be no other thread.
-    init?(_ query: String, before: FilePath, after: FilePath) {
-        let shared = Shared()
+    init?(_ query: String, _ second: SecondReader) {
+        second.isStopped.store(false, ordering: .relaxed)
+        let found = Found()
         let thread = try? SystemThread(name: "gs-audit") {
-            let result = Result {
-                let reader = try ComparisonReader(after, beside: before, cacheSize: Self.cacheSize)
-                reader.interrupt { shared.isStopped.load(ordering: .relaxed) }
-                return try reader.integer(query) != nil
-            }
-            shared.found.withLock { $0 = result }
+            let result = Result { try second.reader.integer(query) != nil }
+            found.value.withLock { $0 = result }
         }
         guard let thread else { return nil }
-        self.shared = shared
+        self.second = second
+        self.found = found
         self.thread = thread
     }
 
     /// Makes the query end with an error.
-    func stop() { shared.isStopped.store(true, ordering: .relaxed) }
+    func stop() { second.isStopped.store(true, ordering: .relaxed) }
 
     /// Waits for the query. Returns false if it hasn't ended.
     func waits(for duration: Duration) -> Bool { thread.join(within: duration) }
 
     /// Returns true if the query had a row. Throws `StoreError`.
-    func result() throws -> Bool { try shared.found.withLock { $0 }?.get() ?? true }
+    func result() throws -> Bool { try found.value.withLock { $0 }?.get() ?? true }
 }
