@@ -107,8 +107,8 @@ class Links:
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'Z_[0-9]*'").fetchall()
         for (name,) in tables:
             connection.executemany(
-                f"INSERT OR IGNORE INTO {name} VALUES (?, ?)",
-                ((row % self.rows + 1, row * 6151 % self.rows + 1) for row in range(3 * self.rows)))
+                f"INSERT INTO {name} VALUES (?, ?)",
+                ((row + 1, row * 6151 % self.rows + 1) for row in range(self.rows)))
 
 
 class Blobs:
