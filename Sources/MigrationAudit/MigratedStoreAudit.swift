@@ -33,7 +33,8 @@ package struct MigratedStoreAudit {
     ) throws {
         let reader = try ComparisonReader(after, beside: before)
         reader.interrupt(when: isCancelled)
-        let context = try AuditContext(reader, from: old, to: new, writes: writes)
+        let search = RowSearch(reader, before: before, after: after, isCancelled: isCancelled)
+        let context = try AuditContext(reader, search: search, from: old, to: new, writes: writes)
         try BookkeepingCheck(context: context, isInferred: isInferred).check()
         switch kind {
         case .inferred:

@@ -56,7 +56,8 @@ package final class SystemThread: Sendable {
         }
     }
 
-    /// Waits for the thread's end. Returns false if it does not end in time. Only one thread may wait, and only once.
+    /// Waits for the thread's end. Returns false if it does not end in time, and may then be called again. Only one
+    /// thread may wait.
     package func join(within duration: Duration) -> Bool {
         ended.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success
     }

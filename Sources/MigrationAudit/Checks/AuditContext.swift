@@ -10,11 +10,16 @@ struct AuditContext {
     let oldLayout: AuditLayout
     let newLayout: AuditLayout
     let pairing: EntityPairing
+    let search: RowSearch
     /// The writes of the migrating connection; nil if they weren't recorded, so any table may have been written.
     let writes: TableWrites?
 
-    init(_ reader: ComparisonReader, from: ManagedObjectModel, to: ManagedObjectModel, writes: TableWrites?) throws {
+    init(
+        _ reader: ComparisonReader, search: RowSearch, from: ManagedObjectModel, to: ManagedObjectModel,
+        writes: TableWrites?
+    ) throws {
         self.reader = reader
+        self.search = search
         self.writes = writes
         oldSchema = try AuditSchema(reader, "was")
         newSchema = try AuditSchema(reader, "main")

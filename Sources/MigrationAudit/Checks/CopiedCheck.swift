@@ -54,8 +54,10 @@ struct CopiedCheck {
             try checkCount(destination, mappings)
             if let only { try checkValues(only) }
         }
+        var pairs: Set<JoinedPairs> = []
         for mapping in remaining {
-            for relationship in mapping.relationships where try !proofs.cover(relationship, of: mapping, context) {
+            for relationship in mapping.relationships
+            where try !proofs.cover(relationship, of: mapping, context, &pairs) {
                 try checkLinks(mapping, relationship)
             }
         }

@@ -14,7 +14,7 @@ struct KeyedComparison {
         fileprivate let references: [ColumnPair]
     }
 
-    fileprivate struct ColumnPair: Equatable {
+    struct ColumnPair: Hashable {
         let old: String
         let new: String
     }
@@ -40,22 +40,18 @@ struct KeyedComparison {
             ["a.Z_ENT IS \(newNumber)"] + pairs.map { "+a.\(quoted($0.new)) IS +b.\(quoted($0.old))" })
         let rows = "\(old) AS b NOT INDEXED LEFT JOIN \(new) AS a ON a.Z_PK = b.Z_PK"
         if isAlone(source, in: oldTree), isAlone(mapping.destination, in: newTree),
-            try isNowhere("b.Z_ENT IS NOT \(number) OR NOT \(isSame)", in: rows),
+            try !context.search.finds("b.Z_ENT IS NOT \(number) OR NOT \(isSame)", in: rows, of: old),
             try context.isTrue("(SELECT count(*) FROM \(old) NOT INDEXED) = (SELECT count(*) FROM \(new) NOT INDEXED)")
         {
             return Proof(
                 oldTable: oldTable.name, newTable: newTable.name, isOfWholeTables: true, references: references)
         }
-        guard try isNowhere("b.Z_ENT = \(number) AND NOT \(isSame)", in: rows),
+        guard try !context.search.finds("b.Z_ENT = \(number) AND NOT \(isSame)", in: rows, of: old),
             try context.isTrue(
                 "(SELECT count(*) FROM \(old) NOT INDEXED WHERE Z_ENT = \(number)) = "
                     + "(SELECT count(*) FROM \(new) NOT INDEXED WHERE Z_ENT = \(newNumber))")
         else { return nil }
         return Proof(oldTable: oldTable.name, newTable: newTable.name, isOfWholeTables: false, references: references)
-    }
-
-    private func isNowhere(_ condition: String, in rows: String) throws -> Bool {
-        try context.integer("SELECT 1 FROM \(rows) WHERE \(condition) LIMIT 1") == nil
     }
 
     /// Returns true if no other entity has objects in the entity's table.
@@ -86,27 +82,48 @@ struct KeyedComparison {
     }
 }
 
+/// Two join tables and their corresponding columns.
+struct JoinedPairs: Hashable {
+    let oldTable: String
+    let newTable: String
+    let columns: Set<KeyedComparison.ColumnPair>
+
+    init(old: LinkColumns, new: LinkColumns) {
+        (oldTable, newTable) = (old.table, new.table)
+        columns = [.init(old: old.owner, new: new.owner), .init(old: old.target, new: new.target)]
+    }
+}
+
 extension [KeyedComparison.Proof] {
-    /// Returns true if the proofs imply that the relationship has the same links: its references are equal, and so are
-    /// the keys of all owners and targets.
+    /// Returns true if the relationship has the same links: its references are equal, as the proofs imply or a
+    /// comparison of the join tables shows, and so are the keys of all owners and targets.
+    ///
+    /// `samePairs` has the join tables that were found to have the same pairs: each is of two relationships.
     func cover(
-        _ relationship: (source: String, destination: String), of mapping: CopiedEntity, _ context: AuditContext
+        _ relationship: (source: String, destination: String), of mapping: CopiedEntity, _ context: AuditContext,
+        _ samePairs: inout Set<JoinedPairs>
     ) throws -> Bool {
         guard let source = mapping.source, let links = try context.links(of: relationship, mapping),
-            links.old.form == links.new.form, links.old.form != .join,
+            links.old.form == links.new.form,
             let ends = context.tables(of: relationship, from: source, to: mapping.destination)
         else { return false }
         let areSame = ends.allSatisfy { tables in
             contains { $0.isOfWholeTables && sameName($0.oldTable, tables.old) && sameName($0.newTable, tables.new) }
         }
+        guard areSame else { return false }
+        if links.old.form == .join {
+            let pairs = JoinedPairs(old: links.old, new: links.new)
+            guard try samePairs.contains(pairs) || context.areSame(pairs) else { return false }
+            samePairs.insert(pairs)
+            return true
+        }
         let isOwners = links.old.form == .owner
         let columns = KeyedComparison.ColumnPair(
             old: isOwners ? links.old.target : links.old.owner, new: isOwners ? links.new.target : links.new.owner)
-        return areSame
-            && contains {
-                sameName($0.oldTable, links.old.table) && sameName($0.newTable, links.new.table)
-                    && $0.isOfWholeTables && $0.references.contains(columns)
-            }
+        return contains {
+            sameName($0.oldTable, links.old.table) && sameName($0.newTable, links.new.table)
+                && $0.isOfWholeTables && $0.references.contains(columns)
+        }
     }
 }
 
@@ -124,6 +141,18 @@ extension AuditContext {
                 of: PropertyKey(entity: newEntity, name: relationship.destination), in: newSchema)
         else { return nil }
         return (old, new)
+    }
+
+    /// Returns true if two join tables have the same pairs of keys. A difference proves nothing: older pairs may have
+    /// the key of a missing object.
+    fileprivate func areSame(_ pairs: JoinedPairs) throws -> Bool {
+        let (before, after) = (oldSchema.qualified(pairs.oldTable), newSchema.qualified(pairs.newTable))
+        let isSame = pairs.columns.map { "a.\(quoted($0.new)) = b.\(quoted($0.old))" }.sorted()
+            .joined(separator: " AND ")
+        return try isTrue("(SELECT count(*) FROM \(before) NOT INDEXED) = (SELECT count(*) FROM \(after) NOT INDEXED)")
+            && integer(
+                "SELECT 1 FROM \(before) AS b WHERE NOT EXISTS (SELECT 1 FROM \(after) AS a WHERE \(isSame)) LIMIT 1")
+                == nil
     }
 
     /// Returns the tables of a relationship's owners and of its targets.

@@ -45,7 +45,7 @@ struct ObjectCheck {
     ) throws -> (objects: Int64, strays: Int64, linksAreSame: Bool) {
         let (old, new) = (context.oldSchema.qualified(source.table.name), context.newSchema.qualified(table.name))
         let rows = "\(old) AS b NOT INDEXED LEFT JOIN \(new) AS a ON a.Z_PK = b.Z_PK"
-        if batches(of: source).count <= 1, try matches(source, rows) {
+        if batches(of: source).count <= 1, try matches(source, rows, old) {
             let removed = sqlList(source.removed)
             let subtraction =
                 source.removed.isEmpty ? "" : " - (SELECT count(*) FROM \(old) NOT INDEXED WHERE Z_ENT IN \(removed))"
@@ -90,7 +90,7 @@ struct ObjectCheck {
 
     /// Returns true if every row is as expected, including links, and none belongs to an entity that the model doesn't
     /// have. The query stops at the first difference and doesn't identify it.
-    private func matches(_ source: TableSource, _ rows: String) throws -> Bool {
+    private func matches(_ source: TableSource, _ rows: String, _ old: String) throws -> Bool {
         let differing = zip(source.entities, source.rules).map { entity, rules in
             (
                 number(entity.old),
@@ -106,7 +106,7 @@ struct ObjectCheck {
             let cases = differing.map { "WHEN \($0.0) THEN CASE WHEN \($0.1) THEN 1 ELSE 0 END " }.joined()
             condition = "CASE b.Z_ENT \(cases)\(removed)ELSE 1 END"
         }
-        return try context.integer("SELECT 1 FROM \(rows) WHERE \(condition) LIMIT 1") == nil
+        return try !context.search.finds(condition, in: rows, of: old)
     }
 
     /// Splits the entities of a source so that each statement keeps to the limit of terms.

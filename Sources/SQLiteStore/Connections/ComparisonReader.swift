@@ -6,14 +6,14 @@ import SystemPackage
 /// Both are opened with `immutable=1`: SQLite creates no file beside them, takes no lock and ignores any WAL. So nobody
 /// may write to either meanwhile, and neither may have a WAL with content.
 package final class ComparisonReader: SQLiteConnection {
-    /// Opens both databases. Throws `StoreError`.
-    package init(_ path: FilePath, beside earlier: FilePath) throws {
+    /// Opens both databases. `cacheSize` is the memory for pages of each, in KiB. Throws `StoreError`.
+    package init(_ path: FilePath, beside earlier: FilePath, cacheSize: Int = 8192) throws {
         try super.init(opening: path.immutableURI, of: path, flags: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI)
         try distrustSchema()
         // Content that exceeds the memory goes to a temporary file.
-        for pragma in ["cache_size = -8192", "temp_store = FILE"] { try execute("PRAGMA " + pragma) }
+        for pragma in ["cache_size = -\(cacheSize)", "temp_store = FILE"] { try execute("PRAGMA " + pragma) }
         try execute("ATTACH ?1 AS was", [.text(earlier.immutableURI)])
-        try execute("PRAGMA was.cache_size = -8192")
+        try execute("PRAGMA was.cache_size = -\(cacheSize)")
     }
 }
 

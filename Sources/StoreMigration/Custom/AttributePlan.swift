@@ -9,6 +9,8 @@ struct ColumnAssignment {
     var value: String
     /// The attribute's name, for messages about its values; nil for a column that isn't an attribute's.
     var attribute: String?
+    /// The storage classes that the value may have, whatever the older store's columns hold.
+    var classes: StorageClasses = .all
     /// `FUNCTION($entityPolicy, …)`: the call by which the policy returns the value. `value` is unused then.
     var policyCall: PolicyCall?
 }
@@ -101,6 +103,7 @@ extension MappingPlan {
             var assignment = element.assignment(of: value, to: column)
             if former?.element.isOptional == true, !element.isOptional, let literal = element.defaultLiteral {
                 assignment.value = "IFNULL(\(assignment.value), \(literal))"
+                assignment.classes = .all
             }
             found.append(assignment)
         }
@@ -137,21 +140,22 @@ extension AttributeDescription {
     /// Returns the assignment of a value, converted to the form of this attribute's column.
     fileprivate func assignment(of value: SQLValue, to column: String) -> ColumnAssignment {
         var text = value.text
+        var classes = value.classes
         switch type {
         case .integer16, .integer32, .integer64, .boolean:
             // The integer part of a number, as `NSNumber` returns it.
             if value.isFraction || value.type == nil {
                 text = "CASE typeof(\(text)) WHEN 'real' THEN CAST(\(text) AS INTEGER) ELSE \(text) END"
+                if classes.isSubset(of: .number) { classes = [.integer, .null] }
             }
-        case .uuid where value.type == .string: text = "\(SQLFunction.uuid.rawValue)(\(text))"
-        case .string where value.type == .uuid: text = "\(SQLFunction.uuidText.rawValue)(\(text))"
+        case .uuid where value.type == .string: (text, classes) = ("\(SQLFunction.uuid.rawValue)(\(text))", .all)
+        case .string where value.type == .uuid: (text, classes) = ("\(SQLFunction.uuidText.rawValue)(\(text))", .all)
         case .string, .uri:
-            if value.type == nil { text = "CAST(\(text) AS TEXT)" }
-        case .binaryData, .transformable: text = marked(value)
+            if value.type == nil { (text, classes) = ("CAST(\(text) AS TEXT)", [.text, .null]) }
+        case .binaryData, .transformable: (text, classes) = (marked(value), .all)
         default: break
         }
-        return ColumnAssignment(
-            column: column, value: text, attribute: name)
+        return ColumnAssignment(column: column, value: text, attribute: name, classes: classes)
     }
 
     /// Adds or removes the marker that precedes a value of external binary data: 1, or 2 and the file's name.

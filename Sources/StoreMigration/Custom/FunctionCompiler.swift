@@ -42,7 +42,8 @@ extension ExpressionCompiler {
         let first = sign == "/" && isFraction ? "CAST(\(values[0].text) AS REAL)" : values[0].text
         let isDate = values[0].type == .date && values[1].type != .date
         return SQLValue(
-            text: "(\(first) \(sign) \(values[1].text))", type: isDate ? .date : isFraction ? .double : .integer64)
+            text: "(\(first) \(sign) \(values[1].text))", type: isDate ? .date : isFraction ? .double : .integer64,
+            classes: .number)
     }
 
     private static let functions: [String: (name: String, type: AttributeType?)] = [
@@ -126,7 +127,8 @@ extension ExpressionCompiler {
         let value = try value(operand)
         switch name {
         case "NSString" where value.type == .uuid: return Self.call(.uuidText, value, as: .string)
-        case "NSString": return SQLValue(text: "CAST(\(value.text) AS TEXT)", type: .string)
+        case "NSString":
+            return SQLValue(text: "CAST(\(value.text) AS TEXT)", type: .string, classes: [.text, .null])
         case "NSNumber", "NSDecimalNumber": return SQLValue(text: "CAST(\(value.text) AS NUMERIC)", type: .decimal)
         case "NSDate": return SQLValue(text: "CAST(\(value.text) AS REAL)", type: .date)
         case "NSUUID": return value.type == .uuid ? value : Self.call(.uuid, value, as: .uuid)
@@ -182,7 +184,8 @@ extension ExpressionCompiler {
     private static func result(of selector: String, sentTo receiver: SQLValue, _ values: [String]) -> SQLValue? {
         let text = receiver.text
         switch selector {
-        case "stringByAppendingString:": return SQLValue(text: "(\(text) || \(values[0]))", type: .string)
+        case "stringByAppendingString:":
+            return SQLValue(text: "(\(text) || \(values[0]))", type: .string, classes: [.text, .null])
         case "uppercaseString": return call(.upper, receiver, as: .string)
         case "lowercaseString": return call(.lower, receiver, as: .string)
         case "capitalizedString": return call(.capitalized, receiver, as: .string)

@@ -77,11 +77,11 @@ package struct MappingMigration {
         do {
             try SQLFunction.register(store)
             try external.register(store)
-            try store.prepareEmptyStore()
             // A journal would be useless, since the new file is discarded if anything fails.
             for pragma in ["journal_mode = OFF", "synchronous = OFF", "cache_size = -8192"] {
                 try store.execute("PRAGMA " + pragma)
             }
+            try store.prepareEmptyStore()
             try store.execute("ATTACH ? AS source", [.text(source.string)])
             try store.transaction(.deferred) { try fill() }
             try store.execute("DETACH source")
@@ -125,6 +125,8 @@ package struct MappingMigration {
         try MappingStepRunner(plan.destination, store).run(plan.mapping.completions)
         try creation.deriveValues()
         let valuesAreValid = try written?.finish() ?? false
+        let writeback = EarlyWriteback(of: store.path)
+        defer { writeback.finish() }
         progress.step("indexing")
         try creation.createIndexes()
         progress.step("validating")

@@ -26,6 +26,9 @@ struct RelationshipPass {
             // The statement that inserted the objects has already set it.
             if relationship.isKnownAtInsert, !entityPlan.usesPolicy { continue }
             guard !relationship.targets.isEmpty, !isSetByInverse(relationship) else { continue }
+            var relationship = relationship
+            if only == nil { try removeJoinedTargets(&relationship, entityPlan) }
+            guard !relationship.targets.isEmpty else { continue }
             let links = relationship.links(rows)
             if relationship.columns != nil {
                 try set(relationship.link, columns: relationship.columns, links: links)
@@ -49,6 +52,30 @@ struct RelationshipPass {
         return targetPlans.allSatisfy { target in
             !target.usesPolicy
                 && target.mapping.relationshipMappings.contains { $0.name == name && $0.valueExpression != nil }
+        }
+    }
+
+    /// Removes the targets whose links are in the join table already, since the mapping of those objects joined them
+    /// from the other end: both ends take them from the two ends of one older relationship. Positions are left out of
+    /// this: each end has its own.
+    private func removeJoinedTargets(_ relationship: inout RelationshipPlan, _ entityPlan: EntityMappingPlan) throws {
+        guard relationship.link.isJoinTable, relationship.link.ownerPlace == nil, relationship.link.targetPlace == nil,
+            let sourceLink = relationship.sourceLink
+        else { return }
+        let (name, link) = (relationship.relationship.name, relationship.link)
+        relationship.targets = try relationship.targets.filter { target in
+            let creator = plan.entityMappings[target.creator]
+            let isEarlier =
+                creator.number < entityPlan.number
+                || creator.number == entityPlan.number
+            guard isEarlier, !creator.usesPolicy else { return true }
+            // The mapping's own relationships are set in their order.
+            return try !plan.relationshipPlans(creator)
+                .prefix { creator.number < entityPlan.number || $0.relationship.name != name }
+                .contains { other in
+                    other.link.reversed == link && other.sourceLink?.reversed == sourceLink && other.policyCall == nil
+                        && other.targets.contains { $0.creator == entityPlan.number }
+                }
         }
     }
 

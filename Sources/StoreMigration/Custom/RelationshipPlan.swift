@@ -10,9 +10,11 @@ struct RelationshipPlan {
     /// The columns of a to-one relationship; nil if the relationship isn't stored in its owner's row.
     let columns: LinkStorage.Columns?
     /// The targets, for each entity mapping that may have created them.
-    let targets: [RelationshipTargets]
+    var targets: [RelationshipTargets]
     /// `FUNCTION($entityPolicy, …)`: the call by which the policy returns the objects.
     var policyCall: PolicyCall?
+    /// The links of the older relationship whose objects become the targets; nil if they are others.
+    var sourceLink: LinkStorage?
 
     /// True if the new keys of all targets are known before any new object is inserted.
     var isKnownAtInsert: Bool { columns != nil && targets.allSatisfy(\.isKnownAtInsert) && policyCall == nil }
@@ -20,6 +22,8 @@ struct RelationshipPlan {
 
 /// The new objects that an entity mapping created from older ones.
 struct RelationshipTargets {
+    /// The number of the entity mapping.
+    let creator: Int
     /// The older objects.
     let objects: SQLObjects
     /// The SQL expressions of the new key and its entity number.
@@ -51,7 +55,8 @@ extension MappingPlan {
                 let targets = call == nil ? try targets(of: expression, for: relationship, in: plan) : []
                 found.append(
                     RelationshipPlan(
-                        relationship: relationship, link: link, columns: columns, targets: targets, policyCall: call))
+                        relationship: relationship, link: link, columns: columns, targets: targets, policyCall: call,
+                        sourceLink: sourceLink(of: expression, plan)))
             } catch {
                 throw error.within(plan.mapping.name + "." + mapping.name)
             }
@@ -88,6 +93,15 @@ extension MappingPlan {
         return [try targets(of: objects, by: candidate)]
     }
 
+    /// Returns the links of the relationship that the expression maps as a whole.
+    private func sourceLink(of expression: MappingExpression, _ plan: EntityMappingPlan) -> LinkStorage? {
+        guard case .message(.variable("manager"), _, let arguments) = expression, arguments.count == 2,
+            case .keyPath(.variable("source"), let name) = arguments[1], let entity = plan.source,
+            case .relationship(let relationship)? = source.model.property(named: name, of: entity)
+        else { return nil }
+        return LinkStorage(of: relationship, declaredFor: entity.name, in: source)
+    }
+
     private func sourceObjects(
         _ expression: MappingExpression, _ plan: EntityMappingPlan
     ) throws(MappingFault) -> SQLObjects {
@@ -111,7 +125,8 @@ extension MappingPlan {
         case .identity:
             found.conditions += try conditions(candidate, alias: objects.alias)
             return RelationshipTargets(
-                objects: found, key: objects.key, entityNumber: String(number), isKnownAtInsert: true, keepsKey: true)
+                creator: candidate.number, objects: found, key: objects.key, entityNumber: String(number),
+                isKnownAtInsert: true, keepsKey: true)
         case .table(let name):
             let alias = "a\(candidate.number)"
             found.sources.append("temp.\(name) AS \(alias)")
@@ -119,7 +134,8 @@ extension MappingPlan {
                 "\(alias).source = \(objects.key)", "\(alias).source_entity = \(objects.entityNumber)",
             ]
             return RelationshipTargets(
-                objects: found, key: alias + ".destination", entityNumber: alias + ".destination_entity",
+                creator: candidate.number, objects: found, key: alias + ".destination",
+                entityNumber: alias + ".destination_entity",
                 isKnownAtInsert: !candidate.usesPolicy, keepsKey: false)
         }
     }

@@ -16,6 +16,8 @@ struct SQLValue {
     var type: AttributeType?
     /// True if the value is binary data with a marker before it, as a column of external binary data holds it.
     var isExternal = false
+    /// The storage classes that the value may have, whatever the store's columns hold.
+    var classes: StorageClasses = .all
 
     static let null = SQLValue(text: "NULL")
 

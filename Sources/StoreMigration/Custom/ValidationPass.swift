@@ -39,7 +39,7 @@ struct ValidationPass {
     private func checks(of entity: EntityDescription) throws -> [MigrationFinding] {
         guard let table = plan.destination.table(of: entity.name)?.name else { return [] }
         let checks = ObjectChecks(plan.destination).structure(of: entity).filter {
-            !valuesAreValid || $0.writtenCondition == nil
+            !valuesAreValid || $0.written == nil
         }
         guard !checks.isEmpty else { return [] }
         let number = SQLiteValue.integer(plan.destination.numbers.number(of: entity.name))

@@ -29,22 +29,46 @@ final class WrittenValues {
             self?.foundInvalidValue = true
             return .integer(1)
         }
+        let written = try Self.writtenClasses(plan)
         try setCreations(
             creations.map { creation in
-                let constraints = Self.constraints(of: creation.table, plan.destination)
+                let constraints = Self.constraints(of: creation.table, plan.destination, written)
                 guard !constraints.isEmpty, let end = creation.sql.lastIndex(of: ")") else { return creation }
                 return (creation.table, creation.sql[..<end] + ", " + constraints.joined(separator: ", ") + ")")
             })
     }
 
-    private static func constraints(of table: String, _ layout: StoreLayout) -> [String] {
-        layout.numbers.entities.filter { !$0.isAbstract && layout.table(of: $0.name)?.name == table }.flatMap {
-            entity in
-            let conditions = ObjectChecks(layout).structure(of: entity).compactMap(\.writtenCondition)
-            return stride(from: 0, to: conditions.count, by: maximumTerms).map { start in
-                let any = conditions[start..<min(start + maximumTerms, conditions.count)].joined(separator: " OR ")
+    /// Returns the storage classes that the values of each entity's columns may have, by entity and column, as far as
+    /// the expressions say.
+    private static func writtenClasses(
+        _ plan: MappingPlan
+    ) throws(MappingFault) -> [String: [String: StorageClasses]] {
+        var found: [String: [String: StorageClasses]] = [:]
+        for entityPlan in plan.entityMappings where entityPlan.mapsObjects {
+            guard let entity = entityPlan.destination?.name else { continue }
+            let classes = Dictionary(
+                try plan.attributeAssignments(entityPlan).map { ($0.column, $0.classes) },
+                uniquingKeysWith: { $0.union($1) })
+            // Several mappings of one entity have values for the same columns.
+            found[entity, default: [:]].merge(classes) { $0.union($1) }
+        }
+        return found
+    }
+
+    private static func constraints(
+        of table: String, _ layout: StoreLayout, _ written: [String: [String: StorageClasses]]
+    ) -> [String] {
+        let entities = layout.numbers.entities.filter { layout.table(of: $0.name)?.name == table }
+        return entities.filter { !$0.isAbstract }.flatMap { entity in
+            let rules = ObjectChecks(layout).structure(of: entity).compactMap(\.written).filter { rule in
+                !rule.classes.isSuperset(of: written[entity.name]?[rule.column] ?? .all)
+            }
+            return stride(from: 0, to: rules.count, by: maximumTerms).map { start in
+                let part = rules[start..<min(start + maximumTerms, rules.count)]
+                let any = part.map(\.condition).joined(separator: " OR ")
                 let number = layout.numbers.number(of: entity.name)
-                return "CHECK (CASE WHEN Z_ENT = \(number) AND (\(any)) THEN \(function)() ELSE 1 END)"
+                let condition = entities.count == 1 ? any : "Z_ENT = \(number) AND (\(any))"
+                return "CHECK (CASE WHEN \(condition) THEN \(function)() ELSE 1 END)"
             }
         }
     }

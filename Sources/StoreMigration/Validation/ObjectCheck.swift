@@ -10,8 +10,8 @@ struct ObjectCheck {
 
     let property: String
     let condition: String
-    /// The same condition for a row that is being written, in a CHECK constraint; nil if it depends on other rows.
-    var writtenCondition: String?
+    /// The same rule for a row that is being written; nil if it depends on other rows.
+    var written: WrittenRule?
     /// Core Data's error code.
     let code: Int
     let message: String
@@ -45,7 +45,9 @@ struct ObjectChecks {
         if !attribute.isOptional {
             found.append(
                 ObjectCheck(
-                    property: attribute.name, condition: "\(column) IS NULL", writtenCondition: "\(written) IS NULL",
+                    property: attribute.name, condition: "\(column) IS NULL",
+                    written: WrittenRule(
+                        column: name, classes: .all.subtracting(.null), condition: "\(written) IS NULL"),
                     code: CoreDataError.missingMandatoryProperty, message: "it is mandatory but has no value",
                     remedy: "map a value to it, make it optional, or exclude such objects with a filter"))
         }
@@ -53,7 +55,9 @@ struct ObjectChecks {
             found.append(
                 ObjectCheck(
                     property: attribute.name, condition: condition,
-                    writtenCondition: attribute.type.mismatch(ofWritten: written),
+                    written: attribute.type.mismatch(ofWritten: written).map {
+                        WrittenRule(column: name, classes: attribute.type.storageClasses, condition: $0)
+                    },
                     code: CoreDataError.migration, message: "its value is not of type \(attribute.type.name)",
                     remedy: "convert it with CAST or a policy"))
         }
@@ -113,10 +117,11 @@ extension AttributeType {
         }
     }
 
-    /// Returns the same condition for a value in memory, for which comparisons are always faster.
+    /// Returns the same condition for a value in memory that is written to a column of the type, for which comparisons
+    /// are always faster. A column of texts turns numbers into texts.
     func mismatch(ofWritten column: String) -> String? {
         switch self {
-        case .string, .uri: "+\(column) < '' OR +\(column) >= x''"
+        case .string, .uri: "+\(column) >= x''"
         case .uuid, .binaryData, .transformable: "+\(column) < x''"
         default: mismatch(of: column)
         }

@@ -60,4 +60,21 @@ struct KeptReferenceTests {
         #expect(
             try links(["UPDATE ZPERSON SET ZTEAM = 4 WHERE Z_PK = 2"], index: index) == ["1|1|1", "2|-|-", "3|-|-"])
     }
+
+    /// The keys are looked up one after another up to a number of them.
+    @Test(arguments: [3, 18, 19, 20, 21, 9000], [true, false])
+    func theLastOfManyReferencesIsRemovedIfItLeadsNowhere(count: Int, isDangling: Bool) throws {
+        let numbers = StoreLayout(try model(Self.content)).numbers
+        let found = try links(
+            [
+                "DELETE FROM ZPERSON", "DELETE FROM ZTEAM",
+                "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < \(count)) "
+                    + "INSERT INTO ZTEAM (Z_PK, Z_ENT, Z_OPT) SELECT i, \(numbers.number(of: "Team")), 1 FROM n",
+                "INSERT INTO ZPERSON (Z_PK, Z_ENT, Z_OPT, ZTEAM) "
+                    + "SELECT Z_PK, \(numbers.number(of: "Person")), 1, Z_PK FROM ZTEAM",
+            ] + (isDangling ? ["DELETE FROM ZTEAM WHERE Z_PK = \(count)"] : []))
+        #expect(found.count == count)
+        #expect(found.last == (isDangling ? "\(count)|-|-" : "\(count)|\(count)|1"))
+        #expect(found.dropLast().last == "\(count - 1)|\(count - 1)|1")
+    }
 }
