@@ -12,6 +12,8 @@ import shutil
 import sys
 import tempfile
 
+import link
+
 PARTS = ["latency", "changes", "snapshot", "writers"]
 
 
@@ -24,9 +26,13 @@ def main():
     parser.add_argument("--commits", type=int, default=1000, help="commits whose latency is measured, in each run")
     parser.add_argument("--changes", type=int, default=1_000_000)
     parser.add_argument("--snapshot", type=int, default=1000, metavar="MB")
+    parser.add_argument(
+        "--link", type=int, metavar="MBIT", help="the rate of each link in the snapshot's part (default: loopback's; needs root)")
     parser.add_argument("--writer-commits", type=int, default=300_000, help="commits of a writer at full speed, in each run")
     parser.add_argument("--require", action="store_true", help="fail if a ratio is worse than it should be")
     options = parser.parse_args()
+    if options.link:
+        link.enter()
     failed = False
     for part in options.part or PARTS:
         directory = tempfile.mkdtemp(prefix="relay-benchmark-")

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import time
 
+import link
 from hosts import Hosts, free_port, same
 
 CONTENT = ("WITH n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) "
@@ -49,6 +50,8 @@ def run(options, directory):
     store.close()
     size = os.path.getsize(hosts.home)
     subprocess.run(["sync"], check=True)
+    if options.link:
+        link.limit(options.link, hosts.port)
     hosts.start_broker()
     publisher = hosts.publish()
     publisher.event("caught_up")
@@ -67,7 +70,8 @@ def run(options, directory):
         rows.append((base, first, last, usable, home, processor))
     publisher.stop()
     hosts.close()
-    print(f"\nA snapshot of {size / 1e6:,.0f} MB, with the receiver's sync\n")
+    rate = f"over links of {options.link} Mbit/s" if options.link else "over loopback"
+    print(f"\nA snapshot of {size / 1e6:,.0f} MB {rate}, with the receiver's sync\n")
     print("| | until the first tenth | until the last byte | until it can be used | speed, `cat | nc` = 1 | processor, home | follower |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for number, (base, first, last, usable, home, processor) in enumerate(rows):
