@@ -12,6 +12,7 @@ the fastest counts.
 
 import argparse
 import os
+import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -102,15 +103,26 @@ def run_by_hand(store, path, sql, settings=()):
     return time.monotonic() - start
 
 
-def run_whole_by_hand(store, path, sql, settings, folder=None, folder_copy=None):
-    """Copies the store, fills a new one from the copy, and syncs it with its directory. Copies and syncs a folder, too,
-    if `folder_copy` names its copy."""
+def support(path):
+    """Returns the folder of a store's external data."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, "." + name.removesuffix(".sqlite") + "_SUPPORT")
+
+
+def remove(path):
+    os.remove(path)
+    shutil.rmtree(support(path), ignore_errors=True)
+
+
+def run_whole_by_hand(store, path, sql, settings):
+    """Copies the store, fills a new one from the copy, and syncs it with its directory. Copies and syncs the store's
+    folder, too."""
     copy = path + "-copy"
     start = time.monotonic()
     subprocess.run(["cp", store, copy], check=True)
-    if folder_copy:
-        subprocess.run(["cp", "-r", folder, folder_copy], check=True)
-        subprocess.run(["find", folder_copy, "-type", "f", "-exec", "sync", "{}", "+"], check=True)
+    if os.path.exists(support(store)):
+        subprocess.run(["cp", "-r", support(store), support(path)], check=True)
+        subprocess.run(["find", support(path), "-type", "f", "-exec", "sync", "{}", "+"], check=True)
     run_by_hand(copy, path, sql, settings)
     sync(path)
     sync(os.path.dirname(path))
@@ -155,10 +167,10 @@ def measure_memory(options, directory, case):
     return memory
 
 
-def measure(options, directory, case, memory):
-    name, _, sql_filter = case
-    store, new, mapping = paths(directory, case)
-    sql = BY_HAND.replace("FILTER", sql_filter)
+def compare(options, store, new, mapping, sql, content):
+    """Migrates in turn by groupstore and by hand. `content` returns what must be equal afterwards. Returns the cells of a
+    table, the speed where that of the SQL is 1, and the time where that of cp, SQL and sync is 1."""
+    directory = os.path.dirname(store)
     path, other = os.path.join(directory, "hand.sqlite"), os.path.join(directory, "groupstore.sqlite")
     hand, whole, ours = [], [], []
     for _ in range(options.rounds):
@@ -170,13 +182,20 @@ def measure(options, directory, case, memory):
         whole.append(run_whole_by_hand(store, path, sql, SETTINGS[times.index(min(times))]))
         ours.append(run(options.groupstore, store, new, mapping, other)[0])
         if content(path) != content(other):
-            raise SystemExit("groupstore and the SQL by hand made different stores")
-        os.remove(path)
-        os.remove(other)
+            raise SystemExit(f"{mapping}: groupstore and the SQL by hand made different stores")
+        remove(path)
+        remove(other)
     one, two, three = statistics.median(hand), statistics.median(whole), statistics.median(ours)
-    print(f"| {name} | {three:.2f} s | {one:.2f} s | {one / three:.2f} | {two:.2f} s | {three / two:.2f} | {memory:.0f} MB |",
-          flush=True)
-    return one / three, three / two
+    cells = f"{three:.2f} s | {one:.2f} s | {one / three:.2f} | {two:.2f} s | {three / two:.2f}"
+    return cells, one / three, three / two
+
+
+def measure(options, directory, case, memory):
+    name, _, sql_filter = case
+    store, new, mapping = paths(directory, case)
+    cells, speed, whole = compare(options, store, new, mapping, BY_HAND.replace("FILTER", sql_filter), content)
+    print(f"| {name} | {cells} | {memory:.0f} MB |", flush=True)
+    return speed, whole
 
 
 def main():

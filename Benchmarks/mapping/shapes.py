@@ -12,14 +12,12 @@ The SQL has the tables that groupstore creates for the new model, one INSERT …
 
 import argparse
 import os
-import shutil
 import sqlite3
-import statistics
 import subprocess
 import tempfile
 import uuid
 
-from mapping import SETTINGS, model, run, run_by_hand, run_whole_by_hand
+from mapping import compare, model
 
 TYPES = (["String"] * 10 + ["Integer 32"] * 6 + ["Integer 64"] * 4 + ["Double"] * 6 + ["Date"] * 4 + ["Boolean"] * 4
          + ["Decimal"] * 2 + ["UUID"] * 2 + ["Binary"] * 2)
@@ -185,12 +183,6 @@ def content(path):
     return found
 
 
-def remove(path):
-    directory, name = os.path.split(path)
-    os.remove(path)
-    shutil.rmtree(os.path.join(directory, "." + name.removesuffix(".sqlite") + "_SUPPORT"), ignore_errors=True)
-
-
 def measure(options, name, shape, directory):
     old, new = shape.models()
     old, new = model(directory, "Old", old), model(directory, "New", new)
@@ -208,27 +200,9 @@ def measure(options, name, shape, directory):
         connection.execute("UPDATE Z_PRIMARYKEY SET Z_MAX = 1000000")
     connection.close()
     sql = sql_by_hand(store, empty, shape.expressions)
-    path, other = os.path.join(directory, "hand.sqlite"), os.path.join(directory, "groupstore.sqlite")
-    support = os.path.join(directory, ".Store_SUPPORT")
-    hand, whole, ours = [], [], []
-    for _ in range(options.rounds):
-        times = []
-        for settings in SETTINGS:
-            times.append(run_by_hand(store, path, sql, settings))
-            os.remove(path)
-        hand.append(min(times))
-        copied = os.path.join(directory, ".hand_SUPPORT") if os.path.exists(support) else None
-        whole.append(
-            run_whole_by_hand(store, path, sql, SETTINGS[times.index(min(times))], folder=support, folder_copy=copied))
-        ours.append(run(options.groupstore, store, new, mapping, other)[0])
-        if content(path) != content(other):
-            raise SystemExit(f"{name}: groupstore and the SQL by hand made different stores")
-        remove(path)
-        remove(other)
-    one, two, three = statistics.median(hand), statistics.median(whole), statistics.median(ours)
-    print(f"| {name} | {three:.2f} s | {one:.2f} s | {one / three:.2f} | {two:.2f} s | {three / two:.2f} |",
-          flush=True)
-    return three / two
+    cells, _, whole = compare(options, store, new, mapping, sql, content)
+    print(f"| {name} | {cells} |", flush=True)
+    return whole
 
 
 def main():

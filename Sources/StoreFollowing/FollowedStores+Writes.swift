@@ -25,7 +25,7 @@ extension FollowedStores {
             finding == .needsEvents ? store.finishWALIndexPoll(with: readQueuedEvents(of: store)) : finding
         if let event = store.event(for: complete) {
             receiver.publish(event, of: store.address)
-            readers.yield()
+            readerYield.yield()
         }
         // The full poll follows. This event came before those that were just read.
         unhandled.insert(writeEvent(of: store), at: 0)
@@ -44,7 +44,7 @@ extension FollowedStores {
     /// Publishes a commit that is like the one before. The full poll follows, with `handle`.
     private func publishRepeatedChange(of store: FollowedStore) {
         receiver.publish(repeated: store.repeatedChange ?? .change(.unknown), of: store)
-        readers.yield()
+        readerYield.yield()
         store.confirmRepeatedChange()
         unhandled.insert(writeEvent(of: store), at: 0)
     }

@@ -17,7 +17,7 @@ package final class FollowedStores {
     let loop: FeedLoop
     let states: FollowingStates
     var throttle = PollingThrottle()
-    @exclusivity(unchecked) var readers = ReaderYield()
+    @exclusivity(unchecked) var readerYield = ReaderYield()
     package let descriptors: DescriptorBudget
     /// Configured or subscribed stores for which the process has no descriptors left.
     var starved: Set<StoreAddress> = []

@@ -12,8 +12,8 @@ struct FrameCache {
     /// A thousand pages of 4 KiB. Larger memory is mapped and unmapped, because the allocator would keep it.
     private static let cachedLength = 4 << 20
 
+    /// @unchecked: the thread that takes the memory under the lock owns it alone until it releases it.
     private struct Cached: @unchecked Sendable {
-        /// The thread that takes the memory under the lock owns it alone until it releases it.
         var memory: UnsafeMutableRawPointer?
         var isMapped = false
     }

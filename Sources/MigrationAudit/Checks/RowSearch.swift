@@ -68,7 +68,9 @@ final class RowSearch {
     }
 }
 
-/// The connection of second halves. Only one thread at a time uses it: the searching one waits for the other.
+/// The connection of second halves.
+///
+/// @unchecked: only one thread at a time uses the connection, because the searching one waits for the other.
 private final class SecondReader: @unchecked Sendable {
     /// The memory for pages of each database, in KiB. Both are read from their beginning to their end.
     private static let cacheSize = 2048

@@ -34,7 +34,7 @@ package final class ReplicaConnection: SQLiteConnection {
         try writeRowsOnly()
         try distrustSchema()
         try execute("PRAGMA synchronous = FULL")
-        keptStatements = KeptStatements()
+        statementCache = StatementCache()
     }
 
     /// Makes the log start over if it is longer than this many bytes and no reader needs it. Waits for nobody.
@@ -50,9 +50,9 @@ package final class ReplicaConnection: SQLiteConnection {
         } catch StoreError.busy {}
     }
 
-    /// A number that is another one after other connections have committed
+    /// A number that changes when another connection commits
     /// (https://sqlite.org/pragma.html#pragma_data_version).
-    package func committedByOthers() throws -> Int64 { try integer("PRAGMA main.data_version") ?? 0 }
+    package func dataVersion() throws -> Int64 { try integer("PRAGMA main.data_version") ?? 0 }
 
     /// True if this connection has a transaction open.
     package var hasTransaction: Bool { sqlite3_get_autocommit(connection) == 0 }
@@ -69,12 +69,12 @@ extension SQLiteConnection {
     ///
     /// Use it before anything else is prepared on the connection: a collation that was once accepted stays known.
     package func withoutUnknownCollations<Success>(_ body: () throws -> Success) throws -> Success {
-        let kept = keptStatements
-        keptStatements = nil
+        let kept = statementCache
+        statementCache = nil
         sqlite3_collation_needed(connection, nil, nil)
         defer {
             SQLiteLibrary.acceptUnknownCollations(connection)
-            keptStatements = kept
+            statementCache = kept
         }
         try writeRowsOnly()
         return try body()

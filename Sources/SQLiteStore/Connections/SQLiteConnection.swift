@@ -15,7 +15,7 @@ package class SQLiteConnection {
     /// Exists if collations are only known by name.
     var namedCollations: NamedCollations?
     /// The statements that are kept for the next time; nil if none are.
-    var keptStatements: KeptStatements?
+    var statementCache: StatementCache?
 
     /// - Parameters:
     ///   - name: The path, or a URI (https://sqlite.org/uri.html).
@@ -38,7 +38,7 @@ package class SQLiteConnection {
     }
 
     deinit {
-        keptStatements = nil
+        statementCache = nil
         sqlite3_close_v2(connection)
     }
 
@@ -54,8 +54,8 @@ package class SQLiteConnection {
     }
 
     private func compiled(_ sql: String) throws -> SQLiteStatement {
-        let key = keptStatements == nil ? nil : KeptStatements.key(sql)
-        if let key, let known = keptStatements?.take(key) {
+        let key = statementCache == nil ? nil : StatementCache.key(sql)
+        if let key, let known = statementCache?.take(key) {
             return SQLiteStatement(known, connection: self, key: key)
         }
         var prepared: OpaquePointer?

@@ -27,7 +27,7 @@ package final class SQLiteStatement {
     }
 
     deinit {
-        if let key, let kept = connection.keptStatements { kept.put(handle, key) } else { sqlite3_finalize(handle) }
+        if let key, let kept = connection.statementCache { kept.put(handle, key) } else { sqlite3_finalize(handle) }
     }
 
     /// Rewinds the statement. Its parameters stay bound.

@@ -19,7 +19,7 @@ package final class StoreReader: SQLiteConnection {
     /// until nothing is read any more.
     private var copiedDescriptor: HeldDescriptor?
     /// True if the connection was used before this read, and its store is the same as then but for what was written.
-    package private(set) var isRepeated = false
+    package private(set) var isReused = false
 
     /// Runs `body` on one consistent state of the store.
     ///
@@ -45,7 +45,7 @@ package final class StoreReader: SQLiteConnection {
             var last: StoreReader?
             let (outcome, takesLocks) = attempt(preparation, location: location, deadline: deadline) { reader in
                 guard keep != nil else { return try body(reader) }
-                reader.keptStatements = KeptStatements()
+                reader.statementCache = StatementCache()
                 let success = try body(reader)
                 last = reader
                 return success
@@ -54,7 +54,7 @@ package final class StoreReader: SQLiteConnection {
             // SQLite's errors.
             let footprint = try FileFingerprint(location)
             guard footprint == preparation.footprint || takesLocks && !outcome.isStoreError else { continue }
-            if let keep, let last, footprint.hasFiles(of: preparation.footprint), try last.endForNow() {
+            if let keep, let last, footprint.hasFiles(of: preparation.footprint), try last.endRead() {
                 keep(last, footprint)
             }
             return try outcome.get()
@@ -103,15 +103,15 @@ package final class StoreReader: SQLiteConnection {
     }
 
     /// Ends the transaction. Returns false if the connection can't read the store's next state.
-    private func endForNow() throws -> Bool {
+    private func endRead() throws -> Bool {
         guard method == .lockedWAL || method == .markedWAL else { return false }
         try execute("COMMIT")
-        isRepeated = true
+        isReused = true
         return true
     }
 
-    /// Begins to read another state, the store's present one, after `endForNow` or COMMIT.
-    func beginAgain() throws {
+    /// Begins to read another state, the store's present one, after `endRead` or COMMIT.
+    func beginNextRead() throws {
         try execute("BEGIN")
         try execute("SELECT count(*) FROM sqlite_schema")
     }

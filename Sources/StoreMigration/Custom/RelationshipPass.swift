@@ -65,10 +65,7 @@ struct RelationshipPass {
         let (name, link) = (relationship.relationship.name, relationship.link)
         relationship.targets = try relationship.targets.filter { target in
             let creator = plan.entityMappings[target.creator]
-            let isEarlier =
-                creator.number < entityPlan.number
-                || creator.number == entityPlan.number
-            guard isEarlier, !creator.usesPolicy else { return true }
+            guard creator.number <= entityPlan.number, !creator.usesPolicy else { return true }
             // The mapping's own relationships are set in their order.
             return try !plan.relationshipPlans(creator)
                 .prefix { creator.number < entityPlan.number || $0.relationship.name != name }

@@ -68,7 +68,7 @@ final class PublisherSession {
         try stop.retryingBusy { try snapshots.withdrawUnusable(source) }
         try startListeners()
         while !stop.isRequested {
-            let content = mailbox.take(within: source.isHolding ? min(patience, RepeatedReader.rest) : patience)
+            let content = mailbox.take(within: source.isOpen ? min(patience, ReusableReader.idleTimeout) : patience)
             if let failure = content.failures[number] { throw failure }
             if let failure = content.watchFailure { reporter.report(failure) }
             if content.storeChanged || outdated.isDue {
@@ -78,7 +78,7 @@ final class PublisherSession {
             try confirmations.write(to: source)
             if content.wantsSnapshot { makeSnapshot(source, stop) }
             snapshots.removeUnused()
-            source.letGoOfUnused()
+            source.closeIfIdle()
             status.write()
         }
     }
@@ -148,7 +148,7 @@ final class PublisherSession {
     /// Sends the parts of the held batch that the stream lacks, and waits until the broker has them.
     private func send(_ batch: UnsentBatch, of source: ReplicationSource, _ outlet: inout BatchOutlet) throws {
         try held.forEachPart(maxSize: outlet.maxPartSize) { part in
-            source.letGoOfUnused()
+            source.closeIfIdle()
             try outlet.send(part)
             status.setLag(batch.upto.number - batch.from.number)
             status.write()

@@ -84,7 +84,7 @@ final class SnapshotServer: Sendable {
         let begun = ContinuousClock.now
         let id = String(UInt64.random(in: 1...UInt64.max), radix: 16)
         do {
-            source.letGo()
+            source.close()
             let (snapshot, digest) = try Snapshot.makeWithDigest(
                 of: source.location, at: directory.path.appending(name(id)))
             state.withLock { state in

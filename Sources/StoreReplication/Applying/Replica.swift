@@ -164,7 +164,7 @@ package final class Replica {
     /// Returns the state in this transaction, which is the known one if nobody else has committed since. Throws
     /// `ReplicationError.diverged`.
     private func currentState() throws -> ReplicaState {
-        let version = try database.committedByOthers()
+        let version = try database.dataVersion()
         if version == checkedVersion { return state }
         checkedVersion = nil
         let found = try ReplicaState(database)

@@ -16,7 +16,7 @@ struct ReplicableStore {
     ///
     /// - Parameter known: The store as it was found before. Its tables are not read again if they are the same.
     init(_ reader: StoreReader, known: ReplicableStore? = nil) throws {
-        if reader.isRepeated {
+        if reader.isReused {
             self = try Self.unchanged(reader, known)
             return
         }

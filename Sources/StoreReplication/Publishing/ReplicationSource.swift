@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 
 /// The home of a store whose changes are sent to replicas. It reads without leaving a trace. Between batches that soon
-/// follow each other it holds a connection, which `letGoOfUnused` ends. Confined to one thread.
+/// follow each other it holds a connection, which `closeIfIdle` ends. Confined to one thread.
 ///
 /// While it reads or holds a connection, this process must have no connection of its own to the store (`StoreReader`).
 package final class ReplicationSource {
@@ -15,25 +15,25 @@ package final class ReplicationSource {
     private var known: ReplicableStore
     /// The number of snapshots that were made before the last batch.
     private var knownSnapshots = 0
-    private let batches: RepeatedReader
+    private let batches: ReusableReader
 
     /// Checks that replicas of the store can be kept: it keeps groupstore's own history, and every table can be
     /// recorded and written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
     package init(_ location: StoreLocation) throws {
         self.location = location
-        batches = RepeatedReader(location)
+        batches = ReusableReader(location)
         known = try StoreReader.read(location) { try ReplicableStore($0) }
     }
 
-    /// True if it holds a connection.
-    package var isHolding: Bool { batches.isHolding }
-    /// Ends the connection that it holds, if it wasn't used for a moment.
-    package func letGoOfUnused() { batches.letGoOfUnused() }
-    /// Ends the connection that it holds.
-    package func letGo() { batches.letGo() }
+    /// True if it has a connection.
+    package var isOpen: Bool { batches.isOpen }
+    /// Closes its connection if it wasn't used for `ReusableReader.idleTimeout`.
+    package func closeIfIdle() { batches.closeIfIdle() }
+    /// Closes its connection.
+    package func close() { batches.close() }
 
     private func read<Success>(_ body: (StoreReader) throws -> Success) throws -> Success {
-        letGo()
+        close()
         return try StoreReader.read(location, body)
     }
 
@@ -101,7 +101,7 @@ package final class ReplicationSource {
 
     /// Records that a follower has all changes up to the token, under the subscriber `relay:NAME:FOLLOWER`.
     package func acknowledge(_ token: HistoryToken, by subscriber: String) throws {
-        letGo()
+        close()
         try HistoryMaintenance(location).acknowledge(token, by: subscriber)
     }
 }

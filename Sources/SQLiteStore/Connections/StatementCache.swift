@@ -2,7 +2,7 @@ import CSQLite
 
 /// The statements of a connection that were used and may be needed again: it takes longer to compile one than to find
 /// a row. SQLite compiles a statement again by itself if the schema has changed since.
-final class KeptStatements {
+final class StatementCache {
     /// By the bytes of the SQL, because Swift takes some texts for equal that SQLite keeps apart.
     private var handles: [[UInt8]: OpaquePointer] = [:]
 

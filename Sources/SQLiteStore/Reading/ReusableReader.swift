@@ -5,10 +5,10 @@ import SQLiteFormat
 /// to open a store than to read what has changed. Confined to one thread.
 ///
 /// Between two reads the connection has no transaction, but holds the lock of every program that has the store open:
-/// nobody else has the store for itself, and who closes it last leaves the log. So let it go soon; a read that comes
-/// later opens the store. While it holds the connection, nothing else may read or write the store on this thread
+/// nobody else has the store for itself, and who closes it last leaves the log. So close it soon; a read that comes
+/// later opens the store again. While it holds the connection, nothing else may read or write the store on this thread
 /// (`StoreReader`).
-package final class RepeatedReader {
+package final class ReusableReader {
     private struct Held {
         let reader: StoreReader
         let files: FileFingerprint
@@ -20,29 +20,29 @@ package final class RepeatedReader {
     private var held: Held?
 
     /// The time for which a connection that isn't used is held.
-    package static let rest = Duration.milliseconds(100)
+    package static let idleTimeout = Duration.milliseconds(100)
     /// The time after which the store is opened again, and read like one that nobody knows.
-    private static let limit = Duration.seconds(1)
+    private static let maximumAge = Duration.seconds(1)
 
     package init(_ location: StoreLocation) { self.location = location }
 
-    /// True if a connection is held.
-    package var isHolding: Bool { held != nil }
+    /// True if it has a connection.
+    package var isOpen: Bool { held != nil }
 
-    package func letGo() { held = nil }
+    package func close() { held = nil }
 
-    /// Lets the connection go if it wasn't used for `rest`.
-    package func letGoOfUnused() {
-        if let held, held.used.duration(to: .now) >= Self.rest { letGo() }
+    /// Closes the connection if it wasn't used for `idleTimeout`.
+    package func closeIfIdle() {
+        if let held, held.used.duration(to: .now) >= Self.idleTimeout { close() }
     }
 
     /// Runs `body` on one consistent state of the store, as `StoreReader.read` does. If `body` throws over a connection
     /// that was held, or the store's files are others by then, it runs again over another one.
     package func read<Success>(_ body: (StoreReader) throws -> Success) throws -> Success {
-        if let held, held.opened.duration(to: .now) < Self.limit, let success = try? again(held, body) {
+        if let held, held.opened.duration(to: .now) < Self.maximumAge, let success = try? reread(held, body) {
             return success
         }
-        letGo()
+        close()
         return try StoreReader.read(
             location,
             keep: { reader, files in self.held = Held(reader: reader, files: files, opened: .now, used: .now) },
@@ -51,8 +51,8 @@ package final class RepeatedReader {
 
     private struct OtherFiles: Error {}
 
-    private func again<Success>(_ held: Held, _ body: (StoreReader) throws -> Success) throws -> Success {
-        try held.reader.beginAgain()
+    private func reread<Success>(_ held: Held, _ body: (StoreReader) throws -> Success) throws -> Success {
+        try held.reader.beginNextRead()
         let success = try body(held.reader)
         try held.reader.execute("COMMIT")
         // Its descriptors keep the inodes in use: a file with the same number is the same file.

@@ -4,19 +4,19 @@ import Testing
 
 @testable import SQLiteStore
 
-@Suite struct RepeatedReaderTests {
+@Suite struct ReusableReaderTests {
     private static let count = "SELECT count(*) FROM note"
 
     /// Returns the number of notes, and whether the connection was used before.
-    private func read(_ reader: RepeatedReader) throws -> [Int64] {
-        try reader.read { [try $0.integer(Self.count) ?? -1, $0.isRepeated ? 1 : 0] }
+    private func read(_ reader: ReusableReader) throws -> [Int64] {
+        try reader.read { [try $0.integer(Self.count) ?? -1, $0.isReused ? 1 : 0] }
     }
 
     @Test func readsWhatWasCommittedSinceOverTheSameConnection() throws {
         let fixture = try Fixture()
         let shell = try SQLiteShell(fixture.path)
         try shell.run(StoreReaderTests.log)
-        let reader = RepeatedReader(fixture.location)
+        let reader = ReusableReader(fixture.location)
         #expect(try read(reader) == [2, 0])
         try shell.run("INSERT INTO note VALUES (3, 'c');")
         #expect(try read(reader) == [3, 1])
@@ -25,17 +25,17 @@ import Testing
             "PRAGMA wal_checkpoint(TRUNCATE); ALTER TABLE note ADD COLUMN more; INSERT INTO note VALUES (4, 'd', 1);")
         #expect(try fixture.size("-wal") < 20_000)
         #expect(try read(reader) == [4, 1])
-        reader.letGo()
-        #expect(!reader.isHolding)
+        reader.close()
+        #expect(!reader.isOpen)
         #expect(try read(reader) == [4, 0])
     }
 
     @Test func holdsNoConnectionIfNobodyElseHasTheStoreOpen() throws {
         let fixture = try Fixture()
         try fixture.make(StoreReaderTests.log)
-        let reader = RepeatedReader(fixture.location)
+        let reader = ReusableReader(fixture.location)
         #expect(try read(reader) == [2, 0])
-        #expect(!reader.isHolding)
+        #expect(!reader.isOpen)
         #expect(try read(reader) == [2, 0])
     }
 
@@ -43,7 +43,7 @@ import Testing
         let fixture = try Fixture()
         let shell = try SQLiteShell(fixture.path)
         try shell.run(StoreReaderTests.log)
-        let reader = RepeatedReader(fixture.location)
+        let reader = ReusableReader(fixture.location)
         #expect(try read(reader) == [2, 0])
         let other = fixture.temporary.path.appending("Other.sqlite").string
         let second = try SQLiteShell(other)
@@ -56,7 +56,7 @@ import Testing
 
     @Test func findsEverythingAfterTheLastProgramHasClosedTheStore() throws {
         let fixture = try Fixture()
-        let reader = RepeatedReader(fixture.location)
+        let reader = ReusableReader(fixture.location)
         do {
             let shell = try SQLiteShell(fixture.path)
             try shell.run(StoreReaderTests.log)
@@ -64,7 +64,7 @@ import Testing
             try shell.run("INSERT INTO note VALUES (3, 'c');")
         }
         #expect(try read(reader)[0] == 3)
-        reader.letGo()
+        reader.close()
         let shell = try SQLiteShell(fixture.path)
         try shell.run("INSERT INTO note VALUES (4, 'd');")
         #expect(try read(reader) == [4, 0])
@@ -75,15 +75,15 @@ import Testing
         let fixture = try Fixture()
         let shell = try SQLiteShell(fixture.path)
         try shell.run(StoreReaderTests.log)
-        let reader = RepeatedReader(fixture.location)
+        let reader = ReusableReader(fixture.location)
         #expect(try read(reader) == [2, 0])
         let rows = try reader.read { connection in
-            if connection.isRepeated { throw Failure() }
+            if connection.isReused { throw Failure() }
             return try connection.integer(Self.count)
         }
         #expect(rows == 2)
         #expect(throws: Failure.self) { try reader.read { _ in throw Failure() } }
-        #expect(!reader.isHolding)
+        #expect(!reader.isOpen)
     }
 
     // MARK: Statements that are kept
@@ -91,7 +91,7 @@ import Testing
     @Test func keepsStatementsWithoutTheirParametersAndRows() throws {
         let fixture = try Fixture()
         let writer = try StoreWriter(fixture.location.path, creating: true)
-        writer.keptStatements = KeptStatements()
+        writer.statementCache = StatementCache()
         try writer.execute(script: StoreReaderTests.schema)
         let sql = "SELECT title FROM note WHERE id = ?1"
         #expect(try writer.text(sql, [.integer(1)]) == "a")
@@ -113,7 +113,7 @@ import Testing
     @Test func keepsStatementsApartWhoseTextsSwiftTakesForEqual() throws {
         let fixture = try Fixture()
         let writer = try StoreWriter(fixture.location.path, creating: true)
-        writer.keptStatements = KeptStatements()
+        writer.statementCache = StatementCache()
         #expect(try writer.text("SELECT '\u{e9}'")?.utf8.count == 2)
         #expect(try writer.text("SELECT 'e\u{301}'")?.utf8.count == 3)
         #expect(try writer.text("SELECT '\u{e9}'")?.utf8.count == 2)
@@ -122,9 +122,9 @@ import Testing
     @Test func keepsNoStatementThatActsWhenItIsCompiled() {
         for sql in ["PRAGMA synchronous = FULL", "PRAGMA journal_mode", "PRAGMA main.user_version = 5", "DROP TABLE a"]
         {
-            #expect(KeptStatements.key(sql) == nil)
+            #expect(StatementCache.key(sql) == nil)
         }
-        #expect(KeptStatements.key("PRAGMA main.schema_version") != nil)
+        #expect(StatementCache.key("PRAGMA main.schema_version") != nil)
     }
 }
 
