@@ -12,14 +12,12 @@ extension FollowerSession {
         let container = GroupContainer(directory: location.directory)
         let download = try SnapshotDownload(
             connection, options.stream, key: options.key, in: container, for: location.name.database)
-        status.record.state = "snapshot"
-        status.write(force: true)
         let request = SnapshotRequest(follower: options.follower, have: held.replica?.position, reason: reason)
         guard
             let snapshot = try download.run(
-                request, stop,
+                request, stop, making: { showSnapshot() },
                 progress: { done, size in
-                    status.write()
+                    showSnapshot()
                     reportProgress(done, of: size)
                 })
         else {
@@ -47,6 +45,13 @@ extension FollowerSession {
             RelayEvent(
                 "reset", ["reason": .string(reason.rawValue), "upto": .string("\(position)")],
                 "took a snapshot (\(reason.rawValue)) up to \(position)"))
+    }
+
+    /// A home that doesn't answer leaves the status as it is: what the follower waits for is said there.
+    private func showSnapshot() {
+        let isNew = status.record.state != "snapshot"
+        status.record.state = "snapshot"
+        status.write(force: isNew)
     }
 
     /// Reports each tenth.

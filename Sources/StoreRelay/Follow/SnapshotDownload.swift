@@ -53,12 +53,18 @@ struct SnapshotDownload {
     /// was damaged, or if the end was requested.
     ///
     /// Throws `NATSError`, `RelayError` and `SystemError`. What was received stays for the next attempt.
-    func run(_ request: SnapshotRequest, _ stop: RelayStop, progress: (Int64, Int64) -> Void) throws -> Snapshot? {
+    ///
+    /// - Parameters:
+    ///   - making: Called each time the home answers that it makes the snapshot.
+    ///   - progress: Called with the bytes that were received, and with all.
+    func run(
+        _ request: SnapshotRequest, _ stop: RelayStop, making: () -> Void, progress: (Int64, Int64) -> Void
+    ) throws -> Snapshot? {
         if let former = try formerAnnouncement(for: request), let digest = try receive(former, stop, progress) {
             return try snapshot(former, digest)
         }
         try remove()
-        guard let announced = try announcement(for: request, stop) else { return nil }
+        guard let announced = try announcement(for: request, stop, making) else { return nil }
         try DurableFile.write(Array(JSONEncoder().encode(announced)), as: note, in: directory, mode: 0o600)
         guard let digest = try receive(announced, stop, progress) else {
             if stop.isRequested { return nil }
@@ -94,7 +100,9 @@ struct SnapshotDownload {
     }
 
     /// Asks until the home has made a snapshot. Returns nil if none is needed, or if the end was requested.
-    private func announcement(for request: SnapshotRequest, _ stop: RelayStop) throws -> Announcement? {
+    private func announcement(
+        for request: SnapshotRequest, _ stop: RelayStop, _ making: () -> Void
+    ) throws -> Announcement? {
         let deadline = Deadline(after: Self.patience)
         var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(300))
         while !stop.isRequested {
@@ -116,6 +124,7 @@ struct SnapshotDownload {
             case "failed": throw RelayError.noSnapshot(object.string("message") ?? "")
             default:
                 guard !deadline.hasPassed else { throw RelayError.noSnapshot("none within \(Self.patience)") }
+                making()
                 stop.wait(backoff.next())
             }
         }
