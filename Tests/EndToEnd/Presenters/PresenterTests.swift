@@ -216,9 +216,16 @@ import Testing
         let widget = try RunningProcess(
             Programs.notesWidget, ["\(AgentProcess.group)", "Notes.sqlite"], environment: environment)
         #expect(try widget.line()?.hasPrefix("no agent") == true)
+        try widget.line { $0.hasPrefix("reset (subscribed)") }
+        // Keeps the agent from relocating the store before the widget has found it.
+        let holder = try RunningProcess("sqlite3", [Word(apps.store.path)])
+        holder.send("SELECT count(*) FROM note;")
+        #expect(try holder.line() == "3")
         let agent = try AgentProcess(
             ["--group", "\(AgentProcess.group)=" + Word(group), "--legacy", Word(apps.store.path)],
             socket: apps.socket)
+        try widget.line { $0.hasPrefix("connected") }
+        holder.closeInput()
         try widget.line { $0.hasPrefix("relocated") }
         let published = group.appending("Notes.sqlite")
         try sqlite(published, "INSERT INTO note (title) VALUES ('first')")
