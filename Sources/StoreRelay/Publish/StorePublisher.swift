@@ -102,9 +102,8 @@ package final class StorePublisher {
                 number += 1
                 // Only now: each write costs the writer an event for it.
                 let watch = try StoreWatch(location.path, mailbox)
-                defer { withExtendedLifetime(watch) {} }
                 let session = PublisherSession(
-                    location, options, connection, number: number, snapshots, mailbox, held, status, reporter)
+                    location, options, connection, number: number, snapshots, mailbox, watch, held, status, reporter)
                 try session.run(stop, takingOver: takeOver, maxAhead: maxAhead) {
                     hasConnected = true
                     takeOver = nil

@@ -124,6 +124,29 @@ struct RelayRecoveryTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    @Test func aWriterThatNeverRestsKeepsNoFollowerWaiting() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        try publisher.event("caught_up")
+        let script = """
+            import sqlite3, sys
+            store = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+            store.execute("PRAGMA synchronous = OFF")
+            print("begins", flush=True)
+            while True:
+                store.execute("INSERT INTO Note (title) VALUES ('busy')")
+            """
+        let writer = try RunningProcess("python3", ["-c", Word(script), Word(hosts.home)])
+        try writer.line { $0 == "begins" }
+        let follower = try hosts.follow()
+        try follower.event("reset")
+        // What it confirms is recorded, although there is always more to be published.
+        while try sqlite(hosts.home, "SELECT count(*) FROM GS_SUBSCRIBER") == "0\n" { try follower.event("applied") }
+        try writer.killAtOnce()
+        #expect(try hosts.areEqual(follower))
+        #expect(try publisher.stop().status == 0)
+    }
+
     @Test func aLoneCommitAfterABusyTimeArrives() throws {
         let hosts = try RelayHosts(NATSServer.programs[0])
         let publisher = try hosts.publish()
