@@ -68,6 +68,8 @@ package final class StorePublisher {
     }
 
     private func runSessions(_ stop: RelayStop) throws {
+        // The kernel's threads end a writer's syncs. They don't wait for a long batch to be read.
+        shortenTimeSlices()
         try options.connection.checkFiles()
         // What can't be replicated is refused before anything is published.
         do {
