@@ -87,6 +87,7 @@ class Hosts:
         self.home = os.path.join(directory, "Notes.sqlite")
         self.port = free_port()
         self.broker = None
+        self.messages = os.path.join(directory, "broker")
         self.environment = {
             "XDG_RUNTIME_DIR": os.path.join(directory, "run"), "XDG_CACHE_HOME": os.path.join(directory, "cache")}
         os.mkdir(os.path.join(directory, "run"), 0o700)
@@ -98,7 +99,7 @@ class Hosts:
     def start_broker(self, prefix=()):
         self.broker = subprocess.Popen(
             [*prefix, nats_server(), "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd",
-             os.path.join(self.directory, "broker")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+             self.messages], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         end = time.monotonic() + 30
         while True:
             try:
@@ -137,7 +138,7 @@ class Hosts:
     def renew_broker(self):
         """Starts a broker without messages."""
         self.stop_broker()
-        shutil.rmtree(os.path.join(self.directory, "broker"))
+        shutil.rmtree(self.messages)
         self.start_broker()
 
     def _common(self):

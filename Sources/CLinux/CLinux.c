@@ -415,6 +415,24 @@ void gs_cpu_relax(void) {
 
 void gs_timer_slack(unsigned long nanoseconds) { (void)prctl(PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0); }
 
+// As in linux/sched/types.h, which contradicts the headers of some C libraries.
+struct scheduling {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+void gs_time_slice(uint64_t nanoseconds) {
+    struct scheduling now = {0};
+    if (syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) != 0) return;
+    if (now.policy != SCHED_OTHER && now.policy != SCHED_BATCH) return;
+    now.size = sizeof now;
+    now.runtime = nanoseconds;
+    (void)syscall(SYS_sched_setattr, 0, &now, 0);
+}
+
 ssize_t gs_list_attributes(int descriptor, char *names, size_t size) { return flistxattr(descriptor, names, size); }
 
 ssize_t gs_get_attribute(int descriptor, const char *name, void *value, size_t size) {

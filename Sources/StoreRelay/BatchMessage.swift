@@ -52,6 +52,10 @@ struct BatchMessage {
     /// The headers' values as they were received, in the order of the digest.
     private let fields: [String]
 
+    /// True if both are the same part. With a key, each digest is of the one before too: then all earlier parts of
+    /// their batches are the same as well. Without one, the batch's own hash decides in the end.
+    func isSame(as other: BatchMessage) -> Bool { part == other.part && mac == other.mac }
+
     /// True if the message's digest is right, or if there is no key.
     func isAuthentic(in stream: RelayStream, key: RelayKey?) throws(RelayError) -> Bool {
         guard let key else { return true }

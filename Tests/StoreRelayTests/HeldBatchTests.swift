@@ -93,13 +93,3 @@ import Testing
         #expect(again.batch == nil)
     }
 }
-
-/// What a publisher says if its store can't be watched.
-@Suite struct StoreWatchTests {
-    private struct Other: Error {}
-
-    @Test func hidesNoError() {
-        #expect(StoreWatch.failure(Other()).errorCode == "not_watched")
-        #expect(StoreWatch.failure(RelayError.noHome(stream: "GS_N")).errorCode == "no_home")
-    }
-}

@@ -144,6 +144,9 @@ void gs_memory_barrier(void);
 void gs_cpu_relax(void);
 // Sets how late the calling thread may wake from a sleep, in nanoseconds (PR_SET_TIMERSLACK of prctl(2)).
 void gs_timer_slack(unsigned long nanoseconds);
+// Sets for how long the calling thread, and those that it starts, run before a thread that has woken has its turn, in
+// nanoseconds (sched_runtime of sched_setattr(2)). Linux before 6.12 ignores it; so does a thread with another policy.
+void gs_time_slice(uint64_t nanoseconds);
 
 // Extended attributes of an open file: xattr(7).
 ssize_t gs_list_attributes(int descriptor, char *names, size_t size);

@@ -47,3 +47,7 @@ package func pause(_ duration: Duration) {
 
 /// Lets the calling thread wake from `pause` within a microsecond. The kernel's default is 50.
 package func reduceTimerSlack() { gs_timer_slack(1000) }
+
+/// Lets a thread that wakes have its turn soon, although the calling thread, or one that it starts from then on, isn't
+/// done. The kernel's default is some milliseconds. The share of the processor stays the same.
+package func shortenTimeSlices() { gs_time_slice(100_000) }

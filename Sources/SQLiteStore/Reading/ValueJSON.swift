@@ -71,13 +71,17 @@ package enum ValueJSON {
 
     private static func appendDigits(_ number: Int64, to line: inout [UInt8]) {
         if number < 0 { line.append(UInt8(ascii: "-")) }
-        var rest = number.magnitude
-        let start = line.count
-        repeat {
-            line.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
-            rest /= 10
-        } while rest > 0
-        line[start...].reverse()
+        // A UInt64 has at most 20 digits. To reverse a slice of the line would copy it.
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
+            var rest = number.magnitude
+            var first = digits.count
+            repeat {
+                first -= 1
+                digits[first] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+                rest /= 10
+            } while rest > 0
+            line.append(contentsOf: UnsafeBufferPointer(rebasing: digits[first...]))
+        }
     }
 
     /// Appends an object whose member is base64 (RFC 4648). Written here because Foundation's goes through two more

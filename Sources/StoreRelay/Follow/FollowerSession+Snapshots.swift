@@ -7,7 +7,7 @@ import StoreReplication
 extension FollowerSession {
     /// Gives the replica the content of a snapshot, or creates it. Does nothing if the end is requested meanwhile.
     func takeSnapshot(_ reason: SnapshotRequest.Reason, _ stop: RelayStop) throws {
-        held.replica?.abandonBatch()
+        held.abandonBatch()
         if reason != .first { stop.wait(snapshotDelay.next()) }
         let container = GroupContainer(directory: location.directory)
         let download = try SnapshotDownload(

@@ -52,7 +52,7 @@ final class FollowerSession {
                 guard !stop.isRequested, !connection.isClosed,
                     FollowerFailure(error, hasConnected: true) == .retry
                 else { throw error }
-                held.replica?.abandonBatch()
+                held.abandonBatch()
                 status.setWaiting(error)
                 reporter.report(error)
                 stop.wait(retryDelay.next())
@@ -69,10 +69,13 @@ final class FollowerSession {
             let search = try StreamSearch(options.stream, connection, key: options.key)
             let (start, upto) = try search.start(after: replica.position)
             progress.learn(upto)
-            let reader = try StreamReader(connection, stream: options.stream.streamName, from: start)
-            reportFollowing(replica, from: start)
+            let rest = try held.unfinished.flatMap { try search.rest(after: $0, ofBatchAt: start) }
+            if rest == nil { held.abandonBatch() }
+            let reader = try StreamReader(connection, stream: options.stream.streamName, from: rest ?? start)
+            reportFollowing(replica, from: rest ?? start)
             var damage = StreamDamage()
             if upto == nil { damage.suspect() }
+            if rest != nil { damage.continueBatch() }
             if let reason = try read(reader, replica, &damage, stop) { try takeSnapshot(reason, stop) }
         }
     }
@@ -130,9 +133,11 @@ final class FollowerSession {
             outcome = try replica.apply(batch.part)
         } catch let error as ReplicationError {
             guard case .malformedBatch(let what, _) = error else { throw error }
+            held.abandonBatch()
             reject(message.sequence, what, &damage)
             return nil
         }
+        held.unfinished = outcome == .partial ? batch : nil
         switch outcome {
         case .partial: damage.continueBatch()
         case .applied(let position):

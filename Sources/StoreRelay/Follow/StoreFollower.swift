@@ -79,6 +79,7 @@ package final class StoreFollower {
         while !stop.isRequested {
             var begun: ContinuousClock.Instant?
             var server: ServerAddress?
+            let before = held.reach
             do {
                 status.record.state = "connecting"
                 status.write()
@@ -87,7 +88,6 @@ package final class StoreFollower {
                 stop.use(connection)
                 defer {
                     stop.use(nil)
-                    held.replica?.abandonBatch()
                     connection.close()
                     status.record.server = nil
                 }
@@ -99,7 +99,8 @@ package final class StoreFollower {
             } catch let error as any ActionableError {
                 guard !stop.isRequested else { break }
                 guard FollowerFailure(error, hasConnected: hasConnected) != .end else { throw error }
-                let worked = begun.map { $0.duration(to: .now) >= Self.steadyTime } ?? false
+                let worked =
+                    begun.map { $0.duration(to: .now) >= Self.steadyTime } ?? false || held.reach.isBeyond(before)
                 if worked {
                     backoff.reset()
                     reporter.clearErrors()
@@ -111,33 +112,6 @@ package final class StoreFollower {
                 status.write(force: true)
                 stop.wait(backoff.next())
             }
-        }
-    }
-}
-
-/// The replica while it is open; none before its first snapshot.
-final class HeldReplica {
-    private let location: StoreLocation
-    private let stream: String
-    private(set) var replica: Replica?
-
-    init(_ location: StoreLocation, stream: String) {
-        self.location = location
-        self.stream = stream
-    }
-
-    /// Opens the replica, if there is a file of its name.
-    func open() throws {
-        guard replica == nil, try location.directory.status(location.name.database) != nil else { return }
-        replica = try Replica(opening: location, stream: stream)
-    }
-
-    /// Gives the replica a snapshot's content, or creates it.
-    func take(_ snapshot: Snapshot) throws {
-        if let replica {
-            try replica.replace(with: snapshot)
-        } else {
-            replica = try Replica.create(location, from: snapshot, stream: stream, movingFile: true)
         }
     }
 }

@@ -56,6 +56,18 @@ struct StreamSearch {
         return (max(found.start, state.first), upto)
     }
 
+    /// Returns the number of the message after a part that was taken over an earlier connection; nil if the stream has
+    /// another message in the part's place.
+    ///
+    /// - Parameter start: The number of the first part of the batch that is awaited now.
+    func rest(after part: BatchMessage, ofBatchAt start: UInt64) throws -> UInt64? {
+        let sequence = start + UInt64(part.part.number - 1)
+        guard let message = try connection.message(sequence, ofStream: stream.streamName),
+            let found = BatchMessage(message), try found.isAuthentic(in: stream, key: key), found.isSame(as: part)
+        else { return nil }
+        return sequence + 1
+    }
+
     private func leads(_ found: Found, beyond position: HistoryToken) -> Bool {
         let upto = found.message.part.upto
         return upto.history == position.history && upto.number > position.number

@@ -14,6 +14,7 @@ final class PublisherSession {
     private let number: Int
     private let snapshots: SnapshotServer
     private let mailbox: PublisherMailbox
+    private let watch: StoreWatch
     private let held: HeldBatch
     private let status: StatusWriter
     private let reporter: RelayReporter
@@ -22,8 +23,8 @@ final class PublisherSession {
 
     init(
         _ location: StoreLocation, _ options: PublisherOptions, _ connection: NATSConnection, number: Int,
-        _ snapshots: SnapshotServer, _ mailbox: PublisherMailbox, _ held: HeldBatch, _ status: StatusWriter,
-        _ reporter: RelayReporter
+        _ snapshots: SnapshotServer, _ mailbox: PublisherMailbox, _ watch: StoreWatch, _ held: HeldBatch,
+        _ status: StatusWriter, _ reporter: RelayReporter
     ) {
         self.location = location
         self.options = options
@@ -31,6 +32,7 @@ final class PublisherSession {
         self.number = number
         self.snapshots = snapshots
         self.mailbox = mailbox
+        self.watch = watch
         self.held = held
         self.status = status
         self.reporter = reporter
@@ -58,21 +60,24 @@ final class PublisherSession {
         let publisher = try FencedPublisher(
             connection, stream: stream.streamName, subject: stream.changes, after: end.sequence,
             maxMessages: maxAhead)
-        var outlet = BatchOutlet(publisher, stream, key: options.key, mac: end.mac, maxPayload: connection.maxPayload)
+        let outlet = BatchOutlet(publisher, stream, key: options.key, mac: end.mac, maxPayload: connection.maxPayload)
         held.meet(endOf: end.token, unfinished: end.unfinished, in: source)
         reportBegin(end)
         status.record.state = "publishing"
-        var position = end.token
-        try publish(source, &position, &outlet, stop)
+        let batches = BatchPublisher(
+            source, after: end.token, outlet, stream, snapshots, watch, held, status, reporter)
+        try batches.publishNext(stop)
         begun()
         try stop.retryingBusy { try snapshots.withdrawUnusable(source) }
         try startListeners()
         while !stop.isRequested {
-            let content = mailbox.take(within: source.isOpen ? min(patience, ReusableReader.idleTimeout) : patience)
+            let content = mailbox.take(within: batches.untilNextLook ?? patience(source))
             if let failure = content.failures[number] { throw failure }
             if let failure = content.watchFailure { reporter.report(failure) }
-            if content.storeChanged || outdated.isDue {
-                try outdated.waiting(status, reporter) { try publish(source, &position, &outlet, stop) }
+            // What is written while it publishes is found by one of its next looks.
+            let isDue = batches.untilNextLook.map { $0 == .zero } ?? content.storeChanged
+            if isDue || outdated.isDue {
+                try outdated.waiting(status, reporter) { try batches.publishNext(stop) }
             }
             confirmations.add(content.confirmed, to: &status.record)
             try confirmations.write(to: source)
@@ -83,11 +88,9 @@ final class PublisherSession {
         }
     }
 
-    /// The time between two batches, in which a writer has the store for itself.
-    private static let rest = Duration.milliseconds(5)
-
-    private var patience: Duration {
-        min(confirmations.isPending || status.isPending ? .seconds(1) : .seconds(60), outdated.remaining)
+    private func patience(_ source: ReplicationSource) -> Duration {
+        let limit: Duration = confirmations.isPending || status.isPending ? .seconds(1) : .seconds(60)
+        return min(limit, outdated.remaining, source.isOpen ? ReusableReader.idleTimeout : .seconds(60))
     }
 
     private func reportBegin(_ end: StreamEnd) {
@@ -102,58 +105,6 @@ final class PublisherSession {
                     "reset", members, "followers of \(stream) need a snapshot: changes before \(end.token) are gone"))
         }
         reporter.reportState(RelayEvent("publishing", members, "publishing to \(stream) after \(end.token)"))
-    }
-
-    /// Publishes batches until nothing is left.
-    private func publish(
-        _ source: ReplicationSource, _ position: inout HistoryToken, _ outlet: inout BatchOutlet, _ stop: RelayStop
-    ) throws {
-        let before = position
-        let wasPublished = status.record.state == "caught_up"
-        do {
-            snapshots.setPublished(nil)
-            while let batch = try next(source, after: position, stop) {
-                try send(batch, of: source, &outlet)
-                source.note(sent: batch)
-                held.clear()
-                position = batch.upto
-                status.record.batches += 1
-                (status.record.messages, status.record.bytes) = (outlet.messages, outlet.bytes)
-                // Beside a writer that commits all the time, batches get longer, and not more.
-                stop.wait(Self.rest)
-            }
-        } catch StoreHistory.Discontinuity.epoch {
-            // The store was restored from a backup, or its history was begun again.
-            throw RelayError.superseded(stream: options.stream.streamName, position, location.path)
-        }
-        snapshots.setPublished(position)
-        status.record.position = "\(position)"
-        status.setLag(0)
-        status.record.state = "caught_up"
-        status.write()
-        guard position != before || !wasPublished else { return }
-        reporter.report(RelayEvent("caught_up", ["upto": .string("\(position)")], "published up to \(position)"))
-    }
-
-    /// Returns the next batch; nil if there is none.
-    private func next(
-        _ source: ReplicationSource, after position: HistoryToken, _ stop: RelayStop
-    ) throws -> UnsentBatch? {
-        if let batch = held.batch, batch.from == position { return batch }
-        guard let batch = try stop.retryingBusy({ try source.read(after: position) }) else { return nil }
-        held.take(batch)
-        return batch
-    }
-
-    /// Sends the parts of the held batch that the stream lacks, and waits until the broker has them.
-    private func send(_ batch: UnsentBatch, of source: ReplicationSource, _ outlet: inout BatchOutlet) throws {
-        try held.forEachPart(maxSize: outlet.maxPartSize) { part in
-            source.closeIfIdle()
-            try outlet.send(part)
-            status.setLag(batch.upto.number - batch.from.number)
-            status.write()
-        }
-        try outlet.finish()
     }
 
     private func makeSnapshot(_ source: ReplicationSource, _ stop: RelayStop) {
@@ -198,35 +149,4 @@ final class PublisherSession {
             }
         }
     }
-}
-
-/// Sends the parts of batches, each with the digest of the one before.
-struct BatchOutlet {
-    private let publisher: FencedPublisher
-    private let stream: RelayStream
-    private let key: RelayKey?
-    private var mac: String
-    let maxPartSize: Int
-    private(set) var messages: Int64 = 0
-    private(set) var bytes: Int64 = 0
-
-    init(_ publisher: FencedPublisher, _ stream: RelayStream, key: RelayKey?, mac: String, maxPayload: Int) {
-        self.publisher = publisher
-        self.stream = stream
-        self.key = key
-        self.mac = mac
-        // Headers count too.
-        maxPartSize = max(16 << 10, min(BatchPart.maxBodySize, maxPayload - (8 << 10)))
-    }
-
-    mutating func send(_ part: BatchPart) throws {
-        let (headers, digest) = try BatchMessage.headers(part, in: stream, after: mac, key: key)
-        try publisher.publish(headers: headers, body: part.body)
-        mac = digest ?? BatchMessage.noPrevious
-        messages += 1
-        bytes += Int64(part.body.count)
-    }
-
-    /// Waits until the broker has everything.
-    func finish() throws { try publisher.finish() }
 }

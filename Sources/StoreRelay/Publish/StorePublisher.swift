@@ -68,6 +68,8 @@ package final class StorePublisher {
     }
 
     private func runSessions(_ stop: RelayStop) throws {
+        // The kernel's threads end a writer's syncs. They don't wait for a long batch to be read.
+        shortenTimeSlices()
         try options.connection.checkFiles()
         // What can't be replicated is refused before anything is published.
         do {
@@ -102,9 +104,8 @@ package final class StorePublisher {
                 number += 1
                 // Only now: each write costs the writer an event for it.
                 let watch = try StoreWatch(location.path, mailbox)
-                defer { withExtendedLifetime(watch) {} }
                 let session = PublisherSession(
-                    location, options, connection, number: number, snapshots, mailbox, held, status, reporter)
+                    location, options, connection, number: number, snapshots, mailbox, watch, held, status, reporter)
                 try session.run(stop, takingOver: takeOver, maxAhead: maxAhead) {
                     hasConnected = true
                     takeOver = nil

@@ -6,11 +6,23 @@ import SystemPackage
 
 /// Watches the store, without an agent, for as long as the object exists. The watching thread itself wakes the
 /// publisher.
+///
+/// Each write to a watched log costs its writer time. A publisher that finds changes whenever it looks needs no watch:
+/// it pauses it.
 final class StoreWatch: Sendable {
+    private struct State {
+        var subscription: DirectSubscription?
+        var isPaused = false
+        var isEnded = false
+
+        /// True if nothing is to be watched now.
+        var isResting: Bool { isPaused || isEnded }
+    }
+
     /// What the thread and the object share.
     private final class Shared: Sendable {
-        let state = Mutex<(subscription: DirectSubscription?, isEnded: Bool)>((nil, false))
-        let ended = DispatchSemaphore(value: 0)
+        let state = Mutex(State())
+        let changed = DispatchSemaphore(value: 0)
     }
 
     private let shared = Shared()
@@ -21,7 +33,14 @@ final class StoreWatch: Sendable {
     /// Throws `SystemError` if no thread can be created.
     init(_ path: FilePath, _ mailbox: PublisherMailbox) throws {
         _ = try SystemThread(name: "gs-store") { [shared] in
-            while !shared.state.withLock({ $0.isEnded }) {
+            while true {
+                let (isPaused, isEnded) = shared.state.withLock { ($0.isPaused, $0.isEnded) }
+                if isEnded { return }
+                if isPaused {
+                    // The publisher looks by itself, and says when it doesn't any more.
+                    shared.changed.wait()
+                    continue
+                }
                 do {
                     try Self.watch(path, mailbox, shared)
                 } catch {
@@ -30,10 +49,25 @@ final class StoreWatch: Sendable {
                         content.watchFailure = failure
                         content.storeChanged = true
                     }
+                    _ = shared.changed.wait(timeout: .now() + .nanoseconds(Int(Self.pollInterval.nanoseconds)))
                 }
-                _ = shared.ended.wait(timeout: .now() + .nanoseconds(Int(Self.pollInterval.nanoseconds)))
             }
         }
+    }
+
+    /// Stops watching until `resume`. The caller looks for changes itself.
+    func pause() {
+        let subscription = shared.state.withLock { state in
+            state.isPaused = true
+            return state.subscription.take()
+        }
+        subscription?.end()
+    }
+
+    /// Watches again. Once it does, it says that the store has changed: nobody knows what came before.
+    func resume() {
+        shared.state.withLock { $0.isPaused = false }
+        shared.changed.signal()
     }
 
     /// Returns what is reported of an error, whatever its type.
@@ -47,21 +81,21 @@ final class StoreWatch: Sendable {
             return state.subscription
         }
         subscription?.end()
-        shared.ended.signal()
+        shared.changed.signal()
     }
 
-    /// Watches until the end is requested. Throws if the store can't be watched.
+    /// Watches until the watch is paused or ended. Throws if the store can't be watched.
     private static func watch(
         _ path: FilePath, _ mailbox: PublisherMailbox, _ shared: Shared
     ) throws(GroupStoreError) {
         let subscription = try DirectSubscription(path, since: nil, tables: nil, namesTables: false) {
             mailbox.post { $0.storeChanged = true }
         }
-        let isEnded = shared.state.withLock { state in
+        let isUnwanted = shared.state.withLock { state in
             state.subscription = subscription
-            return state.isEnded
+            return state.isResting
         }
-        if isEnded { subscription.end() }
+        if isUnwanted { subscription.end() }
         while try subscription.next(within: nil) != nil {}
     }
 }

@@ -49,33 +49,39 @@ class Writer:
         except (sqlite3.Error, sqlite3.Warning, OverflowError):
             return False
 
+    def step(self, sql):
+        """Executes a statement of a transaction that is still there.
+
+        SQLite rolls all of it back if a table with AUTOINCREMENT has given its last number (SQLITE_FULL). Each later
+        statement would be a commit of its own then, whose state nobody notes.
+        """
+        return self.connection.in_transaction and self.execute(sql)
+
     def transaction(self):
         chance = self.chance
         if not self.execute("BEGIN IMMEDIATE"):
             return
         for _ in range(chance.choice([1, 1, 2, 3, 8])):
             if chance.random() < 0.05:
-                self.execute("SAVEPOINT s")
-                self.execute(self.statements.next())
-                self.execute("ROLLBACK TO s")
-                self.execute("RELEASE s")
-            self.execute(self.statements.next())
-        self.execute("INSERT INTO parent VALUES (random()%9, 1)")
-        self.execute("INSERT INTO child(p) SELECT id FROM parent ORDER BY random() LIMIT 1")
-        self.execute("DELETE FROM parent WHERE id IN (SELECT id FROM parent ORDER BY random() LIMIT 1)")
+                self.step("SAVEPOINT s")
+                self.step(self.statements.next())
+                self.step("ROLLBACK TO s")
+                self.step("RELEASE s")
+            self.step(self.statements.next())
+        self.step("INSERT INTO parent VALUES (random()%9, 1)")
+        self.step("INSERT INTO child(p) SELECT id FROM parent ORDER BY random() LIMIT 1")
+        self.step("DELETE FROM parent WHERE id IN (SELECT id FROM parent ORDER BY random() LIMIT 1)")
         if chance.random() < 0.9:
-            self.execute("UPDATE tick SET n=n+1")
+            self.step("UPDATE tick SET n=n+1")
         if chance.random() < 0.06:
-            self.execute(f"PRAGMA user_version={chance.randrange(1 << 31)}")
+            self.step(f"PRAGMA user_version={chance.randrange(1 << 31)}")
         if chance.random() < 0.02:
-            self.execute("UPDATE sqlite_sequence SET seq=seq+7")
+            self.step("UPDATE sqlite_sequence SET seq=seq+7")
         if chance.random() < 0.02 and "big" in self.words:
-            self.execute("INSERT INTO ticks(at) VALUES (randomblob(1500000))")
-            self.execute("DELETE FROM ticks WHERE id IN (SELECT id FROM ticks WHERE length(at)>9 ORDER BY id LIMIT (SELECT max(0, count(*)-1) FROM ticks WHERE length(at)>9))")
-        if chance.random() < 0.1:
-            self.execute("ROLLBACK")
-        elif not self.execute("COMMIT"):
-            self.execute("ROLLBACK")
+            self.step("INSERT INTO ticks(at) VALUES (randomblob(1500000))")
+            self.step("DELETE FROM ticks WHERE id IN (SELECT id FROM ticks WHERE length(at)>9 ORDER BY id LIMIT (SELECT max(0, count(*)-1) FROM ticks WHERE length(at)>9))")
+        if chance.random() < 0.1 or not self.step("COMMIT"):
+            self.step("ROLLBACK")
 
     def change_schema(self):
         self.execute("BEGIN IMMEDIATE")

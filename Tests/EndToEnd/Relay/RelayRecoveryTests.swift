@@ -106,6 +106,74 @@ struct RelayRecoveryTests {
         return try publisher.stop()
     }
 
+    @Test func aLongBatchGetsThroughALinkThatNeverLastsForAllOfIt() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        try publisher.event("caught_up")
+        // The search for the position needs some of it.
+        let link = try hosts.unsteadyLink(bytes: 10_000_000)
+        defer { withExtendedLifetime(link.process) {} }
+        let follower = try hosts.follow(server: link.url)
+        #expect(try hosts.areEqual(follower))
+        // A batch of 24 MB.
+        try hosts.write("INSERT INTO Note (title, body) VALUES ('long', randomblob(18000000))")
+        #expect(try hosts.areEqual(follower))
+        let events = try follower.stop().objects
+        #expect(events.filter { $0.type == "connected" }.count > 2)
+        #expect(events.filter { $0.type == "reset" }.count == 1, "only the first snapshot is needed")
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test func aWriterThatNeverRestsKeepsNoFollowerWaiting() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        try publisher.event("caught_up")
+        let script = """
+            import sqlite3, sys
+            store = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+            store.execute("PRAGMA synchronous = OFF")
+            print("begins", flush=True)
+            while True:
+                store.execute("INSERT INTO Note (title) VALUES ('busy')")
+            """
+        let writer = try RunningProcess("python3", ["-c", Word(script), Word(hosts.home)])
+        try writer.line { $0 == "begins" }
+        let follower = try hosts.follow()
+        try follower.event("reset")
+        // What it confirms is recorded, although there is always more to be published.
+        while try sqlite(hosts.home, "SELECT count(*) FROM GS_SUBSCRIBER") == "0\n" { try follower.event("applied") }
+        try writer.killAtOnce()
+        // The event of the last change may have been skipped above.
+        try hosts.write("INSERT INTO Note (title) VALUES ('last')")
+        #expect(try hosts.areEqual(follower))
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test func aLoneCommitAfterABusyTimeArrives() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        #expect(try hosts.areEqual(follower))
+        for _ in 1...3 {
+            // Long enough for the publisher to look by itself instead of watching.
+            let script = """
+                import sqlite3, sys, time
+                store = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+                end = time.monotonic() + 0.5
+                while time.monotonic() < end:
+                    store.execute("INSERT INTO Note (title) VALUES ('busy')")
+                """
+            let done = try run("python3", ["-c", Word(script), Word(hosts.home)])
+            try #require(done.status == 0, "\(done.errors)")
+            #expect(try hosts.areEqual(follower))
+            for _ in 1...3 {
+                try hosts.write("INSERT INTO Note (title) VALUES ('lone')")
+                #expect(try hosts.areEqual(follower))
+            }
+        }
+        #expect(try publisher.stop().status == 0)
+    }
+
     @Test func aFailureOfThisMachineDoesNotEndTheConnection() throws {
         let hosts = try RelayHosts(NATSServer.programs[0])
         let publisher = try hosts.publish()

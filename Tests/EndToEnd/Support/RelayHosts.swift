@@ -85,10 +85,10 @@ final class RelayHosts {
             runtime: runtime)
     }
 
-    func follow(options: [Word] = [], key: FilePath? = nil) throws -> RelayProcess {
+    func follow(server url: String? = nil, options: [Word] = [], key: FilePath? = nil) throws -> RelayProcess {
         try RelayProcess(
             [
-                "follow", Word(group), "--server", Word(server.url), "--stream", "Notes", "--follower", "other",
+                "follow", Word(group), "--server", Word(url ?? server.url), "--stream", "Notes", "--follower", "other",
                 "--key", Word(key ?? self.key),
             ] + options, runtime: runtime)
     }
@@ -144,5 +144,35 @@ final class RelayHosts {
             """
         let done = try run("python3", ["-c", Word(script), "\(server.port)", Word(headers), Word(body)])
         guard done.status == 0 else { throw Unexpected(done.errors) }
+    }
+
+    /// Starts a link to the broker that ends each connection after so many bytes from the broker, and returns it with
+    /// its URL.
+    func unsteadyLink(bytes: Int) throws -> (process: RunningProcess, url: String) {
+        let script = """
+            import socket, sys, threading
+            listener = socket.create_server(("127.0.0.1", 0))
+            print(listener.getsockname()[1], flush=True)
+            def carry(source, sink, left):
+                try:
+                    while left > 0:
+                        data = source.recv(min(65536, left))
+                        if not data:
+                            break
+                        sink.sendall(data)
+                        left -= len(data)
+                    source.shutdown(socket.SHUT_RDWR)
+                    sink.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+            while True:
+                near, _ = listener.accept()
+                far = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+                for ends in ((near, far, 1 << 60), (far, near, int(sys.argv[2]))):
+                    threading.Thread(target=carry, args=ends, daemon=True).start()
+            """
+        let process = try RunningProcess("python3", ["-c", Word(script), "\(server.port)", "\(bytes)"])
+        guard let port = try process.line() else { throw Unexpected("the link doesn't start") }
+        return (process, "nats://127.0.0.1:\(port)")
     }
 }

@@ -1,0 +1,114 @@
+import LinuxSystem
+import PersistentHistory
+import StoreReplication
+
+/// Publishes a store's changes over one connection, batch by batch, and knows when to look for the next one. Between
+/// two batches, its session answers followers: a writer may never leave nothing to publish. Confined to one thread.
+final class BatchPublisher {
+    /// A time in which each look at the store has found something.
+    private struct BusyTime {
+        var pace: PublishingPace
+        var nextLook = ContinuousClock.now
+        /// The position before it, and whether that was reported.
+        let before: HistoryToken
+        let wasCaughtUp: Bool
+    }
+
+    private let source: ReplicationSource
+    private let stream: RelayStream
+    private let snapshots: SnapshotServer
+    private let watch: StoreWatch
+    private let held: HeldBatch
+    private let status: StatusWriter
+    private let reporter: RelayReporter
+    private var outlet: BatchOutlet
+    /// The token up to which everything is published.
+    private var position: HistoryToken
+    /// Nil once nothing was left.
+    private var busyTime: BusyTime?
+
+    init(
+        _ source: ReplicationSource, after position: HistoryToken, _ outlet: BatchOutlet, _ stream: RelayStream,
+        _ snapshots: SnapshotServer, _ watch: StoreWatch, _ held: HeldBatch, _ status: StatusWriter,
+        _ reporter: RelayReporter
+    ) {
+        self.source = source
+        self.position = position
+        self.outlet = outlet
+        self.stream = stream
+        self.snapshots = snapshots
+        self.watch = watch
+        self.held = held
+        self.status = status
+        self.reporter = reporter
+    }
+
+    /// The time until `publishNext` is to be called; nil if nothing was left, and the store's next change is waited
+    /// for.
+    var untilNextLook: Duration? { busyTime.map { max(.zero, ContinuousClock.now.duration(to: $0.nextLook)) } }
+
+    /// Publishes the next batch, if there is one.
+    ///
+    /// Throws `RelayError.superseded` if the store was restored from a backup, or its history was begun again; the
+    /// errors of `ReplicationSource.read`, and `NATSError`.
+    func publishNext(_ stop: RelayStop) throws {
+        var current =
+            busyTime
+            ?? BusyTime(
+                pace: PublishingPace(watch), before: position, wasCaughtUp: status.record.state == "caught_up")
+        busyTime = nil
+        do {
+            snapshots.setPublished(nil)
+            guard let batch = try next(stop) else {
+                current.pace.end()
+                return finish(current)
+            }
+            try send(batch)
+        } catch {
+            current.pace.end()
+            guard case StoreHistory.Discontinuity.epoch = error else { throw error }
+            throw RelayError.superseded(stream: stream.streamName, position, source.location.path)
+        }
+        current.nextLook = .now + current.pace.nextRest()
+        busyTime = current
+    }
+
+    /// Returns the next batch; nil if there is none.
+    private func next(_ stop: RelayStop) throws -> UnsentBatch? {
+        if let batch = held.batch, batch.from == position { return batch }
+        guard let batch = try stop.retryingBusy({ try source.read(after: position) }) else { return nil }
+        held.take(batch)
+        return batch
+    }
+
+    /// Sends the parts of the held batch that the stream lacks, and waits until the broker has them.
+    private func send(_ batch: UnsentBatch) throws {
+        try held.forEachPart(maxSize: outlet.maxPartSize) { part in
+            source.closeIfIdle()
+            try outlet.send(part)
+            status.setLag(batch.upto.number - batch.from.number)
+            status.write()
+        }
+        try outlet.finish()
+        source.note(sent: batch)
+        held.clear()
+        position = batch.upto
+        status.record.batches += 1
+        (status.record.messages, status.record.bytes) = (outlet.messages, outlet.bytes)
+        notePosition()
+    }
+
+    private func notePosition() {
+        status.record.position = "\(position)"
+        status.setLag(0)
+    }
+
+    private func finish(_ time: BusyTime) {
+        snapshots.setPublished(position)
+        notePosition()
+        status.record.state = "caught_up"
+        status.write()
+        guard position != time.before || !time.wasCaughtUp else { return }
+        reporter.report(RelayEvent("caught_up", ["upto": .string("\(position)")], "published up to \(position)"))
+    }
+}
