@@ -3,8 +3,8 @@ import SQLiteStore
 import Synchronization
 import SystemPackage
 
-/// A comparison of large tables with the older store's, by another thread, as soon as a mapping model has filled the new
-/// store's tables. Meanwhile, the migrating thread builds the indexes.
+/// A comparison of large tables with the older store's, by another thread, as soon as a mapping model has filled the
+/// new store's tables. Meanwhile, the migrating thread builds the indexes.
 ///
 /// What it proves counts for the finished store only if a table still has the same definition and the same pages. The
 /// audit compares all else as if there were no early comparison, and so it does if this one fails.
@@ -86,14 +86,14 @@ package final class EarlyComparison: Sendable {
     ///   - context: The finished store and the older one.
     ///   - path: The finished store's database file.
     func proofs(
-        for context: AuditContext, in path: FilePath, isCancelled: () -> Bool
+        for context: AuditContext, in path: FilePath, isCancelled: @escaping () -> Bool
     ) throws -> [String: KeyedComparison.Proof] {
         wait(isCancelled: isCancelled)
         return try findings.withLock { $0 }.filter { _, finding in
             guard let table = context.newSchema.table(finding.proof.newTable), table.rootPage == finding.rootPage,
                 table.sql == finding.definition
             else { return false }
-            return try TableDigest(of: table.rootPage, in: path) == finding.digest
+            return try TableDigest(of: table.rootPage, in: path, isCancelled: isCancelled) == finding.digest
         }.mapValues(\.proof)
     }
 }

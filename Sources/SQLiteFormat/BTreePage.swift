@@ -84,8 +84,8 @@ package struct BTreePage {
         return Int64(bitPattern: value)
     }
 
-    /// Returns the key that separates a cell's child of a table's interior page from the next one; nil if the page isn't
-    /// one or the cell lies outside the page.
+    /// Returns the key that separates the child of a table's interior page from the next one; nil if the page isn't one
+    /// or the cell lies outside the page.
     package func key(_ index: Int) -> UInt64? {
         guard kind == .tableInterior, let offset = cell(index) else { return nil }
         return bytes.varint(offset + 4, end: usableSize)?.value

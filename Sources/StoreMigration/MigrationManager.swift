@@ -258,7 +258,7 @@ public struct MigrationManager: Sendable {
             let migration = try perform(
                 mapping, in: step, at: path, supportBeside: supportOwner, mayReplaceFile: mayReplaceFile,
                 comparison: comparison, isCancelled: isCancelled, trace: trace, progress: report)
-            let writeback = EarlyWriteback(of: path, removing: Self.formerName(path))
+            let writeback = EarlyWriteback(of: path, removing: mayReplaceFile ? Self.formerName(path) : nil)
             defer { writeback.finish() }
             try audit.check(step, after: comparison, isCancelled: isCancelled)
             return MigrationOutcome(

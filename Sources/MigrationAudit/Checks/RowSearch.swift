@@ -4,9 +4,9 @@ import SQLiteStore
 import Synchronization
 import SystemPackage
 
-/// A search through a table of the store, joined with the migrated copy, and the count of both tables' rows. It reads the
-/// halves of a large table, or both tables, at the same time, the second one on a thread and a connection of its own.
-/// Confined to one thread.
+/// A search through a table of the store, joined with the migrated copy, and the count of both tables' rows. It reads
+/// the halves of a large table, or both tables, at the same time, the second one on a thread and a connection of its
+/// own. Confined to one thread.
 final class RowSearch {
     /// The fewest keys of a table that is worth a second thread.
     private static let minimumKeys: Int64 = 10_000
