@@ -126,7 +126,10 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "MigrationAudit",
-            dependencies: ["LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteStore", systemPackage],
+            dependencies: [
+                "CXXHash", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat", "SQLiteStore",
+                systemPackage,
+            ],
             swiftSettings: strict),
         .target(
             name: "MappingModels",
@@ -307,7 +310,8 @@ let package = Package(
             name: "StoreMigrationTests",
             dependencies: [
                 "CoreDataStore", "GroupContainers", "LinuxSystem", "ManagedObjectModels", "MappingModels",
-                "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreMigration", "TestSupport", systemPackage,
+                "MigrationAudit", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreMigration", "TestSupport",
+                systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(

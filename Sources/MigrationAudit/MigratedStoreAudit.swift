@@ -4,9 +4,9 @@ import SystemPackage
 
 /// An audit that proves that a migrated copy holds the content of the store. Its matching, layout and SQL are its own
 /// and share nothing with the code that migrates.
-package struct MigratedStoreAudit {
+package struct MigratedStoreAudit: Sendable {
     /// The kind of migration.
-    package enum Kind {
+    package enum Kind: Sendable {
         /// An inferred migration, which keeps each object and its key.
         case inferred
         /// A migration by a mapping model, which creates new objects. The audit counts the content that it copies
@@ -14,9 +14,9 @@ package struct MigratedStoreAudit {
         case mapped(copied: [CopiedEntity])
     }
 
-    private let old: ManagedObjectModel
-    private let new: ManagedObjectModel
-    private let kind: Kind
+    let old: ManagedObjectModel
+    let new: ManagedObjectModel
+    let kind: Kind
 
     package init(from old: ManagedObjectModel, to new: ManagedObjectModel, kind: Kind) {
         self.old = old
@@ -28,8 +28,12 @@ package struct MigratedStoreAudit {
     /// with the rows; time doesn't either for tables that, according to `writes`, were only renamed or got new columns.
     ///
     /// Throws `AuditFailure` for the first difference, and `StoreError` if a file can't be read.
+    ///
+    /// - Parameter early: A comparison with the same older store that has begun before. What it proved isn't compared
+    ///   again if the tables are still the same.
     package func check(
-        before: FilePath, after: FilePath, writes: TableWrites? = nil, isCancelled: @escaping () -> Bool = { false }
+        before: FilePath, after: FilePath, writes: TableWrites? = nil, early: EarlyComparison? = nil,
+        isCancelled: @escaping () -> Bool = { false }
     ) throws {
         let reader = try ComparisonReader(after, beside: before)
         reader.interrupt(when: isCancelled)
@@ -44,7 +48,9 @@ package struct MigratedStoreAudit {
             }
             try RelationshipCheck(context: context, outcomes: outcomes).check()
             try HistoryCheck(context: context).check()
-        case .mapped(let copied): try CopiedCheck(context: context, entities: copied).check()
+        case .mapped(let copied):
+            let proofs = try early?.proofs(for: context, in: after, isCancelled: isCancelled) ?? [:]
+            try CopiedCheck(context: context, entities: copied, earlierProofs: proofs).check()
         }
         if isInferred { try OtherTablesCheck(context: context).check() }
     }

@@ -84,6 +84,27 @@ package struct BTreePage {
         return Int64(bitPattern: value)
     }
 
+    /// Returns the key that separates the child of a table's interior page from the next one; nil if the page isn't one
+    /// or the cell lies outside the page.
+    package func key(_ index: Int) -> UInt64? {
+        guard kind == .tableInterior, let offset = cell(index) else { return nil }
+        return bytes.varint(offset + 4, end: usableSize)?.value
+    }
+
+    /// The first page of each overflow chain of a table's leaf; nil if the page isn't one or is malformed.
+    package var overflowPages: [UInt32]? {
+        guard kind == .tableLeaf else { return nil }
+        var pages: [UInt32] = []
+        for index in 0..<cellCount {
+            guard let offset = cell(index) else { return nil }
+            // A payload whose length has one byte is shorter than 128 bytes, and lies on its page.
+            if bytes[offset] < 0x80 { continue }
+            guard let payload = payload(index) else { return nil }
+            if payload.overflow != 0 { pages.append(payload.overflow) }
+        }
+        return pages
+    }
+
     private func localLength(_ length: Int) -> Int {
         let maxLocal = kind == .tableLeaf ? usableSize - 35 : (usableSize - 12) * 64 / 255 - 23
         if length <= maxLocal { return length }

@@ -3,6 +3,7 @@ import Glibc
 import LinuxSystem
 import ManagedObjectModels
 import MappingModels
+import MigrationAudit
 import SQLiteStore
 import SystemPackage
 
@@ -111,6 +112,9 @@ public struct MigrationManager: Sendable {
         }
         self.steps = steps
     }
+
+    /// True if the first step fills a new store, so that the staged copy is removed.
+    package var replacesCopy: Bool { if case .custom? = steps.first?.method { true } else { false } }
 
     /// Remarks on all steps for a person to read before they run.
     package var remarks: [String] { steps.flatMap(\.remarks) }
@@ -249,10 +253,14 @@ public struct MigrationManager: Sendable {
                 losses: RemovedContent(migration.losses), remarks: migration.notes, deniedDeletions: denied)
         case .custom(let mapping):
             let audit = try StepAudit(of: path, madeFrom: original)
+            let comparison = audit.earlyComparison(step)
+            defer { comparison.stop() }
             let migration = try perform(
                 mapping, in: step, at: path, supportBeside: supportOwner, mayReplaceFile: mayReplaceFile,
-                isCancelled: isCancelled, trace: trace, progress: report)
-            try audit.check(step, isCancelled: isCancelled)
+                comparison: comparison, isCancelled: isCancelled, trace: trace, progress: report)
+            let writeback = EarlyWriteback(of: path, removing: mayReplaceFile ? Self.formerName(path) : nil)
+            defer { writeback.finish() }
+            try audit.check(step, after: comparison, isCancelled: isCancelled)
             return MigrationOutcome(
                 losses: .none, remarks: migration.notes, deniedDeletions: migration.deniedDeletions,
                 excludedCounts: migration.excludedCounts)
@@ -296,11 +304,14 @@ public struct MigrationManager: Sendable {
     /// The suffix of the copy's name for the new store that a mapping model fills beside it.
     static let newStoreSuffix = ".mapped"
 
+    /// Returns the name that the copy gets when the new store replaces it.
+    private static func formerName(_ path: FilePath) -> FilePath { FilePath(path.string + ".former") }
+
     /// Runs a mapping model into a new store. That replaces the staged file; or, if that has to keep the inode by which
     /// the code that staged it identifies it, its bytes are copied over the file's.
     private func perform(
         _ mapping: MappingModel, in step: MigrationStep, at path: FilePath, supportBeside supportOwner: FilePath,
-        mayReplaceFile: Bool, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
+        mayReplaceFile: Bool, comparison: EarlyComparison, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
         progress report: @escaping ProgressHandler
     ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]) {
         let newStore = FilePath(path.string + Self.newStoreSuffix)
@@ -308,10 +319,10 @@ public struct MigrationManager: Sendable {
         do {
             _ = newStore.withPlatformString { unlink($0) }
             let filled = try fill(
-                newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, isCancelled: isCancelled,
-                trace: trace, progress: report)
+                newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, comparison: comparison,
+                isCancelled: isCancelled, trace: trace, progress: report)
             if mayReplaceFile {
-                try StagedFile.replace(path, with: newStore)
+                try StagedFile.replace(path, with: newStore, renamingTo: Self.formerName(path))
             } else {
                 try StagedFile.replaceBytes(of: path, with: newStore)
             }
@@ -326,8 +337,8 @@ public struct MigrationManager: Sendable {
 
     private func fill(
         _ newStore: FilePath, by mapping: MappingModel, in step: MigrationStep, from path: FilePath,
-        supportBeside supportOwner: FilePath, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
-        progress report: @escaping ProgressHandler
+        supportBeside supportOwner: FilePath, comparison: EarlyComparison, isCancelled: @escaping () -> Bool,
+        trace: StatementTrace?, progress report: @escaping ProgressHandler
     ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]) {
         let store = try StoreWriter(newStore, creating: true)
         if let trace { store.trace(level: trace.level, trace.report) }
@@ -336,6 +347,7 @@ public struct MigrationManager: Sendable {
             mapping, into: store, from: path, supportBeside: supportOwner, of: step.source, to: step.destination,
             policies: policies, report)
         if options.validation != .none { migration.findsDeniedDeletions(to: step.destinationName) }
+        migration.comparison = comparison
         try migration.run()
         return (migration.notes, migration.deniedDeletions, migration.excludedCounts)
     }

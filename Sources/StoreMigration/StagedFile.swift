@@ -10,22 +10,26 @@ enum StagedFile {
         let source = try Descriptor(opening: newContent, flags: O_RDONLY)
         let destination = try Descriptor(opening: path, flags: O_WRONLY)
         let size = try source.status(path: newContent).size
-        try destination.truncate(to: 0, path: path)
+        // What was truncated, ext4 begins to write to the disk when it is closed. A new file is a temporary copy.
+        if try destination.status(path: path).size > 0 { try destination.truncate(to: 0, path: path) }
         let copied = try FileCopy(from: newContent, to: path).run(from: source, to: destination)
         guard copied.bytes == size else { throw SystemError("read", .ioError, path: newContent) }
     }
 }
 
 extension StagedFile {
-    /// Renames `newContent` to `path`, with the mode of the file there. Throws `SystemError`.
-    static func replace(_ path: FilePath, with newContent: FilePath) throws {
+    /// Renames `newContent` to `path`, with the mode of the file there, which gets the name `former`. If this throws
+    /// `SystemError`, there may be no file at `path`.
+    ///
+    /// A rename over a file would make ext4 write the new content to the disk at once.
+    static func replace(_ path: FilePath, with newContent: FilePath, renamingTo former: FilePath) throws {
         let mode = try Descriptor(opening: path, flags: O_RDONLY).status(path: path).permissions
         try newContent.withPlatformString { new in
-            try path.withPlatformString { old in
-                guard chmod(new, mode) == 0, rename(new, old) == 0 else {
-                    throw SystemError.last("rename", path: newContent)
-                }
-            }
+            guard chmod(new, mode) == 0 else { throw SystemError.last("chmod", path: newContent) }
+        }
+        for (from, to) in [(path, former), (newContent, path)] {
+            let result = from.withPlatformString { from in to.withPlatformString { rename(from, $0) } }
+            guard result == 0 else { throw SystemError.last("rename", path: from) }
         }
     }
 

@@ -26,13 +26,23 @@ struct StepAudit: ~Copyable {
 
     deinit { if original == nil { _ = snapshot.withPlatformString { unlink($0) } } }
 
+    /// Returns a comparison that may begin before the step's end.
+    func earlyComparison(_ step: MigrationStep) -> EarlyComparison {
+        EarlyComparison(
+            MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind),
+            before: original?.path ?? snapshot)
+    }
+
     /// Audits the copy after the step. Throws `MigrationError` if the copy lost content, and `StoreError.busy` if the
     /// store that it was made from has changed in the meantime.
-    func check(_ step: MigrationStep, isCancelled: @escaping () -> Bool) throws {
+    func check(
+        _ step: MigrationStep, after early: EarlyComparison? = nil, isCancelled: @escaping () -> Bool
+    ) throws {
         let audit = MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind)
         do {
             try audit.check(
-                before: original?.path ?? snapshot, after: staged, writes: writes, isCancelled: isCancelled)
+                before: original?.path ?? snapshot, after: staged, writes: writes, early: early,
+                isCancelled: isCancelled)
         } catch let failure as AuditFailure {
             try original?.checkUnchanged()
             throw MigrationError(failure)

@@ -63,13 +63,28 @@ final class AuditedStores {
     }
 
     /// Returns the difference that the audit finds, or nil.
-    func audit(_ kind: MigratedStoreAudit.Kind = .inferred, writes: TableWrites? = nil) throws -> AuditFailure? {
+    func audit(
+        _ kind: MigratedStoreAudit.Kind = .inferred, writes: TableWrites? = nil, early: EarlyComparison? = nil
+    ) throws -> AuditFailure? {
         do {
-            try MigratedStoreAudit(from: old, to: new, kind: kind).check(before: before, after: after, writes: writes)
+            try MigratedStoreAudit(from: old, to: new, kind: kind).check(
+                before: before, after: after, writes: writes, early: early)
             return nil
         } catch let failure as AuditFailure {
             return failure
         }
+    }
+
+    func earlyComparison(_ kind: MigratedStoreAudit.Kind) throws -> EarlyComparison {
+        EarlyComparison(MigratedStoreAudit(from: old, to: new, kind: kind), before: before)
+    }
+
+    /// Opens both for a comparison.
+    func context() throws -> AuditContext {
+        let reader = try ComparisonReader(after, beside: before)
+        return try AuditContext(
+            reader, search: RowSearch(reader, before: before, after: after, isCancelled: { false }), from: old, to: new,
+            writes: nil)
     }
 
     var names: [String] {

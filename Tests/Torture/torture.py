@@ -12,8 +12,9 @@ giants at every name that is used), swap (names are swapped for links to another
 all. GROUPSTORE is the program.
 
 --only takes the cases whose names have TEXT in them (command/wal/same/delete, using/WAL or creating/DELETE of storm, a
-mutation's number). --sample tries only so many points of each walk, chosen by the printed seed. Exits with
-1 if a row was lost, or anything else was wrong.
+mutation's number). --sample tries only so many points of each walk, and --seconds those that fit in the time, chosen by the
+printed seed. Without them, all are tried: of again, that is thousands for each case, since each kill is followed by a kill at
+each change of the recovery. Exits with 1 if a row was lost, or anything else was wrong.
 """
 
 import argparse
@@ -86,7 +87,7 @@ def kill_part(world, progress, options):
 
 
 def again_part(world, progress, options):
-    if progress.sample is not None:
+    if progress.sample is not None or progress.deadline is not None:
         world.reset()
         first_points = range(1, len(walk.calls(world, "--changes-only")) + 1)
     else:
@@ -218,14 +219,18 @@ def torture(programs, options):
             print_result(part, progress, started)
             losses += progress.losses
             continue
-        # With a time limit, the seed orders the cases, so that every case gets its turn.
+        # With a time limit, the seed orders the cases, and each gets an equal part of the time that is left.
         cases = [case for case in scenarios() if options.only in str(case)]
         if options.seconds is not None:
             progress.random.shuffle(cases)
         done = 0
+        end = progress.deadline
         for case in cases:
-            if progress.is_over:
-                break
+            if end is not None:
+                now = time.monotonic()
+                if now > end:
+                    break
+                progress.deadline = now + (end - now) / (len(cases) - done)
             kind = MigrationWorld if case.change else World
             with kind(programs, case, options.here, options.other) as world:
                 PARTS[part](world, progress, options)

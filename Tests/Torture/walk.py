@@ -22,11 +22,17 @@ class Walk:
     def is_over(self):
         return self.deadline is not None and time.monotonic() > self.deadline
 
-    def choose(self, points):
-        """Returns all points, or as many as are wanted of each walk, in order."""
+    def choose(self, points, limit=None):
+        """Returns all points, or as many as are wanted of each walk, in order; with a time limit, in any order and at most
+        `limit`."""
         points = list(points)
-        if self.sample is not None and len(points) > self.sample:
-            points = sorted(self.random.sample(points, self.sample))
+        wanted = self.sample
+        if self.deadline is not None and limit is not None:
+            wanted = limit if wanted is None else min(wanted, limit)
+        if wanted is not None and len(points) > wanted:
+            points = sorted(self.random.sample(points, wanted))
+        if self.deadline is not None:
+            self.random.shuffle(points)
         for point in points:
             if self.is_over:
                 return

@@ -35,19 +35,37 @@ package struct CopiedEntity: Equatable, Sendable {
 struct CopiedCheck {
     let context: AuditContext
     let entities: [CopiedEntity]
+    /// What was proven before, by the entity of the copy.
+    var earlierProofs: [String: KeyedComparison.Proof] = [:]
+
+    /// The mappings that copy all objects, by the entity of the copy.
+    private var complete: [(destination: String, mappings: [CopiedEntity])] {
+        Dictionary(grouping: entities, by: \.destination).sorted { $0.key < $1.key }.filter { destination, mappings in
+            mappings.allSatisfy(\.isComplete) && context.newLayout.tree.number(of: destination) > 0
+        }.map { ($0.key, $0.value) }
+    }
+
+    /// Returns the only mapping of an entity. The objects of several mappings can't be distinguished.
+    private func only(_ mappings: [CopiedEntity]) -> CopiedEntity? {
+        mappings.count == 1 && mappings.first?.source != nil ? mappings.first : nil
+    }
+
+    /// The comparisons of objects, by the entity of the copy.
+    var comparisons: [(destination: String, comparison: KeyedComparison)] {
+        complete.compactMap { destination, mappings in
+            only(mappings).map { (destination, KeyedComparison(context: context, mapping: $0)) }
+        }
+    }
 
     func check() throws {
         var proofs: [KeyedComparison.Proof] = []
         var remaining: [CopiedEntity] = []
-        for (destination, mappings) in Dictionary(grouping: entities, by: \.destination).sorted(by: { $0.key < $1.key })
-        {
-            guard mappings.allSatisfy(\.isComplete), context.newLayout.tree.number(of: destination) > 0 else {
-                continue
-            }
-            // The objects of several mappings can't be distinguished.
-            let only = mappings.count == 1 && mappings.first?.source != nil ? mappings.first : nil
+        for (destination, mappings) in complete {
+            let only = only(mappings)
             if let only { remaining.append(only) }
-            if let only, let proof = try KeyedComparison(context: context, mapping: only).proof() {
+            if let only,
+                let proof = try earlierProofs[destination] ?? KeyedComparison(context: context, mapping: only).proof()
+            {
                 proofs.append(proof)
                 continue
             }

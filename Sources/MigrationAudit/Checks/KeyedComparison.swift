@@ -5,16 +5,17 @@
 /// values occur.
 struct KeyedComparison {
     /// The content that was found equal.
-    struct Proof {
+    struct Proof: Sendable {
         fileprivate let oldTable: String
-        fileprivate let newTable: String
+        /// The table of the copy.
+        let newTable: String
         /// True if the tables have no other rows, so that they have the same keys.
         fileprivate let isOfWholeTables: Bool
         /// The old and the new columns of the compared references.
         fileprivate let references: [ColumnPair]
     }
 
-    struct ColumnPair: Hashable {
+    struct ColumnPair: Hashable, Sendable {
         let old: String
         let new: String
     }
@@ -41,17 +42,25 @@ struct KeyedComparison {
         let rows = "\(old) AS b NOT INDEXED LEFT JOIN \(new) AS a ON a.Z_PK = b.Z_PK"
         if isAlone(source, in: oldTree), isAlone(mapping.destination, in: newTree),
             try !context.search.finds("b.Z_ENT IS NOT \(number) OR NOT \(isSame)", in: rows, of: old),
-            try context.isTrue("(SELECT count(*) FROM \(old) NOT INDEXED) = (SELECT count(*) FROM \(new) NOT INDEXED)")
+            try context.search.isEqualCount(of: "\(old) NOT INDEXED", and: "\(new) NOT INDEXED", in: old)
         {
             return Proof(
                 oldTable: oldTable.name, newTable: newTable.name, isOfWholeTables: true, references: references)
         }
         guard try !context.search.finds("b.Z_ENT = \(number) AND NOT \(isSame)", in: rows, of: old),
-            try context.isTrue(
-                "(SELECT count(*) FROM \(old) NOT INDEXED WHERE Z_ENT = \(number)) = "
-                    + "(SELECT count(*) FROM \(new) NOT INDEXED WHERE Z_ENT = \(newNumber))")
+            try context.search.isEqualCount(
+                of: "\(old) NOT INDEXED WHERE Z_ENT = \(number)", and: "\(new) NOT INDEXED WHERE Z_ENT = \(newNumber)",
+                in: old)
         else { return nil }
         return Proof(oldTable: oldTable.name, newTable: newTable.name, isOfWholeTables: false, references: references)
+    }
+
+    /// Returns true if the older table is large, and another thread can read it.
+    func isLarge() throws -> Bool {
+        guard let source = mapping.source, let table = context.oldSchema.table(oldTree.table(of: source)) else {
+            return false
+        }
+        return try context.search.isLarge(context.oldSchema.qualified(table.name))
     }
 
     /// Returns true if no other entity has objects in the entity's table.

@@ -4,8 +4,9 @@ import SQLiteStore
 import Synchronization
 import SystemPackage
 
-/// A search through a table of the store, joined with the migrated copy. It reads the halves of a large table at the
-/// same time, the second one on a thread and a connection of its own. Confined to one thread.
+/// A search through a table of the store, joined with the migrated copy, and the count of both tables' rows. It reads
+/// the halves of a large table, or both tables, at the same time, the second one on a thread and a connection of its
+/// own. Confined to one thread.
 final class RowSearch {
     /// The fewest keys of a table that is worth a second thread.
     private static let minimumKeys: Int64 = 10_000
@@ -19,10 +20,16 @@ final class RowSearch {
     private let before: FilePath
     private let after: FilePath
     private let isCancelled: () -> Bool
+    /// True if a second thread may read.
+    private let usesSecondThread: Bool
     private var second: SecondReader?
 
-    init(_ reader: ComparisonReader, before: FilePath, after: FilePath, isCancelled: @escaping () -> Bool) {
+    init(
+        _ reader: ComparisonReader, before: FilePath, after: FilePath, usesSecondThread: Bool = true,
+        isCancelled: @escaping () -> Bool
+    ) {
         self.reader = reader
+        self.usesSecondThread = usesSecondThread
         self.before = before
         self.after = after
         self.isCancelled = isCancelled
@@ -36,15 +43,39 @@ final class RowSearch {
     ///   - old: The table of the store.
     func finds(_ condition: String, in rows: String, of old: String) throws -> Bool {
         func query(_ range: String) -> String { "SELECT 1 FROM \(rows) WHERE \(range)(\(condition)) LIMIT 1" }
-        guard let middle = try middle(of: old), let half = try begin(query("b.Z_PK >= \(middle) AND ")) else {
-            return try reader.integer(query("")) != nil
-        }
+        guard usesSecondThread, let middle = try middle(of: old),
+            let half = try begin(query("b.Z_PK >= \(middle) AND "))
+        else { return try reader.integer(query("")) != nil }
         let first = Result { try reader.integer(query("b.Z_PK < \(middle) AND ")) != nil }
         if (try? first.get()) != false { half.stop() }
-        // Nobody may write to the files while the second half reads them.
-        while !half.waits(for: Self.pollingInterval) { if isCancelled() { half.stop() } }
-        return try first.get() || half.result()
+        wait(for: half)
+        return try first.get() || half.result() != nil
     }
+
+    /// Returns true if a table of the store has as many rows as one of the copy.
+    ///
+    /// - Parameters:
+    ///   - old: The table of the store.
+    ///   - oldRows: Its rows: the table, with a condition.
+    ///   - newRows: The rows of the copy's table.
+    func isEqualCount(of oldRows: String, and newRows: String, in old: String) throws -> Bool {
+        func count(_ rows: String) -> String { "SELECT count(*) FROM " + rows }
+        guard usesSecondThread, try isLarge(old), let other = try begin(count(newRows)) else {
+            return try reader.integer("SELECT (\(count(oldRows))) = (\(count(newRows)))") == 1
+        }
+        let first = Result { try reader.integer(count(oldRows)) }
+        if (try? first.get()) == nil { other.stop() }
+        wait(for: other)
+        return try first.get() == other.result()
+    }
+
+    /// Waits for the second thread: nobody may write to the files while it reads them.
+    private func wait(for half: SecondHalf) {
+        while !half.waits(for: Self.pollingInterval) { if isCancelled() { half.stop() } }
+    }
+
+    /// Returns true if a table of the store is worth a second thread, and there is a processor for it.
+    func isLarge(_ table: String) throws -> Bool { try middle(of: table) != nil }
 
     /// Returns a key in the middle of a table; nil if it is not worth halving.
     private func middle(of table: String) throws -> Int64? {
@@ -84,20 +115,20 @@ private final class SecondReader: @unchecked Sendable {
     }
 }
 
-/// A query that runs on its own thread and connection.
+/// A query for a number that runs on its own thread and connection.
 private final class SecondHalf: Sendable {
     private let second: SecondReader
     private let found: Found
     private let thread: SystemThread
 
-    private final class Found: Sendable { let value = Mutex<Result<Bool, any Error>?>(nil) }
+    private final class Found: Sendable { let value = Mutex<Result<Int64?, any Error>?>(nil) }
 
     /// Returns nil if there can be no other thread.
     init?(_ query: String, _ second: SecondReader) {
         second.isStopped.store(false, ordering: .relaxed)
         let found = Found()
         let thread = try? SystemThread(name: "gs-audit") {
-            let result = Result { try second.reader.integer(query) != nil }
+            let result = Result { try second.reader.integer(query) }
             found.value.withLock { $0 = result }
         }
         guard let thread else { return nil }
@@ -112,6 +143,10 @@ private final class SecondHalf: Sendable {
     /// Waits for the query. Returns false if it hasn't ended.
     func waits(for duration: Duration) -> Bool { thread.join(within: duration) }
 
-    /// Returns true if the query had a row. Throws `StoreError`.
-    func result() throws -> Bool { try found.value.withLock { $0 }?.get() ?? true }
+    /// Returns the number in the query's row, or nil if it had none. Throws `StoreError`.
+    func result() throws -> Int64? {
+        // A query that hasn't ended proves nothing.
+        guard let result = found.value.withLock({ $0 }) else { return 1 }
+        return try result.get()
+    }
 }

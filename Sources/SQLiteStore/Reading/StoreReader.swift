@@ -118,8 +118,10 @@ package final class StoreReader: SQLiteConnection {
 
     /// Copies the database as read to a database file that nobody else uses. The kernel copies the file if that has the
     /// whole state; otherwise SQLite copies page by page (https://sqlite.org/backup.html).
-    package func copy(to path: FilePath) throws {
-        if try copyFile(to: path) { return }
+    ///
+    /// - Parameter isTemporary: True for a copy that is removed soon, so that the disk need not get it.
+    package func copy(to path: FilePath, isTemporary: Bool = false) throws {
+        if try copyFile(to: path, isTemporary: isTemporary) { return }
         let target = try StoreWriter(path)
         try target.execute("PRAGMA journal_mode = OFF")
         try target.execute("PRAGMA synchronous = OFF")
@@ -127,7 +129,7 @@ package final class StoreReader: SQLiteConnection {
     }
 
     /// Copies the file. Returns false, with an empty file at `path`, if the state isn't that of the file.
-    private func copyFile(to path: FilePath) throws -> Bool {
+    private func copyFile(to path: FilePath, isTemporary: Bool) throws -> Bool {
         // With either method the connection reads nothing but the file. With a lock the file can't change; without one,
         // `read` finds out if it did.
         guard method == .locked || method == .immutable else { return false }
@@ -138,7 +140,8 @@ package final class StoreReader: SQLiteConnection {
         let bytes = try held.descriptor.read(count: DatabaseHeader.length, at: 0, path: location.path)
         guard let header = DatabaseHeader(bytes), header.minimumSize == status.size else { return false }
         let target = try Descriptor(opening: path, flags: O_WRONLY)
-        try target.truncate(to: 0, path: path)
+        // What was truncated, ext4 begins to write to the disk when it is closed, even if it was empty before.
+        if try !isTemporary || target.status(path: path).size > 0 { try target.truncate(to: 0, path: path) }
         var copy = FileCopy(from: location.path, to: path)
         copy.maximumSize = status.size
         let copied = try copy.run(from: held.descriptor, to: target)

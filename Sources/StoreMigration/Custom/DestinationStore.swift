@@ -11,6 +11,8 @@ package struct DestinationStore {
     private let plan: MappingPlan
     private var triggers: [String] = []
     private var foreign: ForeignObjects
+    /// The tables that keep the pages of the indexes' roots free.
+    private var placeholders: [String] = []
     private(set) var notes: [String] = []
 
     package init(_ store: StoreWriter, _ plan: MappingPlan) throws {
@@ -40,6 +42,24 @@ package struct DestinationStore {
         rows.reset()
         for name in names { try store.execute("DROP TRIGGER main.\(name.sqlName)") }
         try foreign.check()
+        try reserveIndexRoots()
+    }
+
+    /// Creates a table for each index, and so keeps a page free for its root. In this store, SQLite has the roots of
+    /// B-trees before all other pages (https://sqlite.org/fileformat2.html, §1.8): a new one takes the place of a
+    /// table's page, which moves, while another connection may read the table.
+    private mutating func reserveIndexRoots() throws {
+        for number in plan.destination.indexes.indices {
+            let name = "gs_index_root_\(number)"
+            try store.execute("CREATE TABLE main.\(name) (x)")
+            placeholders.append(name)
+        }
+    }
+
+    private mutating func releaseIndexRoots() throws {
+        // The last root first, since SQLite moves the last one to a place that becomes free.
+        for name in placeholders.reversed() { try store.execute("DROP TABLE main.\(name)") }
+        placeholders = []
     }
 
     /// Computes derived attributes, as Core Data would when it saves the objects.
@@ -80,7 +100,8 @@ package struct DestinationStore {
         return try? compiler.value(expression).text
     }
 
-    func createIndexes() throws {
+    mutating func createIndexes() throws {
+        try releaseIndexRoots()
         for index in plan.destination.indexes { try store.execute(index.creation) }
         for index in plan.destination.spatialIndexes { try store.execute(index.populateStatement) }
     }

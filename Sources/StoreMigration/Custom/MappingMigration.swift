@@ -1,6 +1,7 @@
 import CoreDataStore
 import ManagedObjectModels
 import MappingModels
+import MigrationAudit
 import SQLiteStore
 import SystemPackage
 
@@ -17,6 +18,8 @@ package struct MappingMigration {
     let progress: MigrationProgress
     private let source: FilePath
     private let external: ExternalData
+    /// A comparison that begins once the tables are filled; nil for none.
+    var comparison: EarlyComparison?
     /// Remarks for the user.
     package private(set) var notes: [String] = []
     /// The name of the newer version, if dropped objects are compared with the delete rules.
@@ -83,7 +86,7 @@ package struct MappingMigration {
             }
             try store.prepareEmptyStore()
             try store.execute("ATTACH ? AS source", [.text(source.string)])
-            try store.transaction(.deferred) { try fill() }
+            try fillAndFinish()
             try store.execute("DETACH source")
             progress.finish()
         } catch let error as StoreError {
@@ -93,13 +96,23 @@ package struct MappingMigration {
         }
     }
 
-    private mutating func fill() throws {
+    /// Two transactions: another connection can read the tables while their indexes are built.
+    private mutating func fillAndFinish() throws {
         var creation = try DestinationStore(store, plan)
+        let session = try MigrationSession(store, plan: plan, policies: policies, external: external)
+        defer { session.close() }
+        let valuesAreValid = try store.transaction(.deferred) { try fill(&creation, session) }
+        if hasOnlyPlainMappings { comparison?.begin(store.path) }
+        let writeback = EarlyWriteback(of: store.path)
+        defer { writeback.finish() }
+        try store.transaction(.deferred) { try finish(&creation, session, valuesAreValid: valuesAreValid) }
+    }
+
+    /// Returns true if all values are known to be valid.
+    private mutating func fill(_ creation: inout DestinationStore, _ session: MigrationSession) throws -> Bool {
         try creation.create()
         let written = try hasOnlyPlainMappings ? WrittenValues(store, plan) : nil
         let instances = try InstancePass(store, plan, progress: progress)
-        let session = try MigrationSession(store, plan: plan, policies: policies, external: external)
-        defer { session.close() }
         try instances.associate()
         for entityPlan in plan.entityMappings where entityPlan.mapsObjects || entityPlan.usesPolicy {
             try progress.step("making objects: \(entityPlan.mapping.name)", rows: instances.rows(of: entityPlan))
@@ -124,9 +137,12 @@ package struct MappingMigration {
         try relationships.complete()
         try MappingStepRunner(plan.destination, store).run(plan.mapping.completions)
         try creation.deriveValues()
-        let valuesAreValid = try written?.finish() ?? false
-        let writeback = EarlyWriteback(of: store.path)
-        defer { writeback.finish() }
+        return try written?.finish() ?? false
+    }
+
+    private mutating func finish(
+        _ creation: inout DestinationStore, _ session: MigrationSession, valuesAreValid: Bool
+    ) throws {
         progress.step("indexing")
         try creation.createIndexes()
         progress.step("validating")

@@ -38,7 +38,7 @@ package struct MigrationDryRun {
         let copy = StoreLocation(directory: try Directory(scratch.path), name: name)
         close(try Descriptor(opening: copy.path, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600).release())
         guard try needsRows(reader) else { return try runOnSchema(of: reader, copy) }
-        try reader.copy(to: copy.path)
+        try reader.copy(to: copy.path, isTemporary: true)
         var migration = RecordedMigration(
             manager, of: copy, copyOf: reader.location.path, supportBeside: reader.location)
         migration.mayReplaceFile = true

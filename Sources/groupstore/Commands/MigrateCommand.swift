@@ -142,7 +142,7 @@ struct MigrateCommand: ParsableCommand {
         let directory = try Directory(parent.isEmpty ? "." : parent)
         let new = try NewStore(at: StoreLocation(directory: directory, name: name))
         let writeAhead = try StoreReader.read(job.location) { reader in
-            try reader.copy(to: new.path)
+            try reader.copy(to: new.path, isTemporary: job.manager.replacesCopy)
             return reader.header?.journalMode == .writeAhead
         }
         try new.copySupport(of: job.location)
