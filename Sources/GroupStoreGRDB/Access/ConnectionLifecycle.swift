@@ -81,6 +81,8 @@ final class ConnectionLifecycle<Connection: SharedDatabaseConnection>: Sendable 
 
     /// Takes a connection that was opened. Observers continue on it, then whoever waits does.
     func opened(_ connection: Connection) {
+        // An access that doesn't wait may come as soon as the connection is there.
+        for observer in idleObservers { observer.attach(to: connection) }
         state.withLock { state in
             state.connection = connection
             state.openingError = nil
@@ -378,6 +380,11 @@ final class ConnectionLifecycle<Connection: SharedDatabaseConnection>: Sendable 
         let observers = state.withLock { $0.observers.values.filter(\.isRunning).map(\.observer) }
         for observer in observers { observer.begin(on: session.connection) }
         session.end()
+    }
+
+    /// The observers that aren't running, in the order in which they were added.
+    private var idleObservers: [any ReopeningObserver] {
+        state.withLock { $0.observers.filter { !$0.value.isRunning }.sorted { $0.key < $1.key }.map(\.value.observer) }
     }
 
     /// Begins the observers that aren't running. The caller makes sure that nobody closes the connection meanwhile.

@@ -3,6 +3,9 @@ import Synchronization
 
 /// An observer that outlives the connection that it was started on.
 protocol ReopeningObserver: Sendable {
+    /// Attaches to a connection before anybody has it, so that no commit is missed. Calls no code of the app's, which
+    /// may wait for the connection. `begin` follows.
+    func attach(to connection: any DatabaseWriter)
     /// Starts on a connection that is open, in place of the former one. Must not be called while the connection may be
     /// closed.
     func begin(on connection: any DatabaseWriter)
@@ -10,6 +13,10 @@ protocol ReopeningObserver: Sendable {
     func pause()
     /// Reports that the database was closed for good.
     func end()
+}
+
+extension ReopeningObserver {
+    func attach(to connection: any DatabaseWriter) {}
 }
 
 /// Runs one of GRDB's value observations on one connection after another.

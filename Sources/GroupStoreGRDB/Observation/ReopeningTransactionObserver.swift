@@ -29,16 +29,22 @@ final class ReopeningTransactionObserver: ReopeningObserver, @unchecked Sendable
 
     func isFor(_ other: any TransactionObserver) -> Bool { observer === other }
 
+    func attach(to connection: any DatabaseWriter) {
+        let isAdded = state.withLock { state in
+            defer { state.connection = connection }
+            return state.connection === connection
+        }
+        guard let observer, !isAdded else { return }
+        connection.unsafeReentrantWrite { $0.add(transactionObserver: observer, extent: extent) }
+    }
+
     func begin(on connection: any DatabaseWriter) {
-        let (isFirst, isAdded) = state.withLock { state in
-            defer { (state.hasBegun, state.connection) = (true, connection) }
-            return (!state.hasBegun, state.connection === connection)
+        attach(to: connection)
+        let isFirst = state.withLock { state in
+            defer { state.hasBegun = true }
+            return !state.hasBegun
         }
-        guard let observer else { return }
-        connection.unsafeReentrantWrite { database in
-            if !isAdded { database.add(transactionObserver: observer, extent: extent) }
-        }
-        if !isFirst { ExternalChanges.notifyLater(connection) }
+        if !isFirst, !isGone { ExternalChanges.notifyLater(connection) }
     }
 
     /// The connection forgets the observer when it is closed.
@@ -55,6 +61,8 @@ final class ReopeningRegionObserver: ReopeningObserver {
 
     private struct State {
         var current: AnyDatabaseCancellable?
+        /// The connection that it was attached to and on which it hasn't begun.
+        weak var attached: (any DatabaseWriter)?
         var hasBegun = false
         var isCancelled = false
     }
@@ -71,16 +79,23 @@ final class ReopeningRegionObserver: ReopeningObserver {
         self.onChange = onChange
     }
 
-    func begin(on connection: any DatabaseWriter) {
+    func attach(to connection: any DatabaseWriter) {
         pause()
         let started = observation.start(in: connection, onError: onError, onChange: onChange)
-        let (isFirst, isCancelled) = state.withLock { state in
-            defer { state.hasBegun = true }
-            if !state.isCancelled { state.current = started }
-            return (!state.hasBegun, state.isCancelled)
+        let isCancelled = state.withLock { state in
+            if !state.isCancelled { (state.current, state.attached) = (started, connection) }
+            return state.isCancelled
         }
-        if isCancelled { return started.cancel() }
-        if !isFirst { ExternalChanges.notifyLater(connection) }
+        if isCancelled { started.cancel() }
+    }
+
+    func begin(on connection: any DatabaseWriter) {
+        if state.withLock({ $0.attached !== connection }) { attach(to: connection) }
+        let isNotified = state.withLock { state in
+            defer { (state.hasBegun, state.attached) = (true, nil) }
+            return state.hasBegun && !state.isCancelled
+        }
+        if isNotified { ExternalChanges.notifyLater(connection) }
     }
 
     func pause() { state.withLock { $0.current.take() }?.cancel() }
