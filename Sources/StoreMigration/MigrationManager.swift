@@ -258,7 +258,8 @@ public struct MigrationManager: Sendable {
             let migration = try perform(
                 mapping, in: step, at: path, supportBeside: supportOwner, mayReplaceFile: mayReplaceFile,
                 comparison: comparison, isCancelled: isCancelled, trace: trace, progress: report)
-            let writeback = EarlyWriteback(of: path, removing: mayReplaceFile ? Self.formerName(path) : nil)
+            let former = mayReplaceFile ? FilePath(path.string + Self.formerSuffix) : nil
+            let writeback = EarlyWriteback(of: path, removing: former)
             defer { writeback.finish() }
             try audit.check(step, after: comparison, isCancelled: isCancelled)
             return MigrationOutcome(
@@ -304,8 +305,8 @@ public struct MigrationManager: Sendable {
     /// The suffix of the copy's name for the new store that a mapping model fills beside it.
     static let newStoreSuffix = ".mapped"
 
-    /// Returns the name that the copy gets when the new store replaces it.
-    private static func formerName(_ path: FilePath) -> FilePath { FilePath(path.string + ".former") }
+    /// The suffix of the name that the copy gets when the new store replaces it.
+    static let formerSuffix = ".former"
 
     /// Runs a mapping model into a new store. That replaces the staged file; or, if that has to keep the inode by which
     /// the code that staged it identifies it, its bytes are copied over the file's.
@@ -322,7 +323,7 @@ public struct MigrationManager: Sendable {
                 newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, comparison: comparison,
                 isCancelled: isCancelled, trace: trace, progress: report)
             if mayReplaceFile {
-                try StagedFile.replace(path, with: newStore, renamingTo: Self.formerName(path))
+                try StagedFile.replace(path, with: newStore, renamingTo: FilePath(path.string + Self.formerSuffix))
             } else {
                 try StagedFile.replaceBytes(of: path, with: newStore)
             }

@@ -18,8 +18,8 @@ enum StagedFile {
 }
 
 extension StagedFile {
-    /// Renames `newContent` to `path`, with the mode of the file there, which gets the name `former`. If this throws
-    /// `SystemError`, there may be no file at `path`.
+    /// Renames `newContent` to `path`, with the mode of the file there, which gets the name `former`. Throws
+    /// `SystemError`, and leaves both files as they were.
     ///
     /// A rename over a file would make ext4 write the new content to the disk at once.
     static func replace(_ path: FilePath, with newContent: FilePath, renamingTo former: FilePath) throws {
@@ -27,10 +27,18 @@ extension StagedFile {
         try newContent.withPlatformString { new in
             guard chmod(new, mode) == 0 else { throw SystemError.last("chmod", path: newContent) }
         }
-        for (from, to) in [(path, former), (newContent, path)] {
-            let result = from.withPlatformString { from in to.withPlatformString { rename(from, $0) } }
-            guard result == 0 else { throw SystemError.last("rename", path: from) }
+        try rename(path, to: former)
+        do {
+            try rename(newContent, to: path)
+        } catch {
+            try rename(former, to: path)
+            throw error
         }
+    }
+
+    private static func rename(_ path: FilePath, to newPath: FilePath) throws {
+        let result = path.withPlatformString { old in newPath.withPlatformString { Glibc.rename(old, $0) } }
+        guard result == 0 else { throw SystemError.last("rename", path: path) }
     }
 
     /// Copies a staged database file to a name that only this process uses, replacing any file there. If this throws

@@ -11,22 +11,28 @@ import Testing
 @Suite(.ownThreads) struct StoreWatchTests {
     private struct Other: Error {}
 
+    private let directory: TemporaryDirectory
+    private let writer: StoreWriter
+    private let mailbox = PublisherMailbox()
+    private let watch: StoreWatch
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        let path = directory.path.appending("home.sqlite")
+        writer = try StoreWriter(path, creating: true)
+        try writer.execute(script: "PRAGMA journal_mode = WAL; CREATE TABLE Note (id INTEGER PRIMARY KEY)")
+        watch = try StoreWatch(path, mailbox)
+    }
+
     @Test func hidesNoError() {
         #expect(StoreWatch.failure(Other()).errorCode == "not_watched")
         #expect(StoreWatch.failure(RelayError.noHome(stream: "GS_N")).errorCode == "no_home")
     }
 
     @Test func aPausedWatchCostsNoEventAndSaysAfterwardsThatTheStoreMayHaveChanged() throws {
-        let directory = try TemporaryDirectory()
-        let path = directory.path.appending("home.sqlite")
-        let writer = try StoreWriter(path, creating: true)
-        try writer.execute(script: "PRAGMA journal_mode = WAL; CREATE TABLE Note (id INTEGER PRIMARY KEY)")
-        let mailbox = PublisherMailbox()
-        let watch = try StoreWatch(path, mailbox)
-        defer { withExtendedLifetime(watch) {} }
         #expect(mailbox.take(within: .ample).storeChanged)
         for _ in 1...3 {
-            try expectNotice(mailbox) { try writer.execute("INSERT INTO Note DEFAULT VALUES") }
+            try expectNotice { try writer.execute("INSERT INTO Note DEFAULT VALUES") }
             watch.pause()
             try #require(try isWatched(directory.path, until: false))
             _ = mailbox.take(within: .zero)
@@ -39,23 +45,16 @@ import Testing
 
     /// Also what was paused and resumed while it began.
     @Test func isWatchedAfterManyPauses() throws {
-        let directory = try TemporaryDirectory()
-        let path = directory.path.appending("home.sqlite")
-        let writer = try StoreWriter(path, creating: true)
-        try writer.execute(script: "PRAGMA journal_mode = WAL; CREATE TABLE Note (id INTEGER PRIMARY KEY)")
-        let mailbox = PublisherMailbox()
-        let watch = try StoreWatch(path, mailbox)
-        defer { withExtendedLifetime(watch) {} }
         for _ in 1...100 {
             watch.pause()
             watch.resume()
             #expect(mailbox.take(within: .ample).storeChanged)
         }
-        for _ in 1...5 { try expectNotice(mailbox) { try writer.execute("INSERT INTO Note DEFAULT VALUES") } }
+        for _ in 1...5 { try expectNotice { try writer.execute("INSERT INTO Note DEFAULT VALUES") } }
     }
 
     /// Writes, and waits until the publisher hears it.
-    private func expectNotice(_ mailbox: PublisherMailbox, write: () throws -> Void) throws {
+    private func expectNotice(_ write: () throws -> Void) throws {
         _ = mailbox.take(within: .zero)
         try write()
         #expect(mailbox.take(within: .ample).storeChanged)
@@ -74,23 +73,5 @@ import Testing
             if lines.isEmpty != isWatched { return true }
         }
         return false
-    }
-}
-
-/// The rests of a publisher beside a writer that commits all the time.
-@Suite struct PublishingPaceTests {
-    @Test func aLoneCommitIsFollowedByAShortRest() {
-        for work in [Duration.zero, .milliseconds(1), .seconds(10)] {
-            #expect(PublishingPace.rest(afterWorking: work, busyFor: .milliseconds(20)) == .milliseconds(5))
-        }
-    }
-
-    @Test func restsGrowWithTheWorkOfABusyPublisherUpToALimit() {
-        let rests = [0, 1, 2, 10, 1000].map {
-            PublishingPace.rest(afterWorking: .milliseconds($0), busyFor: .seconds(1))
-        }
-        #expect(rests.first == .milliseconds(5))
-        #expect(rests == rests.sorted() && rests[2] > rests[1])
-        #expect(rests.last == .milliseconds(50))
     }
 }

@@ -143,10 +143,10 @@ private final class SecondHalf: Sendable {
     /// Waits for the query. Returns false if it hasn't ended.
     func waits(for duration: Duration) -> Bool { thread.join(within: duration) }
 
-    /// Returns the number in the query's row, or nil if it had none. Throws `StoreError`.
+    /// Returns the number in the query's row, or nil if it had none. Throws `StoreError`, and `CancellationError` if
+    /// the query hasn't ended: that proves nothing.
     func result() throws -> Int64? {
-        // A query that hasn't ended proves nothing.
-        guard let result = found.value.withLock({ $0 }) else { return 1 }
+        guard let result = found.value.withLock({ $0 }) else { throw CancellationError() }
         return try result.get()
     }
 }

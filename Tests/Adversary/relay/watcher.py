@@ -11,9 +11,9 @@ from digests import opened, state
 
 
 def run(replica, output, stop):
-    last, connection, opens = None, None, 0
+    last, connection, opens, parent = None, None, 0, os.getppid()
     with open(output, "a") as file:
-        while not os.path.exists(stop):
+        while not os.path.exists(stop) and os.getppid() == parent:  # also ends with a tester that is killed
             try:
                 if connection is None or opens % 5 == 0:  # now with a new connection, now with one that was open
                     if connection:

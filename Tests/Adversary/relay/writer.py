@@ -99,8 +99,9 @@ class Writer:
             print("history enable:", enabled.returncode, enabled.stdout, enabled.stderr, flush=True)
 
     def run(self):
-        stop = os.path.join(self.directory, "stop")
-        while not os.path.exists(stop):
+        # Also ends with the tester, should that be killed.
+        stop, parent = os.path.join(self.directory, "stop"), os.getppid()
+        while not os.path.exists(stop) and os.getppid() == parent:
             fcntl.flock(self.lock, fcntl.LOCK_EX)
             try:
                 self.open()
