@@ -152,7 +152,8 @@ def make_stores(groupstore, directory, rounds, seed):
         store.close()
         status, code = migrate(groupstore, place, 0)
         if status == 0:
-            found.append((place, dump(os.path.join(place, "M.sqlite"))))
+            layout = Layout(new)
+            found.append((place, dump(os.path.join(place, "M.sqlite"), layout), layout))
         elif code == "audit_failed" or number < repeated:
             print(f"round {number}: refused without a mutant: {failures(place)}", flush=True)
     return found
@@ -177,8 +178,11 @@ def failures(place):
         return file.read().strip()[-900:]
 
 
-def dump(path):
-    """Returns everything in a store's tables, except the model cache; the metadata as values."""
+def dump(path, layout):
+    """Returns everything in a store's tables, except the model cache; the metadata as values.
+
+    Leaves out what a row holds in the columns of properties that its entity doesn't have: nobody reads it.
+    """
     import plistlib
     store = sqlite3.connect(path)
     store.text_factory = lambda text: text.decode(errors="surrogateescape")
@@ -190,12 +194,30 @@ def dump(path):
         names = ", ".join(f'"{column}"' for column in columns)
         rows = [row if table != "Z_METADATA" else tuple(repr(plistlib.loads(value)) if column == "Z_PLIST" else value for column, value in zip(columns, row))
                 for row in store.execute(f'SELECT {names} FROM "{table}"')]
+        rows = readable(rows, columns, table, layout)
         for index, column in enumerate(columns):
             if "FOK_" in column:
                 rows = ranked(rows, columns, index)
         found[table] = (columns, sorted(map(repr, rows)))
     store.close()
     return found
+
+
+def readable(rows, columns, table, layout):
+    """Returns the rows of an entity's table without the values of properties that a row's entity doesn't have."""
+    if "Z_ENT" not in columns or table not in layout.columns:
+        return rows
+    model = layout.model
+    # A to-many relationship without an inverse is kept with its targets.
+    owners = {
+        column: entity for (entity, key), parts in layout.place.items() if layout.table(entity) == table
+        for column in parts.values() if not any(one.many and one.name == key for one in model.relationships(entity))}
+    lines = {number: {one.name for one in model.line(name)} for name, number in layout.numbers.items()}
+
+    def has(row, column):
+        return column not in owners or owners[column] in lines.get(row[columns.index("Z_ENT")], {owners[column]})
+
+    return [tuple(value if has(row, column) else None for value, column in zip(row, columns)) for row in rows]
 
 
 def ranked(rows, columns, index):
@@ -252,7 +274,7 @@ def main():
 def judge(program, stores, number):
     """Returns `killed`, `survived` or `without effect`; also reports what another check refuses."""
     caught, slipped, others = [], [], []
-    for place, wanted in stores:
+    for place, wanted, layout in stores:
         status, code = migrate(program, place, number)
         if code == "audit_failed":
             caught.append((place, failures(place)))
@@ -260,7 +282,7 @@ def judge(program, stores, number):
                 break
         elif status:
             others.append((place, code))
-        elif dump(os.path.join(place, "M.sqlite")) != wanted:
+        elif dump(os.path.join(place, "M.sqlite"), layout) != wanted:
             slipped.append(place)
     if slipped:
         return f"survived: in {slipped[0]}, {len(slipped)} of {len(stores)}; caught in {len(caught)}"

@@ -238,7 +238,7 @@ struct RelayTests {
                 DELETE FROM Tag WHERE name = 'other \(number - 2)';
                 """)
         }
-        let token = try hosts.write("INSERT INTO Note (body) VALUES (randomblob(2000000)); PRAGMA user_version = 7")
+        let token = try hosts.write("PRAGMA user_version = 7; INSERT INTO Note (body) VALUES (randomblob(2000000))")
         let done = try run(
             "python3",
             [
