@@ -32,13 +32,16 @@ import Testing
         sourcePath = root.path.appending("source")
     }
 
+    private static let data = (0..<0x10000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8 | 1) }
+
     private func source(_ parts: [Part]) throws -> [UInt8] {
         let file = try Descriptor(opening: sourcePath, flags: O_RDWR | O_CREAT | O_TRUNC, mode: 0o600)
         var content: [UInt8] = []
         for part in parts {
             switch part {
             case .data(let count):
-                let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8 | 1) }
+                var bytes: [UInt8] = []
+                while bytes.count < count { bytes += Self.data.prefix(count - bytes.count) }
                 try file.write(bytes, at: Int64(content.count))
                 content += bytes
             case .hole(let count): content += [UInt8](repeating: 0, count: Int(count))

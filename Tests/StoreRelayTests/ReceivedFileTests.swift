@@ -10,7 +10,8 @@ import Testing
 /// The file of a snapshot that is being received.
 @Suite struct ReceivedFileTests {
     private let scratch: TemporaryDirectory
-    private let content = (0..<2_500_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) }
+    private static let content = (0..<2_500_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) }
+    private let content = Self.content
     private let chunkSize = 1 << 20
 
     init() throws { scratch = try TemporaryDirectory() }
