@@ -69,6 +69,13 @@ def run(stage, chance):
 def judge(stage, merge):
     """Returns whether the group's store is the result; otherwise both stores must be as they were."""
     demand(os.path.exists(stage.group_store), "the group's store is gone after a kill")
+    if os.path.isdir(stage.group_store):
+        # Killed while the store had left its name.
+        demand(not os.listdir(stage.group_store), "a directory has the group store's name, and it isn't empty")
+        outcome = stage.program.run("recover", stage.group, "--json")
+        stage.program.note("killed, recovered")
+        demand(outcome.code == 0, f"nothing puts the group's store back: {outcome}")
+        demand(os.path.isfile(stage.group_store), f"the group's store isn't put back: {outcome}")
     if stores.content(stage.group_store) == stage.original:
         demand(os.path.isfile(stage.legacy_store), "nothing is merged, and the legacy store isn't at its place")
         demand(
