@@ -66,7 +66,7 @@ import Testing
     @Test func throwsTheLastErrorAtTheDeadline() {
         var attempts = 0
         #expect(throws: Reason.held(Self.file)) {
-            try policy(.milliseconds(5)).run(.attempt, of: store) {
+            try policy(.seconds(1)).run(.attempt, of: store) {
                 attempts += 1
                 throw attempts == 1 ? Reason.changed : Reason.held(Self.file)
             }
