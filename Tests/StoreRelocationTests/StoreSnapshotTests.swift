@@ -30,6 +30,15 @@ import Testing
         #expect(try seen.unwritableFile() == nil)
     }
 
+    /// A kernel may give two writes within 10 ms the same time.
+    @Test func waitsForATimeThatAnyLaterWriteChanges() throws {
+        let file = try store.directory.open(store.name.database, flags: O_RDWR | O_CREAT, mode: 0o600)
+        try file.write([UInt8](repeating: 0, count: 100), at: 0, path: store.path)
+        let fingerprint = try #require(try DatabaseFingerprint.settled(file, path: store.path))
+        #expect(FileTime.isSettled(fingerprint.modified))
+        #expect(try DatabaseFingerprint(file, path: store.path) == fingerprint)
+    }
+
     @Test func detectsMissingPages() throws {
         try run("sqlite3", [Word(store.path), "CREATE TABLE note (text)"])
         try StoreSnapshot(store).checkWhole()

@@ -37,6 +37,8 @@ import Testing
     /// Changes `old` notes to `new` ones.
     private struct Renewal: StoreTransform {
         var fails = false
+        /// Called before the copy is changed.
+        var interfere: @Sendable () throws -> Void = {}
         let target = "new"
 
         func isOpenable(knowing versions: Set<String>) -> Bool { versions.contains(target) }
@@ -49,6 +51,7 @@ import Testing
             on staged: StoreLocation, of store: FilePath, supportBeside supportOwner: StoreLocation,
             progress: (_ fraction: Double, _ activity: String) -> Void
         ) throws -> TransformedStore {
+            try interfere()
             let writer = try StoreWriter(staged.pathForSQLite)
             try writer.execute("UPDATE note SET text = 'new'")
             progress(1, "renewed")
@@ -102,6 +105,44 @@ import Testing
         #expect(try legacy.directory.identity(legacy.name.database) == before)
         #expect(try StoreSnapshot(legacy).header?.journalMode == .writeAhead)
         #expect(Set(try legacy.directory.names()) == [legacy.name.database, legacy.name.support, ".groupstore"])
+    }
+
+    /// Stands for a store that can't be changed, and must not take the place of one that can.
+    private struct Empty: StoreReplacement {
+        let description = "an empty store"
+        let bytes: Int64 = 0
+
+        func check() throws {}
+
+        func make(at staged: StoreLocation, replacing old: StoreLocation, progress: (Double, String) -> Void) throws
+            -> TransformedStore
+        { TransformedStore(before: nil, after: "new") }
+    }
+
+    /// A program writes the store while it is copied: the copy may be torn, and fails for a reason that the store
+    /// itself doesn't have.
+    @Test(arguments: ["WAL", "DELETE"], [false, true])
+    func triesAgainIfAProgramWroteMeanwhile(mode: String, inPlace: Bool) throws {
+        let path = Word(legacy.path)
+        _ = try run("sqlite3", [path, Word("PRAGMA journal_mode = \(mode)")])
+        let attempts = Log()
+        var request = request(inPlace ? legacy.directory : group)
+        request.replacement = Empty()
+        request.transform = Renewal(interfere: {
+            attempts.note("attempt")
+            guard attempts.entries.count < 3 else { return }
+            let done = try run("sqlite3", [path, "INSERT INTO note VALUES ('old')"])
+            #expect(done.status == 0, "\(done.errors)")
+            var failure = RelocationFailure(.badData, code: "torn", "torn", remedy: "none")
+            failure.isIncompatible = true
+            throw failure
+        })
+        let relocation = Relocation(request)
+        let summary = try inPlace ? relocation.transform() : relocation.run()
+        #expect(summary.outcome == (inPlace ? .migrated : .relocated))
+        #expect(summary.setAside == nil)
+        #expect(attempts.entries.count == 3)
+        #expect(try notes(inPlace ? legacy.directory : group) == "new,new,new")
     }
 
     @Test func changesAStoreDuringItsRelocation() throws {

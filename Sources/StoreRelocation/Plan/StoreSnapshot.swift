@@ -202,4 +202,16 @@ struct DatabaseFingerprint: Equatable {
         modified = status.modified
         changeCounter = DatabaseHeader(Array(start.prefix(count)))?.changeCounter
     }
+
+    /// Returns a fingerprint that any later write changes: waits until the last write is long enough ago. Returns nil if
+    /// the file is written all the time.
+    static func settled(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) -> Self? {
+        let start = ContinuousClock.now
+        repeat {
+            let fingerprint = try Self(descriptor, path: path)
+            if FileTime.isSettled(fingerprint.modified) { return fingerprint }
+            pause(FileTime.resolution / 4)
+        } while start.duration(to: .now) < FileTime.resolution * 4
+        return nil
+    }
 }

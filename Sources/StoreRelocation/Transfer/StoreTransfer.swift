@@ -190,7 +190,7 @@ final class StoreTransfer {
         if storeUUID == nil { storeUUID = try readUUID() }
         let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
         try descriptor.synchronize(path: source.path)
-        let fingerprint = try DatabaseFingerprint(descriptor, path: source.path)
+        let fingerprint = try fingerprint(descriptor)
         // Anybody who may write to the directory may have replaced the file.
         guard fingerprint.identity == transfer.database else { throw RetryReason.changed }
         // After the fingerprint: a write in between changes it.
@@ -198,7 +198,7 @@ final class StoreTransfer {
         // A program that was writing the store at the decision may have been killed since.
         if case .publish = transfer.purpose, !options.opaque { try StoreSnapshot(source).checkWhole() }
         let start = ContinuousClock.now
-        try stage(fingerprint)
+        try stage(descriptor, fingerprint)
         stagingTime = max(stagingTime, start.duration(to: .now))
         try options.retries.checkCancelled(source.path)
         let withdrawn = try withdraw(descriptor, expecting: fingerprint)

@@ -49,17 +49,43 @@ extension StoreTransfer {
         return nil
     }
 
-    func stage(_ fingerprint: DatabaseFingerprint) throws {
-        let needsCopy = transfer.copies && paths.destination != nil
-        guard needsCopy || keepsArchive else { return }
-        if let staged, staged.fingerprint == fingerprint { return }
-        staged = try StagedSet(
-            of: source, fingerprint: fingerprint, transfer: transfer, paths: paths, container: container,
-            copies: needsCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
-            losses: options.losses, isCancelled: options.retries.isCancelled, report: report)
-        guard needsCopy, let destination = paths.destination else { return }
-        try options.verify(StoreLocation(directory: paths.staging(), name: destination.name))
+    /// Returns the fingerprint of the database. If it is about to be copied, any later write changes the fingerprint.
+    func fingerprint(_ descriptor: borrowing Descriptor) throws -> DatabaseFingerprint {
+        guard publishesCopy || keepsArchive else { return try DatabaseFingerprint(descriptor, path: source.path) }
+        guard let fingerprint = try DatabaseFingerprint.settled(descriptor, path: source.path) else {
+            throw RetryReason.changed
+        }
+        return fingerprint
     }
+
+    /// Makes the copies of the database with this fingerprint.
+    func stage(_ descriptor: borrowing Descriptor, _ fingerprint: DatabaseFingerprint) throws {
+        guard publishesCopy || keepsArchive else { return }
+        if let staged, staged.fingerprint == fingerprint { return }
+        do {
+            staged = try StagedSet(
+                of: source, fingerprint: fingerprint, transfer: transfer, paths: paths, container: container,
+                copies: publishesCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
+                losses: options.losses, isCancelled: options.retries.isCancelled, report: report)
+            guard publishesCopy, let destination = paths.destination else { return }
+            try options.verify(StoreLocation(directory: paths.staging(), name: destination.name))
+        } catch {
+            staged = nil
+            // A copy that was made while a program wrote the store may be torn: its content proves nothing.
+            guard try error is SystemError || isUnwritten(descriptor, since: fingerprint) else {
+                throw RetryReason.changed
+            }
+            throw error
+        }
+    }
+
+    private func isUnwritten(_ descriptor: borrowing Descriptor, since fingerprint: DatabaseFingerprint) throws -> Bool
+    {
+        try DatabaseFingerprint(descriptor, path: source.path) == fingerprint
+            && (options.opaque || !StoreSnapshot(source).needsQuiescing)
+    }
+
+    private var publishesCopy: Bool { transfer.copies && paths.destination != nil }
 
     private var keepsArchive: Bool {
         guard case .publish = transfer.purpose else { return false }
