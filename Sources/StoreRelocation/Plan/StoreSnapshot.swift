@@ -203,8 +203,8 @@ struct DatabaseFingerprint: Equatable {
         changeCounter = DatabaseHeader(Array(start.prefix(count)))?.changeCounter
     }
 
-    /// Returns a fingerprint that any later write changes: waits until the last write is long enough ago. Returns nil if
-    /// the file is written all the time.
+    /// Returns a fingerprint that any later write changes: waits until the last write is long enough ago. Returns nil
+    /// if the file is written all the time.
     static func settled(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) -> Self? {
         let start = ContinuousClock.now
         repeat {
