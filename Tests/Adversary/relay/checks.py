@@ -61,6 +61,8 @@ def caught_up(self, follower, patience=None):
             self.counts["seconds to catch up"] = self.counts.get("seconds to catch up", 0) + took
             return
         time.sleep(0.2)
+    for role in (self.publisher, follower):
+        role.keep_stacks()
     raise Problem("caught_up", f"{follower.name} doesn't say it of {want} in time; its last words: {follower.last_words()}; "
                   f"the publisher's: {self.publisher.last_words()}", "it catches up; caught_up when nothing is left to send or apply")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -99,6 +100,24 @@ class Role:
         if self.runs and self.now.code is not None and not self.now.killed:
             return self.now.code
         return None
+
+    def keep_stacks(self):
+        """Writes where each thread of the running program is beside its log."""
+        if not self.alive:
+            return
+        pid = self.now.process.pid
+        with open(self.log + ".stacks", "a") as kept:
+            for task in sorted(os.listdir(f"/proc/{pid}/task")):
+                for part in ("comm", "wchan", "syscall"):
+                    try:
+                        with open(f"/proc/{pid}/task/{task}/{part}") as file:
+                            kept.write(f"{task} {part}: {file.read().strip()}\n")
+                    except OSError as error:
+                        kept.write(f"{task} {part}: {error}\n")
+        if shutil.which("gdb"):
+            with open(self.log + ".stacks", "ab") as kept:
+                subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 40"], stdin=subprocess.DEVNULL,
+                               stdout=kept, stderr=subprocess.STDOUT, timeout=120)
 
     def last_words(self):
         run = self.now
