@@ -137,13 +137,15 @@ import Testing
     @Test func migratesWhileAnOlderVersionWrites() async throws {
         try makeLegacyStore()
         let first = try await SharedDatabasePool.load("Notes.sqlite", in: container, relocating: legacy)
+        let log = Log()
         let writing = Task.detached {
             try await first.write { database in
                 try database.execute(sql: "INSERT INTO note VALUES ('slow')")
+                log.note("writing")
                 pause(.milliseconds(300))
             }
         }
-        try await Task.sleep(for: .milliseconds(50))
+        await log.has("writing")
         let second = try await SharedDatabasePool.load("Notes.sqlite", in: container, migrator: Self.migrator())
         try await writing.value
         #expect(try await second.read { try String.fetchAll($0, sql: Self.titles) } == ["old", "slow", "first"])

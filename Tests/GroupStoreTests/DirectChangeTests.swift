@@ -27,6 +27,11 @@ import Testing
         guard done.status == 0 else { throw Unexpected("sqlite3: \(done.errors)") }
     }
 
+    /// Commits until a change names its tables. Those of the first changes are unknown until the store was read.
+    private func awaitTables(_ changes: inout StoreChanges.Iterator, commit: () -> Void) async throws {
+        repeat { commit() } while try #require(try await changes.next()).tables == nil
+    }
+
     @Test func deliversOtherProcessesCommits() async throws {
         var changes = StoreChanges(of: url).makeAsyncIterator()
         guard case .reset("subscribed", _)? = try await changes.next() else { throw Unexpected("no reset") }
@@ -47,14 +52,13 @@ import Testing
         try shell.line { $0 == "0" }
         var changes = StoreChanges(of: url).makeAsyncIterator()
         _ = try await changes.next()
-        // The tables of the first changes are unknown until the store was read.
-        repeat { shell.send("INSERT INTO known VALUES (1);") } while try await changes.next()?.tables == nil
+        try await awaitTables(&changes) { shell.send("INSERT INTO known VALUES (1);") }
         for table in ["note", "note_tag"] {
             shell.send(Word("INSERT INTO \(table) VALUES ('one'); SELECT '\(table)';"))
         }
         try shell.line { $0 == "note_tag" }
         var tables: Set<String> = []
-        while tables.isDisjoint(with: ["note_tag"]) {
+        while !tables.contains("note_tag") {
             let change = try #require(try await changes.next())
             tables.formUnion(try #require(change.tables))
         }
@@ -70,7 +74,7 @@ import Testing
         var changes = StoreChanges(of: url, tables: ["NOTE_tag"]).makeAsyncIterator()
         _ = try await changes.next()
         // A change whose tables aren't known might be one of these.
-        repeat { shell.send("INSERT INTO note_tag VALUES ('one');") } while try await changes.next()?.tables == nil
+        try await awaitTables(&changes) { shell.send("INSERT INTO note_tag VALUES ('one');") }
         for table in ["note", "note", "note_tag"] { shell.send(Word("INSERT INTO \(table) VALUES ('one');")) }
         let tables = try #require(try await changes.next()).tables
         #expect(try #require(tables).contains("note_tag"))

@@ -51,7 +51,7 @@ extension StoreTransfer {
 
     /// Returns the fingerprint of the database. If it is about to be copied, any later write changes the fingerprint.
     func fingerprint(_ descriptor: borrowing Descriptor) throws -> DatabaseFingerprint {
-        guard publishesCopy || keepsArchive else { return try DatabaseFingerprint(descriptor, path: source.path) }
+        guard isCopied else { return try DatabaseFingerprint(descriptor, path: source.path) }
         guard let fingerprint = try DatabaseFingerprint.settled(descriptor, path: source.path) else {
             throw RetryReason.changed
         }
@@ -60,7 +60,7 @@ extension StoreTransfer {
 
     /// Makes the copies of the database with this fingerprint.
     func stage(_ descriptor: borrowing Descriptor, _ fingerprint: DatabaseFingerprint) throws {
-        guard publishesCopy || keepsArchive else { return }
+        guard isCopied else { return }
         if let staged, staged.fingerprint == fingerprint { return }
         do {
             staged = try StagedSet(
@@ -85,6 +85,7 @@ extension StoreTransfer {
             && (options.opaque || !StoreSnapshot(source).needsQuiescing)
     }
 
+    private var isCopied: Bool { publishesCopy || keepsArchive }
     private var publishesCopy: Bool { transfer.copies && paths.destination != nil }
 
     private var keepsArchive: Bool {

@@ -17,8 +17,9 @@ struct MigrateCommand: ParsableCommand {
         commandName: "migrate",
         abstract: "Migrate a Core Data store to another version of its model.",
         discussion: """
-            Migrates a copy, which then replaces the store in one step. If the command is killed at any time, the store \
-            is either unchanged or migrated. With --to, the copy gets another name and the store stays unchanged; a \
+            Migrates a copy, which then replaces the store. If the command is killed at any time, the store is either \
+            unchanged or migrated, or nobody can open it until the command, or `groupstore recover` with its \
+            directory, has put it back. With --to, the copy gets another name and the store stays unchanged; a \
             store that has the version already is only copied. A Core Data XML store is converted to a new SQLite \
             store, which --to names.
             """)

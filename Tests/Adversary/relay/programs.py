@@ -114,10 +114,10 @@ class Role:
                             kept.write(f"{task} {part}: {file.read().strip()}\n")
                     except OSError as error:
                         kept.write(f"{task} {part}: {error}\n")
-        if shutil.which("gdb"):
-            with open(self.log + ".stacks", "ab") as kept:
-                subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 40"], stdin=subprocess.DEVNULL,
-                               stdout=kept, stderr=subprocess.STDOUT, timeout=120)
+            kept.flush()
+            if shutil.which("gdb"):
+                words = ["timeout", "-k", "5", "120", "gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 40"]
+                subprocess.run(words, stdin=subprocess.DEVNULL, stdout=kept, stderr=subprocess.STDOUT)
 
     def last_words(self):
         run = self.now
