@@ -282,6 +282,36 @@ struct PlainMergeTests {
         #expect(try failure(rig) == "merge_constraint")
     }
 
+    /// What a constraint's own clause says about conflicts is meant for the store's program: it would leave out or
+    /// remove a row.
+    @Test(arguments: [
+        ("id INTEGER PRIMARY KEY, k TEXT UNIQUE @", "1, 'same'", "2, 'same'"),
+        ("id INTEGER PRIMARY KEY, k, l, UNIQUE (k, l) @", "1, 1, 1", "2, 1, 1"),
+        ("id INTEGER PRIMARY KEY, k TEXT NOT NULL @ DEFAULT 'd', u UNIQUE @", "1, 'a', 5", "2, 'b', 5"),
+        ("id INTEGER PRIMARY KEY, u UNIQUE @, v UNIQUE ON CONFLICT REPLACE", "1, 5, 6", "2, 7, 6"),
+    ], ["IGNORE", "REPLACE", "FAIL", "ROLLBACK", "ABORT"])
+    func ignoresAConstraintsConflictClause(_ rows: (String, String, String), _ clause: String) throws {
+        let columns = rows.0.replacing("@", with: "ON CONFLICT \(clause)")
+        let rig = try MergeRig(
+            "CREATE TABLE t (\(columns))", group: "INSERT INTO t VALUES (\(rows.1))",
+            legacy: "INSERT INTO t VALUES (\(rows.2))")
+        #expect(try failure(rig) == "merge_constraint")
+    }
+
+    /// Rows that take the legacy store's values, which a third row of the group has.
+    @Test(arguments: ["IGNORE", "REPLACE", "FAIL", "ROLLBACK", "ABORT"])
+    func ignoresAConflictClauseWhereRowsAreUpdated(_ clause: String) throws {
+        let schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, slot INT UNIQUE ON CONFLICT \(clause), v)"
+        let rig = try MergeRig(
+            schema, group: "INSERT INTO t VALUES (1, 1, 'a'), (3, 3, 'c')", legacy: "INSERT INTO t VALUES (1, 3, 'a')")
+        #expect(try failure(rig, MergeOptions(prefer: "legacy")) == "merge_constraint")
+        let circle = try MergeRig(
+            schema, group: "INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b')",
+            legacy: "INSERT INTO t VALUES (1, 2, 'a'), (2, 1, 'b')")
+        _ = try circle.merge(MergeOptions(prefer: "legacy"))
+        #expect(try circle.rows("SELECT * FROM t ORDER BY id") == ["1|2|a", "2|1|b"])
+    }
+
     @Test func refusesANewViolationOfAForeignKey() throws {
         let rig = try MergeRig(
             "CREATE TABLE p (a TEXT UNIQUE, id INTEGER PRIMARY KEY); CREATE TABLE c (id INTEGER PRIMARY KEY, a REFERENCES p (a))",

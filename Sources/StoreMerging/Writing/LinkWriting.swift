@@ -53,7 +53,7 @@ struct LinkWriting {
                 values.append("o\(place)")
             }
             try store.execute(
-                "INSERT INTO main.\(MergeSession.quote(join.name)) (\(targets.joined(separator: ", "))) "
+                "INSERT OR ABORT INTO main.\(MergeSession.quote(join.name)) (\(targets.joined(separator: ", "))) "
                     + "SELECT \(values.joined(separator: ", ")) FROM \(links(index)) WHERE NOT known")
             try order(index, join)
         }

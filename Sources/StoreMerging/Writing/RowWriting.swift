@@ -4,7 +4,8 @@ import StoreRelocation
 
 /// Writes the legacy store's rows into the group's tables, row by row, so that a violated constraint can name the row.
 ///
-/// The values never leave SQLite: text that isn't valid stays as it is.
+/// The values never leave SQLite: text that isn't valid stays as it is. Each statement says `OR ABORT`, which a
+/// constraint's own `ON CONFLICT IGNORE` or `REPLACE` doesn't override: no row is left out, removed or changed in silence.
 struct RowWriting {
     let session: MergeSession
     private var store: StoreWriter { session.store }
@@ -110,7 +111,7 @@ struct RowWriting {
                 ? "main.\(MergeSession.quote(table.name)).\(MergeSession.quote(column.name)) + 1" : value(column)
         }
         return try store.prepare(
-            "UPDATE main.\(MergeSession.quote(table.name)) SET (\(targets)) = (SELECT \(values.joined(separator: ", ")) "
+            "UPDATE OR ABORT main.\(MergeSession.quote(table.name)) SET (\(targets)) = (SELECT \(values.joined(separator: ", ")) "
                 + "FROM \(session.legacyView(index)) AS l WHERE l.gs_id = ?1) WHERE \(identity(index, table, "?2"))")
     }
 
@@ -144,7 +145,7 @@ struct RowWriting {
             }
             let selected = table.hasVisibleNumber ? values : ["r.gs_id"] + values
             let statement = try store.prepare(
-                "INSERT INTO main.\(all) (\(named)) SELECT \(selected.joined(separator: ", ")) "
+                "INSERT OR ABORT INTO main.\(all) (\(named)) SELECT \(selected.joined(separator: ", ")) "
                     + "FROM temp.gs_replaced AS r CROSS JOIN \(session.legacyView(index)) AS l "
                     + "WHERE r.gs_id = ?2 AND l.gs_id = ?1")
             do {
@@ -183,7 +184,7 @@ struct RowWriting {
             values.insert("?2", at: 0)
         }
         let statement = try store.prepare(
-            "INSERT INTO main.\(MergeSession.quote(table.name)) (\(targets.joined(separator: ", "))) "
+            "INSERT OR ABORT INTO main.\(MergeSession.quote(table.name)) (\(targets.joined(separator: ", "))) "
                 + "SELECT \(values.joined(separator: ", ")) FROM \(session.legacyView(index)) AS l WHERE l.gs_id = ?1")
         let rows = try store.prepare(
             "SELECT lid, gid FROM \(session.map(index)) WHERE s = \(MergeSession.State.added.rawValue) ORDER BY gid")

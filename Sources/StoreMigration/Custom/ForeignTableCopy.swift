@@ -31,10 +31,11 @@ struct ForeignTableCopy {
             columns.insert(free, at: 0)
         }
         let list = columns.joined(separator: ", ")
-        // The table may hold rows that its own CHECK constraints forbid.
+        // The table may hold rows that its own CHECK constraints forbid. `OR ABORT` keeps a constraint's own
+        // `ON CONFLICT` clause from leaving out or changing a row in silence.
         try store.execute("PRAGMA ignore_check_constraints = ON")
         try store.execute(
-            "INSERT INTO main.\(table.name.sqlName) (\(list)) SELECT \(list) FROM source.\(table.name.sqlName)")
+            "INSERT OR ABORT INTO main.\(table.name.sqlName) (\(list)) SELECT \(list) FROM source.\(table.name.sqlName)")
         try store.execute("PRAGMA ignore_check_constraints = OFF")
         try copySequence(of: table)
     }

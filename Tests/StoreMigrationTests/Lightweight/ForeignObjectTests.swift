@@ -98,6 +98,21 @@ struct ForeignObjectTests {
         #expect(try store.rows("SELECT * FROM theirs_data") == ["4|x"])
     }
 
+    /// The table holds a row that its own constraint forbids, and the constraint's clause would leave the row out or
+    /// change it.
+    @Test(arguments: ["IGNORE", "REPLACE"])
+    func refusesARowThatAConflictClauseWouldLose(_ clause: String) throws {
+        let constraint = "a NOT NULL ON CONFLICT \(clause) DEFAULT 5"
+        let refused = #expect(throws: MigrationError.self) {
+            try migrated([
+                "CREATE TABLE f (a)", "INSERT INTO f VALUES (NULL), ('x')", "PRAGMA writable_schema = ON",
+                "UPDATE sqlite_schema SET sql = 'CREATE TABLE f (\(constraint))' WHERE name = 'f'",
+                "PRAGMA writable_schema = RESET",
+            ])
+        }
+        #expect(refused?.message.contains("f.a") == true)
+    }
+
     @Test func refusesATableWhoseNameTheModelNeeds() throws {
         let taken = #expect(throws: MigrationError.self) {
             try migrated(
