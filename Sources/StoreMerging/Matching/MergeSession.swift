@@ -50,6 +50,27 @@ struct MergeSession {
         return "(SELECT gid FROM \(map(target)) WHERE lid = \(value))"
     }
 
+    /// Returns an SQL condition: the rows `g` of the group and `l` of the legacy store agree in a column of the key.
+    func hasKeyValue(_ column: MergeTable.Column) -> String {
+        guard let target = column.reference, translates(target) else {
+            return "g.\(Self.quote(column.name)) = l.\(Self.quote(column.name))"
+        }
+        return refersAlike(column, target, by: "=")
+    }
+
+    /// Returns an SQL condition: the reference of the group's row `g` is that of the legacy store's row `l`. Both lead
+    /// to matched rows, or both to nothing, by the same value.
+    ///
+    /// - Parameter comparison: SQL's `=`, which applies the column's collation, or `COLLATE BINARY IS`.
+    func refersAlike(_ column: MergeTable.Column, _ target: Int, by comparison: String) -> String {
+        let (legacy, group) = ("l.\(Self.quote(column.name))", "g.\(Self.quote(column.name))")
+        let leads = "EXISTS (SELECT 1 FROM \(map(target)) WHERE lid = \(legacy))"
+        let otherLeads = "EXISTS (SELECT 1 FROM \(groupView(target)) WHERE gs_id = \(group))"
+        // One comparison with the value: SQLite can use an index for it.
+        return "(\(group) \(comparison) coalesce(\(translated(column)), \(legacy)) AND (\(legacy) IS NULL "
+            + "OR \(leads) OR NOT \(otherLeads)))"
+    }
+
     // MARK: Views
 
     func makeViews() throws {

@@ -24,7 +24,7 @@ extension RowMatching {
         if !table.keyReferences.isEmpty {
             let rules = table.rules.map { rule in
                 let values = rule.columns.compactMap(table.column).map { column in
-                    "g.\(MergeSession.quote(column.name)) = \(session.translated(column))"
+                    session.hasKeyValue(column)
                 }
                 return "(\(values.joined(separator: " AND ")))"
             }

@@ -39,7 +39,17 @@ struct RowComparison {
             return "(l.\(name) IS g.\(name) AND substr(l.\(name), 1, 1) IS NOT x'02' "
                 + "OR gs_external('legacy', l.\(name)) IS gs_external('group', g.\(name)))"
         }
-        return "(\(session.translated(column)) COLLATE BINARY IS g.\(name))"
+        guard let target = column.reference, session.translates(target) else {
+            return "(l.\(name) COLLATE BINARY IS g.\(name))"
+        }
+        return session.refersAlike(column, target, by: "COLLATE BINARY IS")
+    }
+
+    /// Returns an SQL condition that is true if the group's row `g` has the value that the legacy store's row `l` gives
+    /// to the result: a reference to nothing gives NULL.
+    static func hasResult(_ column: MergeTable.Column, _ session: MergeSession) -> String {
+        guard column.role != .external else { return isEqual(column, session) }
+        return "(\(session.translated(column)) COLLATE BINARY IS g.\(MergeSession.quote(column.name)))"
     }
 
     /// Returns the SQL of the decision, NULL if nothing decides; nil without a preference.

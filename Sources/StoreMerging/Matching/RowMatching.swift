@@ -99,7 +99,7 @@ struct RowMatching {
     private func match(_ index: Int, by rule: MergeTable.Rule) throws {
         let table = session.schema.tables[index]
         let equal = rule.columns.compactMap(table.column).map { column in
-            "g.\(MergeSession.quote(column.name)) = \(session.translated(column))"
+            session.hasKeyValue(column)
         }
         // CROSS JOIN fixes the order of the loops: the inner one is the table that SQLite can make an index for.
         try store.execute(

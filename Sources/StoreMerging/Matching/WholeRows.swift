@@ -17,11 +17,19 @@ extension RowMatching {
                         let side = translating ? "legacy" : "group"
                         return "gs_external('\(side)', \(row).\(MergeSession.quote(column.name)))"
                     }
-                    return translating
-                        ? session.translated(column, row) : "\(row).\(MergeSession.quote(column.name))"
+                    let value = "\(row).\(MergeSession.quote(column.name))"
+                    return translating ? "coalesce(\(session.translated(column, row)), \(value))" : value
+                }
+                + columns.compactMap { column in
+                    // A reference to nothing doesn't equal one that leads to a row.
+                    guard let target = column.reference, session.translates(target) else { return nil }
+                    let numbers =
+                        translating
+                        ? "SELECT lid FROM \(session.map(target))" : "SELECT gs_id FROM \(session.groupView(target))"
+                    return "\(row).\(MergeSession.quote(column.name)) IN (\(numbers))"
                 }
         }
-        let names = (0...columns.count).map { "c\($0)" }
+        let names = selected("t", translating: true).indices.map { "c\($0)" }
         for (name, view, side, isLegacy) in [
             ("gs_wl", session.legacyView(index), "lid", true), ("gs_wg", session.groupView(index), "gid", false),
         ] {

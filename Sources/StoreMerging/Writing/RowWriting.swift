@@ -4,8 +4,8 @@ import StoreRelocation
 
 /// Writes the legacy store's rows into the group's tables, row by row, so that a violated constraint can name the row.
 ///
-/// The values never leave SQLite: text that isn't valid stays as it is. Each statement says `OR ABORT`, which a
-/// constraint's own `ON CONFLICT IGNORE` or `REPLACE` doesn't override: no row is left out, removed or changed in silence.
+/// The values never leave SQLite: text that isn't valid stays as it is. Each statement says `OR ABORT`, which
+/// overrides a constraint's own `ON CONFLICT IGNORE` or `REPLACE`: no row is left out, removed or changed in silence.
 struct RowWriting {
     let session: MergeSession
     private var store: StoreWriter { session.store }
@@ -44,8 +44,8 @@ struct RowWriting {
         let flags = compared.map { place in
             let column = table.columns[place]
             let name = MergeSession.quote(column.name)
-            let isEqual = RowComparison.isEqual(column, session)
-            return column.role == .value ? "(\(isEqual) AND typeof(l.\(name)) = typeof(g.\(name)))" : isEqual
+            let isThere = RowComparison.hasResult(column, session)
+            return column.role == .value ? "(\(isThere) AND typeof(l.\(name)) = typeof(g.\(name)))" : isThere
         }
         let rows = try store.prepare(
             "SELECT m.lid, m.gid\(flags.map { ", " + $0 }.joined()) FROM \(session.map(index)) AS m "

@@ -35,7 +35,8 @@ struct ForeignTableCopy {
         // `ON CONFLICT` clause from leaving out or changing a row in silence.
         try store.execute("PRAGMA ignore_check_constraints = ON")
         try store.execute(
-            "INSERT OR ABORT INTO main.\(table.name.sqlName) (\(list)) SELECT \(list) FROM source.\(table.name.sqlName)")
+            "INSERT OR ABORT INTO main.\(table.name.sqlName) (\(list)) SELECT \(list) FROM source.\(table.name.sqlName)"
+        )
         try store.execute("PRAGMA ignore_check_constraints = OFF")
         try copySequence(of: table)
     }
