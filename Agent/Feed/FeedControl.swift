@@ -1,5 +1,4 @@
 import AgentProtocol
-import Dispatch
 import FoundationEssentials
 import StoreFollowing
 import LinuxSystem
@@ -53,7 +52,7 @@ package final class FeedControl: Sendable {
 private final class Promise: Sendable {
     private enum State { case open, done, abandoned }
     private let state = Mutex(State.open)
-    private let signal = DispatchSemaphore(value: 0)
+    private let signal = MonotonicSemaphore()
 
     func fulfill(_ work: () -> Void) {
         state.withLock { state in
@@ -65,7 +64,7 @@ private final class Promise: Sendable {
     }
 
     func wait(_ duration: Duration) -> Bool {
-        if signal.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success { return true }
+        if signal.wait(within: duration) { return true }
         return state.withLock { state in
             if state == .open { state = .abandoned }
             return state == .done

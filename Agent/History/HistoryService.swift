@@ -1,5 +1,4 @@
 import AgentProtocol
-import Dispatch
 import StoreFollowing
 import LinuxSystem
 import Logging
@@ -47,7 +46,7 @@ package final class HistoryService: Sendable {
     let program: FilePath?
     let log: Logger
     let state = Mutex(State())
-    private let work = DispatchSemaphore(value: 0)
+    private let work = MonotonicSemaphore()
 
     /// The maximum number of waiting queries; further ones are refused and the client asks again.
     private static let maximumWaiting = 256

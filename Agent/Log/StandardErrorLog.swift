@@ -1,4 +1,3 @@
-import Dispatch
 import Glibc
 import LinuxSystem
 import Synchronization
@@ -11,11 +10,11 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
         var dropped = 0
         var isWriting = false
         var thread: SystemThread?
-        var flushed: [DispatchSemaphore] = []
+        var flushed: [MonotonicSemaphore] = []
     }
 
     private let state = Mutex(State())
-    private let arrived = DispatchSemaphore(value: 0)
+    private let arrived = MonotonicSemaphore()
     private let descriptor: CInt
     private let capacity: Int
     /// The format of the lines that are written, for this object's own one.
@@ -49,13 +48,13 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
     /// Waits until all lines so far are written; false if the deadline passes first.
     @discardableResult
     package func flush(within duration: Duration) -> Bool {
-        let done = DispatchSemaphore(value: 0)
+        let done = MonotonicSemaphore()
         let waits = state.withLock { state in
             guard !state.lines.isEmpty || state.isWriting else { return false }
             state.flushed.append(done)
             return true
         }
-        return !waits || done.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success
+        return !waits || done.wait(within: duration)
     }
 
     // MARK: The writing thread

@@ -1,6 +1,5 @@
 import AgentProtocol
 import DirectoryWatching
-import Dispatch
 import FileCoordination
 import LinuxSystem
 import Logging
@@ -27,8 +26,8 @@ package final class RelocationScheduler: RelocationScheduling {
     }
 
     private let inbox = Mutex<[Task]>([])
-    private let arrived = DispatchSemaphore(value: 0)
-    private let ended = DispatchSemaphore(value: 0)
+    private let arrived = MonotonicSemaphore()
+    private let ended = MonotonicSemaphore()
     private let rows = Mutex<[LegacyStatus]>([])
     let workers = RelocationWorkers()
     let feed: FeedControl
@@ -186,12 +185,12 @@ package final class RelocationScheduler: RelocationScheduling {
     private func wait(until due: ContinuousClock.Instant?) {
         guard let due else { return arrived.wait() }
         let left = max(.zero, ContinuousClock.now.duration(to: due))
-        _ = arrived.wait(timeout: .now() + .nanoseconds(Int(left.nanoseconds)))
+        arrived.wait(within: left)
     }
 
     /// Waits for all workers, which were told to stop.
     private func awaitWorkers() {
-        while !workers.isIdle { _ = arrived.wait(timeout: .now() + .milliseconds(5)) }
+        while !workers.isIdle { arrived.wait(within: .milliseconds(5)) }
     }
 
     private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.compactMap(\.status) } }

@@ -386,6 +386,20 @@ int gs_wait_readable(int first, int second, int64_t nanoseconds) {
     return (both[0].revents != 0) | (both[1].revents != 0) << 1;
 }
 
+int gs_semaphore_wait(sem_t *semaphore, int64_t nanoseconds) {
+    struct timespec end;
+    if (clock_gettime(CLOCK_MONOTONIC, &end) != 0) return 0;
+    end.tv_sec += nanoseconds / 1000000000;
+    end.tv_nsec += nanoseconds % 1000000000;
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_sec += 1;
+        end.tv_nsec -= 1000000000;
+    }
+    while (sem_clockwait(semaphore, CLOCK_MONOTONIC, &end) != 0)
+        if (errno != EINTR) return 0;
+    return 1;
+}
+
 int gs_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
 
 int gs_signalfd(const int *signals, int count) {

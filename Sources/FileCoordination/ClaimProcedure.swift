@@ -1,4 +1,3 @@
-import Dispatch
 import LinuxSystem
 import Synchronization
 
@@ -92,7 +91,7 @@ package struct ClaimProcedure {
 
 /// Passes the settlement from the thread that reports it to the one that waits.
 private final class SettlementWait: Sendable {
-    private let signal = DispatchSemaphore(value: 0)
+    private let signal = MonotonicSemaphore()
     private let settlement = Mutex(ClaimSettlement.granted)
 
     func settle(_ result: ClaimSettlement) {
@@ -105,7 +104,7 @@ private final class SettlementWait: Sendable {
         // Wait in slices of 20 ms: a cancellation doesn't signal the semaphore.
         while true {
             let remaining = min(wait.deadline.remaining ?? .seconds(1), .milliseconds(20))
-            if signal.wait(timeout: .now() + .nanoseconds(Int(remaining.nanoseconds))) == .success {
+            if signal.wait(within: remaining) {
                 return settlement.withLock { $0 }
             }
             if wait.isCancelledNow { throw ClaimWait.Cancelled() }

@@ -39,7 +39,7 @@ final class AgentClient: Sendable {
 
     private let socket: FilePath
     private let state = Mutex(State())
-    private let wake = DispatchSemaphore(value: 0)
+    private let wake = MonotonicSemaphore()
 
     /// The time that a live agent may take to send its greeting.
     private static let greetingTimeout = Duration.seconds(10)
@@ -158,7 +158,7 @@ final class AgentClient: Sendable {
                 }
             }
             // A caller that comes soon after has a better chance to find an agent.
-            if wake.wait(timeout: .now() + .nanoseconds(Int(backoff.next().nanoseconds))) == .success {
+            if wake.wait(within: backoff.next()) {
                 backoff.reset()
             }
         }

@@ -1,5 +1,4 @@
 import AgentProtocol
-import Dispatch
 import LinuxSystem
 import Synchronization
 import SystemPackage
@@ -63,8 +62,8 @@ final class ChangeReader: Sendable {
 
     private let source: ChangeSource
     private let state: Mutex<State>
-    private let demand = DispatchSemaphore(value: 0)
-    private let pauseEnd = DispatchSemaphore(value: 0)
+    private let demand = MonotonicSemaphore()
+    private let pauseEnd = MonotonicSemaphore()
 
     /// The time that an agent has to come back. Then this process watches the store itself.
     private static let agentAbsence = Duration.seconds(10)
@@ -202,7 +201,7 @@ final class ChangeReader: Sendable {
                 return .disconnected
             }
             guard error.saysThatThereIsNoAgent, let found = try nextFoundWithoutAgent(feed) else {
-                _ = pauseEnd.wait(timeout: .now() + .nanoseconds(Int(feed.backoff.next().nanoseconds)))
+                pauseEnd.wait(within: feed.backoff.next())
                 return nil
             }
             return found
@@ -256,12 +255,12 @@ final class ChangeReader: Sendable {
         guard let store = source.store else { return }
         let deadline = Deadline(after: Self.presentationTimeout)
         for presentation in PresentedStores.presentations(of: store) {
-            let opened = DispatchSemaphore(value: 0)
+            let opened = MonotonicSemaphore()
             presentation.whenOpened { opened.signal() }
             // In slices: the end of the sequence doesn't signal the semaphore.
             while let remaining = deadline.remaining, remaining > .zero, !state.withLock({ $0.isEnded }) {
                 let slice = min(remaining, .milliseconds(20))
-                if opened.wait(timeout: .now() + .nanoseconds(Int(slice.nanoseconds))) == .success { break }
+                if opened.wait(within: slice) { break }
             }
         }
     }

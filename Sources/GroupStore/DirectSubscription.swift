@@ -1,7 +1,6 @@
 import AgentProtocol
 import CLinux
 import DirectoryWatching
-import Dispatch
 import Glibc
 import LinuxSystem
 import Logging
@@ -21,7 +20,7 @@ package final class DirectSubscription: Sendable {
     private let tables: TableFilter?
     private let arriving: (@Sendable () -> Void)?
     private let state = Mutex(State())
-    private let arrived = DispatchSemaphore(value: 0)
+    private let arrived = MonotonicSemaphore()
 
     /// Starts to follow the store. The first change is a `reset` with the reason `subscribed`, or what happened since
     /// the token.
@@ -62,7 +61,7 @@ package final class DirectSubscription: Sendable {
                 continue
             }
             guard remaining > .zero else { return nil }
-            _ = arrived.wait(timeout: .now() + .nanoseconds(Int(remaining.nanoseconds)))
+            arrived.wait(within: remaining)
         }
     }
 

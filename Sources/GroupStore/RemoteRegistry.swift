@@ -1,5 +1,4 @@
 import AgentProtocol
-import Dispatch
 import FileCoordination
 import GroupContainers
 import LinuxSystem
@@ -82,7 +81,7 @@ final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
     ) -> PresenterAdmission {
         client.start()
         let inProcess = local.add(item, holder, versions: versions) { receive($0.renumbered { $0 << 1 }) }
-        let answered = DispatchSemaphore(value: 0)
+        let answered = MonotonicSemaphore()
         let number = state.withLock { state in
             let number = state.number()
             var presenter = Presenter(
@@ -92,7 +91,7 @@ final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
             return number
         }
         client.afterConnectionAttempt { [weak self] in self?.register(number) }
-        _ = answered.wait(timeout: .now() + .nanoseconds(Int(Self.registrationTimeout.nanoseconds)))
+        answered.wait(within: Self.registrationTimeout)
         // Later replies arrive as messages. A reply that arrives at this very moment is either complete or not yet
         // there.
         let found = state.withLock { state in

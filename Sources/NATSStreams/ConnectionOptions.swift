@@ -17,6 +17,8 @@ package struct ConnectionOptions: Sendable {
     package var credentials: FilePath?
     /// The limit for connecting, and for each request.
     package var timeout = Duration.seconds(5)
+    /// Watches the library's calls; nil for nobody.
+    package var watchdog: Watchdog?
 
     package init(servers: [ServerAddress], name: String) {
         self.servers = servers

@@ -40,7 +40,7 @@ extension NATSConnection {
     package func ensureStream(_ wanted: StreamConfiguration) throws(NATSError) {
         var info: UnsafeMutablePointer<jsStreamInfo>?
         var code = jsErrCode(0)
-        let status = js_GetStreamInfo(&info, jetStream, wanted.name, nil, &code)
+        let status = watching("js_GetStreamInfo") { js_GetStreamInfo(&info, jetStream, wanted.name, nil, &code) }
         if status == NATS_NOT_FOUND || code == JSStreamNotFoundErr { return try createStream(wanted) }
         guard status == NATS_OK, let info else { throw apiFailure(status, code, "stream \(wanted.name)") }
         defer { jsStreamInfo_Destroy(info) }
@@ -131,7 +131,7 @@ extension NATSConnection {
     package func message(_ sequence: UInt64, ofStream name: String) throws(NATSError) -> NATSMessage? {
         var message: OpaquePointer?
         var code = jsErrCode(0)
-        let status = js_GetMsg(&message, jetStream, name, sequence, nil, &code)
+        let status = watching("js_GetMsg") { js_GetMsg(&message, jetStream, name, sequence, nil, &code) }
         return try found(status, code, message, "message \(sequence) of stream \(name)")
     }
 
@@ -139,7 +139,7 @@ extension NATSConnection {
     package func lastMessage(ofStream name: String, subject: String) throws(NATSError) -> NATSMessage? {
         var message: OpaquePointer?
         var code = jsErrCode(0)
-        let status = js_GetLastMsg(&message, jetStream, name, subject, nil, &code)
+        let status = watching("js_GetLastMsg") { js_GetLastMsg(&message, jetStream, name, subject, nil, &code) }
         return try found(status, code, message, "last message of stream \(name)")
     }
 
@@ -155,7 +155,7 @@ extension NATSConnection {
         _ operation: String, _ call: (inout jsErrCode) -> natsStatus
     ) throws(NATSError) {
         var code = jsErrCode(0)
-        let status = call(&code)
+        let status = watching("JetStream") { call(&code) }
         if status != NATS_OK { throw apiFailure(status, code, operation) }
     }
 

@@ -4,7 +4,8 @@ import LinuxSystem
 /// A connection to a broker. It isn't made again when it is lost: its owner makes another one, and reads the stream's
 /// state again.
 ///
-/// All calls block. Any thread may use a connection; the library locks it. `close` ends every call that waits.
+/// All calls block. Any thread may use a connection; the library locks it. `close` ends every call that waits. A
+/// watchdog closes it if a call outlasts its limit: the library measures that by the clock of the day.
 package final class NATSConnection: Sendable {
     /// The library's connection. Its own lock protects it.
     nonisolated(unsafe) let connection: OpaquePointer
@@ -14,6 +15,8 @@ package final class NATSConnection: Sendable {
     package let server: ServerAddress
     /// The limit for a request.
     package let timeout: Duration
+    /// Watches the calls; nil if nobody does.
+    package let watchdog: Watchdog?
 
     /// Connects to the first server that accepts. Throws the last server's `NATSError`.
     package convenience init(_ options: ConnectionOptions) throws(NATSError) {
@@ -33,7 +36,9 @@ package final class NATSConnection: Sendable {
         let native = try options.make(for: server)
         defer { natsOptions_Destroy(native) }
         var made: OpaquePointer?
-        let status = natsConnection_Connect(&made, native)
+        let status = options.watchdog.watch("natsConnection_Connect", limit: options.timeout * 2) {
+            natsConnection_Connect(&made, native)
+        }
         guard status == NATS_OK, let made else { throw NATSError(status, "connect to", server) }
         var context: OpaquePointer?
         var settings = jsOptions()
@@ -48,15 +53,27 @@ package final class NATSConnection: Sendable {
         jetStream = context
         self.server = server
         timeout = options.timeout
+        watchdog = options.watchdog
     }
 
     deinit {
         jsCtx_Destroy(jetStream)
-        natsConnection_Destroy(connection)
+        watchdog.watch("natsConnection_Destroy", limit: timeout) { natsConnection_Destroy(connection) }
     }
 
     /// Closes the connection. Every call that waits ends with `NATSError.Code.lost`.
-    package func close() { natsConnection_Close(connection) }
+    package func close() {
+        watchdog.watch("natsConnection_Close", limit: timeout) { natsConnection_Close(connection) }
+    }
+
+    /// Performs a call of the library, and closes the connection if the call doesn't end in time.
+    ///
+    /// - Parameter limit: The call's own limit; nil for `timeout`.
+    func watching<Success, Failure>(
+        _ name: StaticString, limit: Duration? = nil, _ body: () throws(Failure) -> Success
+    ) throws(Failure) -> Success {
+        try watchdog.watch(name, limit: limit ?? timeout, interrupt: { [self] in close() }, body)
+    }
 
     package var isClosed: Bool { natsConnection_IsClosed(connection) }
 
@@ -66,13 +83,17 @@ package final class NATSConnection: Sendable {
     /// Sends a message without waiting for anything. Throws `NATSError`.
     package func publish(_ message: OutgoingMessage) throws(NATSError) {
         try message.withMessage { native throws(NATSError) in
-            try check(natsConnection_PublishMsg(connection, native), "publish to \(message.subject)", server)
+            let status = watching("natsConnection_PublishMsg") { natsConnection_PublishMsg(connection, native) }
+            try check(status, "publish to \(message.subject)", server)
         }
     }
 
     /// Waits until the broker has read everything that was sent. Throws `NATSError`.
     package func flush() throws(NATSError) {
-        try check(natsConnection_FlushTimeout(connection, timeout.nanoseconds / 1_000_000), "flush", server)
+        let status = watching("natsConnection_FlushTimeout") {
+            natsConnection_FlushTimeout(connection, timeout.nanoseconds / 1_000_000)
+        }
+        try check(status, "flush", server)
     }
 
     /// Sends a request and returns the reply. Throws `NATSError`, with `noJetStream` if nobody listens.
@@ -80,7 +101,9 @@ package final class NATSConnection: Sendable {
         let milliseconds = max(1, (limit ?? timeout).nanoseconds / 1_000_000)
         return try message.withMessage { native throws(NATSError) in
             var reply: OpaquePointer?
-            let status = natsConnection_RequestMsg(&reply, connection, native, milliseconds)
+            let status = watching("natsConnection_RequestMsg", limit: limit) {
+                natsConnection_RequestMsg(&reply, connection, native, milliseconds)
+            }
             guard status == NATS_OK, let reply else { throw failure(status, "request to \(message.subject)") }
             let answer = NATSMessage(taking: reply)
             if answer.status == 503 { throw NATSError(NATS_NO_RESPONDERS, "request to \(message.subject)", server) }
@@ -91,7 +114,10 @@ package final class NATSConnection: Sendable {
     /// Subscribes to a subject. Throws `NATSError`.
     package func subscribe(_ subject: String) throws(NATSError) -> NATSSubscription {
         var subscription: OpaquePointer?
-        try check(natsConnection_SubscribeSync(&subscription, connection, subject), "subscribe to \(subject)", server)
+        let status = watching("natsConnection_SubscribeSync") {
+            natsConnection_SubscribeSync(&subscription, connection, subject)
+        }
+        try check(status, "subscribe to \(subject)", server)
         guard let subscription else { throw NATSError(.rejected, "natsConnection_SubscribeSync returned nothing") }
         return NATSSubscription(subscription, subject: subject, of: self)
     }
@@ -129,16 +155,19 @@ package final class NATSSubscription {
         self.connection = connection
     }
 
-    deinit { natsSubscription_Destroy(subscription) }
+    deinit { connection.watching("natsSubscription_Destroy") { natsSubscription_Destroy(subscription) } }
 
     /// Returns the next message, or nil if none comes in time. Throws `NATSError` once the connection is closed.
     package func next(within limit: Duration) throws(NATSError) -> NATSMessage? {
         var message: OpaquePointer?
         let milliseconds = max(1, limit.nanoseconds / 1_000_000)
-        switch natsSubscription_NextMsg(&message, subscription, milliseconds) {
+        let status = connection.watching("natsSubscription_NextMsg", limit: limit) {
+            natsSubscription_NextMsg(&message, subscription, milliseconds)
+        }
+        switch status {
         case NATS_OK: return message.map(NATSMessage.init(taking:))
         case NATS_TIMEOUT: return nil
-        case let status: throw NATSError(status, "receive from \(subject)", connection.server)
+        default: throw NATSError(status, "receive from \(subject)", connection.server)
         }
     }
 }

@@ -1,4 +1,3 @@
-import Dispatch
 import LinuxSystem
 import Logging
 import Synchronization
@@ -20,7 +19,7 @@ package final class FeedThread: Sendable {
         log: Logger, prepare: @escaping @Sendable (FollowedStores) -> Void,
         failed: @escaping @Sendable (any Error) -> Void
     ) throws {
-        let isPrepared = DispatchSemaphore(value: 0)
+        let isPrepared = MonotonicSemaphore()
         let started = try SystemThread(name: "gs-watch") { [loop] in
             reduceTimerSlack()
             let stores = loop.makeStores(for: receiver, states: states, descriptors: descriptors, log: log)

@@ -1,5 +1,4 @@
 import ChangeFeed
-import Dispatch
 import LinuxSystem
 import Synchronization
 
@@ -18,7 +17,7 @@ final class PageMapScanner: Sendable {
     }
 
     private let state = Mutex(State())
-    private let arrived = DispatchSemaphore(value: 0)
+    private let arrived = MonotonicSemaphore()
 
     /// Runs the scan after earlier ones, then calls `done` on the same thread. Returns false if the thread can't be
     /// created.

@@ -20,6 +20,8 @@ package enum RelayError: ActionableError {
     case badSnapshot(String)
     /// The store can't be watched, for a reason that has no code of its own.
     case notWatched(String)
+    /// A call that has a time limit hasn't ended, nor could it be made to.
+    case overdue(StaticString, limit: Duration)
     /// The digest of a message can't be computed.
     case cryptography(String)
 
@@ -33,6 +35,7 @@ package enum RelayError: ActionableError {
         case .oldSnapshot: "old_snapshot"
         case .badSnapshot: "malformed_snapshot"
         case .notWatched: "not_watched"
+        case .overdue: "overdue"
         case .cryptography: "cryptography"
         }
     }
@@ -50,6 +53,7 @@ package enum RelayError: ActionableError {
             "the home offers a snapshot up to \(token), which is before this replica's position \(position)"
         case .badSnapshot(let reason): "the snapshot isn't valid: \(PrintableText(reason))"
         case .notWatched(let reason): "the store can't be watched: \(PrintableText(reason))"
+        case .overdue(let call, let limit): "\(call) should have ended after \(limit), and doesn't end"
         case .cryptography(let call): "libcrypto: \(call) failed"
         }
     }
@@ -65,6 +69,7 @@ package enum RelayError: ActionableError {
         case .oldSnapshot: "see whether the home was restored from a backup (Documentation/Relay.md, \"Two homes\")"
         case .badSnapshot: "it is requested again; if that doesn't help, see that both sides have the same --key"
         case .notWatched: "the store is read every few seconds meanwhile, and watched again once it can be"
+        case .overdue: "start it again, as its unit does: it goes on where it was; please report it"
         case .cryptography: "see that OpenSSL is installed whole"
         }
     }

@@ -1,4 +1,3 @@
-import Dispatch
 import LinuxSystem
 import NATSStreams
 import SQLiteStore
@@ -12,7 +11,7 @@ package final class RelayStop: Sendable {
     }
 
     private let state = Mutex(State())
-    private let arrived = DispatchSemaphore(value: 0)
+    private let arrived = MonotonicSemaphore()
 
     package init() {}
 
@@ -39,7 +38,7 @@ package final class RelayStop: Sendable {
     /// Waits for that long, or until the end is requested.
     func wait(_ duration: Duration) {
         if isRequested { return }
-        _ = arrived.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds)))
+        arrived.wait(within: duration)
     }
 
     /// Repeats work on a store while another program keeps it busy, for up to half a minute. Throws as `body` does.

@@ -43,6 +43,7 @@ struct FollowCommand: ParsableCommand {
             var options = try FollowerOptions(
                 stream, try connection.options(name: "groupstore-relay follow \(stream.name) \(follower)"),
                 follower: follower)
+            options.connection.watchdog = try output.watchdog()
             options.key = try connection.relayKey()
             options.status = RelayRecord.ownDirectory(environment: Environment.all)
             let location = try StorePlaces.replica(name ?? "\(stream.name).sqlite", in: group)

@@ -65,6 +65,7 @@ struct PublishCommand: ParsableCommand {
             options.maxAge = maxAge?.duration
             options.maxBytes = maxBytes
             options.replicas = replicas
+            options.connection.watchdog = try output.watchdog()
             options.key = try connection.relayKey()
             options.takeOver = takeOver.flatMap(HistoryToken.init)
             options.status = RelayRecord.ownDirectory(environment: Environment.all)

@@ -25,6 +25,16 @@ extension Output {
         Self.write(prefix + line, to: STDERR_FILENO)
     }
 
+    /// Returns a watchdog that ends the program with exit code 74 if a call of the broker's library doesn't end.
+    func watchdog() throws(SystemError) -> Watchdog {
+        try Watchdog { call, limit in
+            let error = RelayError.overdue(call, limit: limit)
+            fail(FailureReport(error), program: "groupstore-relay")
+            // Whatever is under way is a transaction: it is done or undone.
+            _exit(ExitStatus(anyOf: error).rawValue)
+        }
+    }
+
     /// Runs a command's body, and converts every error that has a remedy to a message and an exit code.
     func reporting(_ body: () throws -> Void) throws {
         do {
@@ -66,7 +76,8 @@ extension ExitStatus {
                 case .badName: .usage
                 case .badKey: .configuration
                 case .superseded: .conflict
-                case .noHome, .noSnapshot, .oldSnapshot, .badSnapshot, .notWatched, .cryptography: .inputOutput
+                case .noHome, .noSnapshot, .oldSnapshot, .badSnapshot, .notWatched, .overdue, .cryptography:
+                    .inputOutput
                 }
             case let error as ReplicationError:
                 switch error {

@@ -54,6 +54,22 @@ struct MessageStreamTests {
         #expect(try reader.next(within: .ample)?.sequence == 1001)
     }
 
+    /// The library measures its limits by the clock of the day: after that was set back, they last longer.
+    @Test func endsACallWhoseLimitFails() throws {
+        let server = try NATSServer(try #require(NATSServer.programs.last))
+        var options = try ConnectionOptions(servers: [ServerAddress(server.url)], name: "test")
+        options.watchdog = try Watchdog(rest: .milliseconds(10), grace: .seconds(1)) { call, _ in
+            Issue.record("\(call) was given up")
+        }
+        let connection = try NATSConnection(options)
+        let subscription = try connection.subscribe("nothing")
+        let error = #expect(throws: NATSError.self) {
+            try connection.watching("too long", limit: .zero) { try subscription.next(within: .seconds(3600)) }
+        }
+        #expect(error?.isTransient == true && connection.isClosed)
+        try NATSConnection(options).flush()
+    }
+
     /// As one on a broker of a cluster whose copy of the stream has stopped. Servers from 2.11 can pause a consumer.
     @Test func noticesAConsumerThatDeliversNothing() throws {
         let server = try NATSServer(try #require(NATSServer.programs.last))

@@ -233,6 +233,16 @@ struct PlainMergeTests {
         #expect(report.dangling == 1)
     }
 
+    /// One store has no rows to refer to.
+    @Test(arguments: ["", "INSERT INTO p VALUES (1, 'a')"], ["", "INSERT INTO p VALUES (1, 'a')"])
+    func matchesRowsWithoutAReference(_ group: String, _ legacy: String) throws {
+        let rows = "INSERT INTO c VALUES (NULL, 'v'), (7, 'v')"
+        let rig = try MergeRig(
+            "CREATE TABLE p (id INTEGER PRIMARY KEY, k TEXT UNIQUE); CREATE TABLE c (p INTEGER REFERENCES p (id), v)",
+            group: "\(group); \(rows)", legacy: "\(legacy); \(rows)")
+        #expect(try rig.merge(MergeOptions("p=k", "c=*")).entities.first { $0.table == "c" }?.equal == 2)
+    }
+
     /// A reference to nothing must not lead to a stranger afterwards.
     @Test func givesNoNumberThatALooseReferenceNames() throws {
         let rig = try MergeRig(

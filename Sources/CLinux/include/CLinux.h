@@ -4,6 +4,7 @@
 #define GROUPSTORE_CLINUX_H
 
 #include <stdbool.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -123,6 +124,8 @@ int gs_epoll_wait(int epoll, struct gs_epoll_event *events, int capacity, int ti
 // for less than a millisecond.
 int gs_wait_readable(int first, int second, int64_t nanoseconds);
 int gs_eventfd(void);
+// sem_clockwait(3) by CLOCK_MONOTONIC, `nanoseconds` from now at most. Returns 1 once a signal was taken, else 0.
+int gs_semaphore_wait(sem_t *semaphore, int64_t nanoseconds);
 
 /* Gives the calling thread a table of descriptors of its own, in which only `keep` and /dev/null are open. Returns 0, or
  * -1 with errno. Record locks (fcntl(2), F_SETLK) belong to a table: what this thread closes releases no lock of the

@@ -1,4 +1,3 @@
-import Dispatch
 import LinuxSystem
 import SQLiteFormat
 import Synchronization
@@ -45,7 +44,7 @@ package final class PageMapScan: Sendable {
 
     private let state: Mutex<State>
     private let isCancelled = Atomic(false)
-    private let hasEnded = DispatchSemaphore(value: 0)
+    private let hasEnded = MonotonicSemaphore()
     /// The commit at which the store is read, or nil without a WAL.
     let commit: WriteAheadIndex?
     /// The change counter of the commit at which the store is read in rollback mode; nil in WAL mode.

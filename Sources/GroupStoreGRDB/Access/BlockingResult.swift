@@ -1,10 +1,10 @@
-import Dispatch
+import LinuxSystem
 import Synchronization
 
 /// Passes the result of a task to a thread that waits for it.
 final class BlockingResult: Sendable {
     private let result = Mutex<Result<Void, any Error>>(.success(()))
-    private let signal = DispatchSemaphore(value: 0)
+    private let signal = MonotonicSemaphore()
 
     func set(_ body: () async throws -> Void) async {
         do {

@@ -1,4 +1,3 @@
-import Dispatch
 import GRDB
 import LinuxSystem
 import Synchronization
@@ -245,7 +244,7 @@ final class ConnectionLifecycle<Connection: SharedDatabaseConnection>: Sendable 
             case .refused(let error): return .failure(error)
             case .wait(let error):
                 guard let remaining = deadline.remaining, remaining > .zero else { return .failure(late(error)) }
-                let signal = DispatchSemaphore(value: 0)
+                let signal = MonotonicSemaphore()
                 let number = state.withLock { state -> UInt64? in
                     guard !state.isAvailableOrEnded else { return nil }
                     let number = state.number()
@@ -253,7 +252,7 @@ final class ConnectionLifecycle<Connection: SharedDatabaseConnection>: Sendable 
                     return number
                 }
                 guard let number else { continue }
-                _ = signal.wait(timeout: .now() + .nanoseconds(Int(remaining.nanoseconds)))
+                signal.wait(within: remaining)
                 state.withLock { _ = $0.waiting.removeValue(forKey: number) }
             }
         }

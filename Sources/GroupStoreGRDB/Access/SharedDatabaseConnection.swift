@@ -1,4 +1,3 @@
-import Dispatch
 import FoundationEssentials
 import GRDB
 import LinuxSystem
@@ -38,7 +37,7 @@ extension SharedDatabaseConnection {
         // An observation requests a read during a write, and checks before each of both whether it was cancelled.
         writeWithoutTransaction { _ in }
         // Reads start in the order of their requests. `close()` waits for them too, so a deadline would gain nothing.
-        let isStarted = DispatchSemaphore(value: 0)
+        let isStarted = MonotonicSemaphore()
         asyncUnsafeRead { _ in isStarted.signal() }
         isStarted.wait()
     }

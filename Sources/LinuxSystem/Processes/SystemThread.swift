@@ -1,5 +1,4 @@
 import CLinux
-import Dispatch
 import Glibc
 import SystemPackage
 
@@ -10,16 +9,16 @@ package final class SystemThread: Sendable {
     private final class Start {
         let name: String
         let body: () -> Void
-        let ended: DispatchSemaphore
+        let ended: MonotonicSemaphore
 
-        init(name: String, body: @escaping () -> Void, ended: DispatchSemaphore) {
+        init(name: String, body: @escaping () -> Void, ended: MonotonicSemaphore) {
             self.name = name
             self.body = body
             self.ended = ended
         }
     }
 
-    private let ended = DispatchSemaphore(value: 0)
+    private let ended = MonotonicSemaphore()
 
     /// Runs `body` on a new thread with the calling thread's signal mask. `name` may have at most 15 bytes.
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(SystemError) {
@@ -59,6 +58,6 @@ package final class SystemThread: Sendable {
     /// Waits for the thread's end. Returns false if it does not end in time, and may then be called again. Only one
     /// thread may wait.
     package func join(within duration: Duration) -> Bool {
-        ended.wait(timeout: .now() + .nanoseconds(Int(duration.nanoseconds))) == .success
+        ended.wait(within: duration)
     }
 }

@@ -21,12 +21,13 @@ extension RowMatching {
                     return translating ? "coalesce(\(session.translated(column, row)), \(value))" : value
                 }
                 + columns.compactMap { column in
-                    // A reference to nothing doesn't equal one that leads to a row.
+                    // A reference to nothing doesn't equal one that leads to a row. No reference is neither.
                     guard let target = column.reference, session.translates(target) else { return nil }
                     let numbers =
                         translating
                         ? "SELECT lid FROM \(session.map(target))" : "SELECT gs_id FROM \(session.groupView(target))"
-                    return "\(row).\(MergeSession.quote(column.name)) IN (\(numbers))"
+                    let value = "\(row).\(MergeSession.quote(column.name))"
+                    return "CASE WHEN \(value) IS NOT NULL THEN \(value) IN (\(numbers)) END"
                 }
         }
         let names = selected("t", translating: true).indices.map { "c\($0)" }

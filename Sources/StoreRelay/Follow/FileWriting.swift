@@ -1,4 +1,3 @@
-import Dispatch
 import LinuxSystem
 import Synchronization
 import SystemPackage
@@ -15,9 +14,9 @@ final class FileWriting {
         }
 
         let state = Mutex(State())
-        let arrived = DispatchSemaphore(value: 0)
-        let room = DispatchSemaphore(value: 0)
-        let ended = DispatchSemaphore(value: 0)
+        let arrived = MonotonicSemaphore()
+        let room = MonotonicSemaphore()
+        let ended = MonotonicSemaphore()
         let descriptor: Descriptor
         let path: FilePath
 
@@ -54,17 +53,26 @@ final class FileWriting {
     }
 
     private let shared: Shared
+    private let watchdog: Watchdog?
 
     /// The pieces that may wait.
     private static let ahead = 8
     private static let writeback: Int64 = 4 << 20
+    /// The time in which the pieces that wait are written, even to a disk that others use.
+    private static let patience = Duration.seconds(600)
 
     /// Takes the descriptor. Throws `SystemError` if no thread can be created.
-    init(to descriptor: consuming Descriptor, at offset: Int64, path: FilePath) throws(SystemError) {
+    ///
+    /// - Parameter watchdog: Watches the waits for the thread; nil for nobody.
+    init(
+        to descriptor: consuming Descriptor, at offset: Int64, path: FilePath, watchdog: Watchdog? = nil
+    ) throws(SystemError) {
         let shared = Shared(descriptor, path)
         for _ in 0..<Self.ahead { shared.room.signal() }
-        self.shared = shared
+        // Before the object is whole: otherwise its end would wait for a thread that never began.
         _ = try SystemThread(name: "gs-write") { shared.run(from: offset) }
+        self.shared = shared
+        self.watchdog = watchdog
     }
 
     /// Everything that was added is written, or nothing after an error, before the descriptor is closed.
@@ -72,7 +80,7 @@ final class FileWriting {
 
     /// Adds bytes after the former ones. Waits while many wait. Throws the error of an earlier write.
     func add(_ bytes: [UInt8]) throws(SystemError) {
-        shared.room.wait()
+        watchdog.watch("room to write", limit: Self.patience) { shared.room.wait() }
         let failure = shared.state.withLock { state in
             if state.failure == nil { state.waiting.append(bytes) }
             return state.failure
@@ -97,6 +105,6 @@ final class FileWriting {
         }
         if wasOver { return }
         shared.arrived.signal()
-        shared.ended.wait()
+        watchdog.watch("end of writing", limit: Self.patience) { shared.ended.wait() }
     }
 }

@@ -22,7 +22,7 @@ enum FollowerFailure {
             case let error as RelayError:
                 switch error {
                 case .noHome, .noSnapshot, .oldSnapshot, .badSnapshot: .retry
-                case .badName, .badKey, .superseded, .notWatched, .cryptography: .end
+                case .badName, .badKey, .superseded, .notWatched, .overdue, .cryptography: .end
                 }
             case let error as ReplicationError:
                 switch error {

@@ -18,7 +18,10 @@ final class ReceivedFile {
     /// - Parameters:
     ///   - expected: The size of the whole file.
     ///   - chunkSize: The size of all chunks but the last one.
-    init(_ name: FilePath.Component, in directory: Directory, expected: Int64, chunkSize: Int) throws(SystemError) {
+    ///   - watchdog: Watches the waits for the disk; nil for nobody.
+    init(
+        _ name: FilePath.Component, in directory: Directory, expected: Int64, chunkSize: Int, watchdog: Watchdog? = nil
+    ) throws(SystemError) {
         let path = directory.path.appending(name)
         let descriptor = try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: 0o600)
         let length = try descriptor.status(path: path).size
@@ -32,7 +35,7 @@ final class ReceivedFile {
             hash.add(SnapshotDigest.line(SHA256Stream.digest(bytes)))
             offset += Int64(bytes.count)
         }
-        writing = try FileWriting(to: descriptor, at: size, path: path)
+        writing = try FileWriting(to: descriptor, at: size, path: path, watchdog: watchdog)
     }
 
     /// Adds the next chunk. It is written while the next ones are received. Throws the error of an earlier write.

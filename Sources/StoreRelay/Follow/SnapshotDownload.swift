@@ -161,7 +161,8 @@ struct SnapshotDownload {
         _ announced: Announcement, _ stop: RelayStop, _ progress: (Int64, Int64) -> Void
     ) throws -> String? {
         let received = try ReceivedFile(
-            file, in: directory, expected: announced.size, chunkSize: announced.chunkSize)
+            file, in: directory, expected: announced.size, chunkSize: announced.chunkSize,
+            watchdog: connection.watchdog)
         let count = Int((announced.size + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
         var written = Int((received.size + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
         let inbox = try NATSConnection.uniqueSubject()

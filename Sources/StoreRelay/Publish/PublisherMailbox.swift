@@ -1,4 +1,3 @@
-import Dispatch
 import GroupStore
 import LinuxSystem
 import NATSStreams
@@ -21,7 +20,7 @@ final class PublisherMailbox: Sendable {
     }
 
     private let content = Mutex(Content())
-    private let arrived = DispatchSemaphore(value: 0)
+    private let arrived = MonotonicSemaphore()
 
     func post(_ change: (inout Content) -> Void) {
         content.withLock { change(&$0) }
@@ -30,8 +29,8 @@ final class PublisherMailbox: Sendable {
 
     /// Waits for content, at most that long, and takes it.
     func take(within limit: Duration) -> Content {
-        _ = arrived.wait(timeout: .now() + .nanoseconds(Int(limit.nanoseconds)))
-        while arrived.wait(timeout: .now()) == .success {}
+        arrived.wait(within: limit)
+        while arrived.wait(within: .zero) {}
         return content.withLock { content in
             defer { content = Content() }
             return content

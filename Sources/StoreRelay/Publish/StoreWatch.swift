@@ -1,4 +1,3 @@
-import Dispatch
 import GroupStore
 import LinuxSystem
 import Synchronization
@@ -22,7 +21,7 @@ final class StoreWatch: Sendable {
     /// What the thread and the object share.
     private final class Shared: Sendable {
         let state = Mutex(State())
-        let changed = DispatchSemaphore(value: 0)
+        let changed = MonotonicSemaphore()
     }
 
     private let shared = Shared()
@@ -49,7 +48,7 @@ final class StoreWatch: Sendable {
                         content.watchFailure = failure
                         content.storeChanged = true
                     }
-                    _ = shared.changed.wait(timeout: .now() + .nanoseconds(Int(Self.pollInterval.nanoseconds)))
+                    shared.changed.wait(within: Self.pollInterval)
                 }
             }
         }

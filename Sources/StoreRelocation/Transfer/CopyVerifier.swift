@@ -1,4 +1,3 @@
-import Dispatch
 import Glibc
 import LinuxSystem
 import Synchronization
@@ -27,9 +26,9 @@ final class CopyVerifier: Sendable {
     static let hasProcessorToSpare = sysconf(CInt(_SC_NPROCESSORS_ONLN)) >= 4
 
     private let state = Mutex(State())
-    private let free = DispatchSemaphore(value: 0)
-    private let written = DispatchSemaphore(value: 0)
-    private let finished = DispatchSemaphore(value: 0)
+    private let free = MonotonicSemaphore()
+    private let written = MonotonicSemaphore()
+    private let finished = MonotonicSemaphore()
     private let isConcurrent: Bool
     /// Each buffer belongs to the writer from `nextBuffer` to `didWrite`, then to the comparing thread until it is free
     /// again.

@@ -1,4 +1,3 @@
-import Dispatch
 import Glibc
 import LinuxSystem
 import Synchronization
@@ -8,7 +7,7 @@ import SystemPackage
 final class BackgroundSync: Sendable {
     private let path: FilePath
     private let outcome = Mutex<Result<Void, SystemError>?>(nil)
-    private let ended = DispatchSemaphore(value: 0)
+    private let ended = MonotonicSemaphore()
 
     /// Begins. Throws `SystemError` if no thread can be created.
     init(_ path: FilePath) throws(SystemError) {

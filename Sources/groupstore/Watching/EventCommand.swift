@@ -1,5 +1,4 @@
 import CommandSupport
-import Dispatch
 import Glibc
 import LinuxSystem
 import Synchronization
@@ -19,8 +18,8 @@ final class EventCommand: Sendable {
     private let command: ShellCommand
     private let tokenFile: TokenFile?
     private let state: Mutex<State>
-    private let work = DispatchSemaphore(value: 0)
-    private let finishing = DispatchSemaphore(value: 0)
+    private let work = MonotonicSemaphore()
+    private let finishing = MonotonicSemaphore()
     private let thread = Mutex<SystemThread?>(nil)
 
     /// - Parameters:
@@ -75,7 +74,7 @@ final class EventCommand: Sendable {
                     backoff.reset()
                 } else if !isFinishing {
                     restore(run)
-                    _ = finishing.wait(timeout: .now() + .nanoseconds(Int(backoff.next().nanoseconds)))
+                    finishing.wait(within: backoff.next())
                     work.signal()
                 }
             }

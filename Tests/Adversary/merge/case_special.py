@@ -371,7 +371,14 @@ def refusals(stage, chance):
             ("usage", {}, ["--merge-key", "a=k", "--merge-key", "a=v"]),
             ("usage", {}, ["--prefer", "nobody"]),
             ("usage", {}, ["--opaque"]),
-            ("schemas_differ", dict(schema=(table, "CREATE TABLE a(id INTEGER PRIMARY KEY, k, v, w);")), []),
+            (
+                "schemas_differ",
+                dict(
+                    schema=(table, "CREATE TABLE a(id INTEGER PRIMARY KEY, k, v, w);"),
+                    legacy=["INSERT INTO a VALUES(2,'l',1,NULL)"],
+                ),
+                [],
+            ),
             ("schemas_differ", dict(schema=(table, "CREATE TABLE a(id INTEGER PRIMARY KEY, k TEXT, v);")), []),
             ("schemas_differ", dict(schema=(table, "CREATE TABLE a(id INTEGER PRIMARY KEY, k NOT NULL, v);")), []),
             ("schemas_differ", dict(schema=(table, "CREATE TABLE a(id INTEGER, k, v, PRIMARY KEY(id, k));")), []),
@@ -399,7 +406,7 @@ def refusals(stage, chance):
     ):  # the group's reference names a value that the kept object hasn't any more: it follows, or is refused
         pair(stage, chance, **{**base, **change})
         if stage.dry_run("--prefer", "legacy").code:
-            stage.refused(code, "--prefer", "legacy")
+            stage.refused((code, "merge_unsupported"), "--prefer", "legacy")
         else:
             succeeds(stage, "--prefer", "legacy")
             same(stage, "SELECT a.id, p.id FROM a LEFT JOIN p ON p.c = r", [(1, "1"), (2, None)])

@@ -110,7 +110,8 @@ class Merge:
 
     def identity(self, side, column, value, collated=False):
         """Returns what two values of a column are compared by."""
-        if column.refers and value is not None:
+        # A row whose number is its key is compared by the number.
+        if column.refers and value is not None and self.named[column.refers[0]].renumbered:
             found = self.target(side, column, value)
             if found:
                 return ("object", self.token.get(found, found))
