@@ -294,10 +294,10 @@ class Merge:
         g, side, index, _ = source
         row = dict(self.rows[side][table.name][index])
         for column in table.stored:
-            if column.refers and row[column.name] is not None:
+            if column.refers and row[column.name] is not None and self.named[column.refers[0]].renumbered:
                 found = self.target(side, column, row[column.name])
                 if found is None:
-                    if side == LEGACY and self.named[column.refers[0]].renumbered:
+                    if side == LEGACY:
                         row[column.name] = None
                         self.dangling += 1
                     continue
