@@ -361,9 +361,8 @@ let package = Package(
         .testTarget(
             name: "StoreRelayTests",
             dependencies: [
-                "AgentProtocol", "LinuxSystem", "NATSStreams", "PersistentHistory", "RelayStatus", "SQLiteFormat",
-                "SQLiteStore",
-                "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
+                "AgentProtocol", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory", "RelayStatus",
+                "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", "TestSupport", systemPackage,
             ],
             swiftSettings: strict),
         .testTarget(

@@ -71,10 +71,14 @@ package final class FencedPublisher {
     /// Waits for the confirmation of the oldest message.
     private func confirm() throws(NATSError) {
         let operation = "publish to stream \(stream)"
-        guard let answer = try confirmations.next(within: connection.timeout) else {
-            throw NATSError(.timedOut, "\(operation) \(connection.server): no confirmation")
-        }
-        if answer.status == 503 {
+        let answer: NATSMessage
+        do throws(NATSError) {
+            guard let found = try confirmations.next(within: connection.timeout) else {
+                throw NATSError(.timedOut, "\(operation) \(connection.server): no confirmation")
+            }
+            answer = found
+        } catch {
+            guard error.code == .noJetStream else { throw error }
             throw NATSError(.noJetStream, "\(operation) \(connection.server): no stream takes the subject \(subject)")
         }
         guard let object = answer.json else {

@@ -36,7 +36,7 @@ extension NATSError {
 
 extension NATSMessage {
     /// The body as a JSON object; nil if it isn't one.
-    var json: JSONObject? {
+    package var json: JSONObject? {
         guard case .object(let object)? = try? JSONValue(parsing: body) else { return nil }
         return object
     }

@@ -157,7 +157,8 @@ package final class NATSSubscription {
 
     deinit { connection.watching("natsSubscription_Destroy") { natsSubscription_Destroy(subscription) } }
 
-    /// Returns the next message, or nil if none comes in time. Throws `NATSError` once the connection is closed.
+    /// Returns the next message, or nil if none comes in time. Throws `NATSError` once the connection is closed, and
+    /// with `noJetStream` in place of a message by which the broker says that nobody listens to a request.
     package func next(within limit: Duration) throws(NATSError) -> NATSMessage? {
         var message: OpaquePointer?
         let milliseconds = max(1, limit.nanoseconds / 1_000_000)

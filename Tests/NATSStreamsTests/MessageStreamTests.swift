@@ -164,6 +164,24 @@ struct MessageStreamTests {
     }
 
     @Test(arguments: NATSServer.programs)
+    func saysThatNobodyListens(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        let subscription = try connection.subscribe("answers.*")
+        try connection.publish(OutgoingMessage("gs.Notes.snapshot", reply: "answers.1"))
+        #expect { try subscription.next(within: .ample) } throws: { ($0 as? NATSError)?.code == .noJetStream }
+        // The subscription goes on.
+        try connection.publish(OutgoingMessage("answers.2", body: [7]))
+        #expect(try subscription.next(within: .ample)?.body == [7])
+
+        let publisher = try FencedPublisher(connection, stream: "GS_Notes", subject: "gs.Notes.changes", after: 0)
+        try publisher.publish(headers: [], body: [])
+        #expect { try publisher.finish() } throws: { error in
+            (error as? NATSError)?.code == .noJetStream && "\(error)".contains("no stream takes the subject")
+        }
+    }
+
+    @Test(arguments: NATSServer.programs)
     func saysWhichCredentialsAreRefusedAndWhatIsNotPermitted(program: FilePath) throws {
         let server = try NATSServer(
             program,

@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 
 /// Notices calls that don't end although they have a time limit of their own, and so must not be silent for good.
@@ -45,7 +44,7 @@ package final class Watchdog: Sendable {
 
         func run() {
             while true {
-                usleep(useconds_t(clamping: rest.nanoseconds / 1000))
+                pause(rest)
                 guard count() else { return }
             }
         }

@@ -54,7 +54,12 @@ extension MergeProof {
         let former = all(columns.map { hasFormerValue($0, index, number: n.number) })
         let legacy = all(columns.map { hasLegacyValue($0, index, number: n.number) })
         let equal = all(
-            columns.map { "(\(hasLegacyValue($0, index, number: n.number)) OR \(leadsNowhereToo($0, "n")))" })
+            columns.map { column in
+                let value = hasLegacyValue(column, index, number: n.number)
+                guard renumberedTarget(column) != nil else { return value }
+                let leads = "(l.\(quote(column.legacyName)) IS NULL OR \(expected(column)) IS NOT NULL)"
+                return "((\(value) AND \(leads)) OR \(leadsNowhereToo(column, "n")))"
+            })
         let entity = table.entityColumn.map { " AND n.\(quote($0)) IS l.\(quote($0))" } ?? ""
         try none(
             "SELECT count(*) FROM \(n.was) AS w JOIN \(n.new) AS n ON n.\(n.number) = w.\(n.number) "

@@ -115,7 +115,7 @@ struct SnapshotDownload {
                     throw RelayError.badSnapshot("the answer has a wrong digest")
                 }
             }
-            guard case .object(let object)? = try? JSONValue(parsing: answer.body) else {
+            guard let object = answer.json else {
                 throw RelayError.badSnapshot("the answer is not JSON")
             }
             switch object.string("state") {
@@ -132,8 +132,15 @@ struct SnapshotDownload {
     }
 
     private func ask(_ request: JSONObject) throws -> NATSMessage {
+        try homesAnswer { () throws(NATSError) in
+            try connection.request(OutgoingMessage(stream.snapshots, body: Array(request.text.utf8)))
+        }
+    }
+
+    /// Throws `RelayError.noHome` if nobody listens to requests, which the broker says at once.
+    private func homesAnswer<Answer>(_ receive: () throws(NATSError) -> Answer) throws -> Answer {
         do throws(NATSError) {
-            return try connection.request(OutgoingMessage(stream.snapshots, body: Array(request.text.utf8)))
+            return try receive()
         } catch {
             guard error.code == .noJetStream else { throw error }
             throw RelayError.noHome(stream: stream.streamName)
@@ -180,15 +187,15 @@ struct SnapshotDownload {
                     OutgoingMessage(stream.snapshots, reply: "\(inbox).\(requested)", body: Array(request.text.utf8)))
                 requested += 1
             }
-            guard let answer = try chunks.next(within: connection.timeout * 4) else {
+            guard
+                let answer = try homesAnswer({ () throws(NATSError) in try chunks.next(within: connection.timeout * 4) }
+                )
+            else {
                 throw NATSError(.timedOut, "snapshot of \(stream.streamName) \(connection.server): no chunk")
             }
             guard let index = Int(answer.subject.dropFirst(inbox.count + 1)), (written..<requested).contains(index)
             else {
                 continue
-            }
-            if answer.headers["Status"] == "503" {
-                throw RelayError.noHome(stream: stream.streamName)
             }
             if answer.headers["Gs-Error"] != nil { return nil }
             early[index] = try checked(answer, index, of: announced)

@@ -14,6 +14,14 @@ def merged(stage, tables, rows, sequences, prefer, allowed=()):
     more = schemas.flags(tables, prefer)
     if merge.leads_nowhere():  # where it can't become NULL, it can't be in the result
         allowed = (*allowed, "merge_foreign_key")
+    if any(
+        type(value) is int and value >= 2**63 - 100
+        for side in (GROUP, LEGACY)
+        for found in rows[side].values()
+        for row in found
+        for value in row.values()
+    ):  # no numbers may be left beyond those of rows and of references
+        allowed = (*allowed, "merge_unsupported")
     if not all(any(rows[side].values()) for side in (GROUP, LEGACY)) or stage.legacy["rows"] == stage.original["rows"]:
         return no_conflict(stage, more)
     known = {folded(c.name) for t in tables for c in t.columns}

@@ -119,6 +119,8 @@ class Round:
             with self.locked():
                 self.note()
             return self.token()
+        if code == 75:  # another program keeps it busy: each command of the document says so, and to try again
+            return self.token()
         raise Problem("tokens", f"changes --now: {code} {lines} {errors}", "Durable tokens")
 
     # Processes

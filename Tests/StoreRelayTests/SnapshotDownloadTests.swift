@@ -1,0 +1,100 @@
+import AgentProtocol
+import GroupContainers
+import LinuxSystem
+import NATSStreams
+import StoreReplication
+import Synchronization
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreRelay
+
+/// Downloads from a home that a test plays, over a real broker.
+@Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"))
+struct SnapshotDownloadTests {
+    private static let chunkSize = 1024
+    private static let chunks = 100
+
+    private let server: NATSServer
+    private let directory: TemporaryDirectory
+    private let stream: RelayStream
+
+    init() throws {
+        server = try NATSServer(NATSServer.programs[0])
+        directory = try TemporaryDirectory()
+        stream = try RelayStream("Notes")
+    }
+
+    private func connect() throws -> NATSConnection {
+        try NATSConnection(ConnectionOptions(servers: [ServerAddress(server.url)], name: "test"))
+    }
+
+    private static func chunk(_ index: Int) -> [UInt8] { [UInt8](repeating: UInt8(index), count: chunkSize) }
+
+    /// Answers requests until so many chunks, or the last one, are sent, and is gone then. Returns once it listens.
+    private func home(sending count: Int, indices: @escaping @Sendable (Int) -> Void) throws -> SystemThread {
+        let connection = try connect()
+        let digests = (0..<Self.chunks).map { SnapshotDigest.line(SHA256Stream.digest(Self.chunk($0))) }
+        let all = SHA256Stream()
+        for line in digests { all.add(line) }
+        let announcement: JSONObject = [
+            "state": "ready", "id": "one", "size": .integer(Int64(Self.chunks * Self.chunkSize)),
+            "chunk_size": .integer(Int64(Self.chunkSize)), "chunks_sha256": .string(all.finish()),
+            "upto": "h1.00000000000000000001.1.1", "schema": "digest",
+        ]
+        let listening = MonotonicSemaphore()
+        let snapshots = stream.snapshots
+        let thread = try SystemThread(name: "home") {
+            var (sent, isGone) = (0, false)
+            var requests = try? connection.subscribe(snapshots)
+            guard (try? connection.flush()) != nil else { return }
+            listening.signal()
+            while !isGone, let request = try? requests?.next(within: .ample), let reply = request.reply {
+                guard let index = request.json?.integer("index") else {
+                    try? connection.publish(OutgoingMessage(reply, body: Array(announcement.text.utf8)))
+                    continue
+                }
+                indices(Int(index))
+                sent += 1
+                isGone = sent == count || index == Self.chunks - 1
+                if isGone {
+                    // Before the last answer, which makes the follower ask for more.
+                    requests = nil
+                    try? connection.flush()
+                }
+                try? connection.publish(OutgoingMessage(reply, body: Self.chunk(Int(index))))
+            }
+            try? connection.flush()
+            connection.close()
+        }
+        #expect(listening.wait(within: .ample))
+        return thread
+    }
+
+    /// A home that goes away is waited for over the same connection, and its absence isn't taken for the broker's.
+    @Test func goesOnWhereItWasOnceTheHomeIsBack() throws {
+        let connection = try connect()
+        let asked = Mutex<[Int]>([])
+        let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
+        func download() throws -> Snapshot? {
+            let container = GroupContainer(directory: try Directory(directory.path))
+            return try SnapshotDownload(connection, stream, key: nil, in: container, for: "Notes.sqlite")
+                .run(request, RelayStop(), making: {}, progress: { _, _ in })
+        }
+        let first = try home(sending: 30) { index in asked.withLock { $0.append(index) } }
+        let error = #expect(throws: RelayError.self) { try download() }
+        #expect(error?.errorCode == "no_home" && !connection.isClosed)
+        #expect(first.join(within: .ample))
+        let before = asked.withLock { $0 }
+        #expect(before == Array(0..<30))
+
+        let second = try home(sending: Self.chunks) { index in asked.withLock { $0.append(index) } }
+        let snapshot = try #require(try download())
+        #expect(snapshot.written == snapshot.sha256)
+        let again = asked.withLock { Array($0.dropFirst(30)) }
+        #expect(again == Array((again.first ?? 0)..<Self.chunks) && (again.first ?? 0) > 0 && (again.first ?? 0) <= 30)
+        #expect(try Directory(directory.path.appending(".groupstore").appending("replicas")).names().count == 2)
+        #expect(second.join(within: .ample))
+    }
+}
