@@ -90,6 +90,34 @@ struct RelayRecoveryTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    /// The waits of both programs, and their ends, with a clock by which a wait for a time of the day lasts an hour longer.
+    @Test func aClockThatIsSetBackDelaysNothing() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let clock = hosts.path("clock.so")
+        let compiler = #"exec "$(command -v cc || command -v clang)" "$@""#
+        let compiled = try run(
+            "sh",
+            [
+                "-c", Word(compiler), "cc", "-shared", "-fPIC", "-o", Word(clock),
+                Programs.source("Tests/Torture/clock.c"),
+                "-ldl",
+            ])
+        try #require(compiled.status == 0, "\(compiled.errors)")
+        hosts.environment = ["LD_PRELOAD": clock.string]
+        #expect(try untilCaughtUp(hosts.publish()).status == 0)
+        let follower = try hosts.follow()
+        try follower.event("error") { $0.string("code") == "no_home" }
+        let publisher = try hosts.publish()
+        #expect(try hosts.areEqual(follower))
+        try hosts.server.stop()
+        try hosts.write("INSERT INTO Note (title) VALUES ('while the broker is away')")
+        try follower.event("error")
+        try hosts.server.start()
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().status == 0)
+        #expect(try publisher.stop().status == 0)
+    }
+
     /// As a broker of a cluster that reaches none of the others.
     @Test func aBrokerThatAcceptsConnectionsAndIsOfNoUseIsPassedOver() throws {
         let hosts = try RelayHosts(NATSServer.programs[0], configuration: "jetstream: disabled")

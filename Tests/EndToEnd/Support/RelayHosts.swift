@@ -12,12 +12,12 @@ extension Programs {
 final class RelayProcess {
     let process: RunningProcess
 
-    init(_ arguments: [Word], runtime: FilePath) throws {
+    init(_ arguments: [Word], runtime: FilePath, environment: [String: String] = [:]) throws {
         process = try RunningProcess(
             Programs.relay, arguments + ["--json"],
             environment: [
                 "XDG_RUNTIME_DIR": runtime.string, "XDG_CACHE_HOME": runtime.appending("cache").string,
-            ])
+            ].merging(environment) { $1 })
     }
 
     /// Returns the next event of this type, and skips those before it.
@@ -47,6 +47,9 @@ final class RelayHosts {
     let home: FilePath
     let replica: FilePath
     let key: FilePath
+
+    /// More environment variables of the relays.
+    var environment: [String: String] = [:]
 
     var runtime: FilePath { scratch.path.appending("run") }
     var group: FilePath { scratch.path.appending("group") }
@@ -82,7 +85,7 @@ final class RelayHosts {
                 Word(key ?? self.key),
             ]
                 + options,
-            runtime: runtime)
+            runtime: runtime, environment: environment)
     }
 
     func follow(server url: String? = nil, options: [Word] = [], key: FilePath? = nil) throws -> RelayProcess {
@@ -90,7 +93,7 @@ final class RelayHosts {
             [
                 "follow", Word(group), "--server", Word(url ?? server.url), "--stream", "Notes", "--follower", "other",
                 "--key", Word(key ?? self.key),
-            ] + options, runtime: runtime)
+            ] + options, runtime: runtime, environment: environment)
     }
 
     /// Adds rows to the home, and returns the token of its last change.
