@@ -90,7 +90,7 @@ struct RelayRecoveryTests {
         #expect(try publisher.stop().status == 0)
     }
 
-    /// The waits of both programs, and their ends, with a clock by which a wait for a time of the day lasts an hour longer.
+    /// Both programs have a clock by which a wait until a time of the day lasts an hour longer.
     @Test func aClockThatIsSetBackDelaysNothing() throws {
         let hosts = try RelayHosts(NATSServer.programs[0])
         let clock = hosts.path("clock.so")
