@@ -105,9 +105,7 @@ package final class NATSConnection: Sendable {
                 natsConnection_RequestMsg(&reply, connection, native, milliseconds)
             }
             guard status == NATS_OK, let reply else { throw failure(status, "request to \(message.subject)") }
-            let answer = NATSMessage(taking: reply)
-            if answer.status == 503 { throw NATSError(NATS_NO_RESPONDERS, "request to \(message.subject)", server) }
-            return answer
+            return NATSMessage(taking: reply)
         }
     }
 

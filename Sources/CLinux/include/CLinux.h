@@ -3,8 +3,8 @@
 #ifndef GROUPSTORE_CLINUX_H
 #define GROUPSTORE_CLINUX_H
 
-#include <stdbool.h>
 #include <semaphore.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 

@@ -64,11 +64,10 @@ struct MergeSession {
     /// - Parameter comparison: SQL's `=`, which applies the column's collation, or `COLLATE BINARY IS`.
     func refersAlike(_ column: MergeTable.Column, _ target: Int, by comparison: String) -> String {
         let (legacy, group) = ("l.\(Self.quote(column.name))", "g.\(Self.quote(column.name))")
-        let leads = "EXISTS (SELECT 1 FROM \(map(target)) WHERE lid = \(legacy))"
         let otherLeads = "EXISTS (SELECT 1 FROM \(groupView(target)) WHERE gs_id = \(group))"
         // One comparison with the value: SQLite can use an index for it.
         return "(\(group) \(comparison) coalesce(\(translated(column)), \(legacy)) AND (\(legacy) IS NULL "
-            + "OR \(leads) OR NOT \(otherLeads)))"
+            + "OR \(translated(column)) IS NOT NULL OR NOT \(otherLeads)))"
     }
 
     // MARK: Views

@@ -11,24 +11,22 @@ extension RowMatching {
             return target != index && position(target) < position(index)
         }
         func selected(_ row: String, translating: Bool) -> [String] {
-            [session.entity(row, of: table)]
-                + columns.map { column in
-                    if column.role == .external {
-                        let side = translating ? "legacy" : "group"
-                        return "gs_external('\(side)', \(row).\(MergeSession.quote(column.name)))"
-                    }
-                    let value = "\(row).\(MergeSession.quote(column.name))"
-                    return translating ? "coalesce(\(session.translated(column, row)), \(value))" : value
+            func value(_ column: MergeTable.Column) -> String { "\(row).\(MergeSession.quote(column.name))" }
+            let values = columns.map { column in
+                if column.role == .external {
+                    return "gs_external('\(translating ? "legacy" : "group")', \(value(column)))"
                 }
-                + columns.compactMap { column in
-                    // A reference to nothing doesn't equal one that leads to a row. No reference is neither.
-                    guard let target = column.reference, session.translates(target) else { return nil }
-                    let numbers =
-                        translating
-                        ? "SELECT lid FROM \(session.map(target))" : "SELECT gs_id FROM \(session.groupView(target))"
-                    let value = "\(row).\(MergeSession.quote(column.name))"
-                    return "CASE WHEN \(value) IS NOT NULL THEN \(value) IN (\(numbers)) END"
-                }
+                return translating ? "coalesce(\(session.translated(column, row)), \(value(column)))" : value(column)
+            }
+            // A reference to nothing doesn't equal one that leads to a row. No reference is neither.
+            let leads = columns.compactMap { column -> String? in
+                guard let target = column.reference, session.translates(target) else { return nil }
+                let numbers =
+                    translating
+                    ? "SELECT lid FROM \(session.map(target))" : "SELECT gs_id FROM \(session.groupView(target))"
+                return "CASE WHEN \(value(column)) IS NOT NULL THEN \(value(column)) IN (\(numbers)) END"
+            }
+            return [session.entity(row, of: table)] + values + leads
         }
         let names = selected("t", translating: true).indices.map { "c\($0)" }
         for (name, view, side, isLegacy) in [

@@ -132,7 +132,7 @@ final class SnapshotServer: Sendable {
     private func answer(
         _ request: NATSMessage, maxPayload: Int, _ mailbox: PublisherMailbox
     ) throws -> (headers: [(name: String, value: String)], body: [UInt8])? {
-        guard case .object(let object)? = try? JSONValue(parsing: request.body) else { return nil }
+        guard let object = request.json else { return nil }
         switch object.string("op") {
         case "begin":
             guard let nonce = object.string("nonce"), nonce.utf8.count <= 64 else { return nil }

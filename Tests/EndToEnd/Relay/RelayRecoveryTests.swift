@@ -94,15 +94,7 @@ struct RelayRecoveryTests {
     @Test func aClockThatIsSetBackDelaysNothing() throws {
         let hosts = try RelayHosts(NATSServer.programs[0])
         let clock = hosts.path("clock.so")
-        let compiler = #"exec "$(command -v cc || command -v clang)" "$@""#
-        let compiled = try run(
-            "sh",
-            [
-                "-c", Word(compiler), "cc", "-shared", "-fPIC", "-o", Word(clock),
-                Programs.source("Tests/Torture/clock.c"),
-                "-ldl",
-            ])
-        try #require(compiled.status == 0, "\(compiled.errors)")
+        try Programs.compile(["Tests/Torture/clock.c"], to: clock, options: ["-shared", "-fPIC"])
         hosts.environment = ["LD_PRELOAD": clock.string]
         #expect(try untilCaughtUp(hosts.publish()).status == 0)
         let follower = try hosts.follow()

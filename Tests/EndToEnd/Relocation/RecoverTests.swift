@@ -9,10 +9,7 @@ import Testing
     /// Kills a relocation before call number `count`, counted from the first call on the group's directory.
     private func interrupt(_ store: FilePath, _ places: Places, before count: Int) throws {
         let stepper = places.scratch("stepper")
-        let sources = ["Tests/Torture/stepper.c", "Tests/Torture/calls.c"].map { Programs.source($0) }
-        let compiler = #"exec "$(command -v cc || command -v clang)" "$@""#
-        let compiled = try run("sh", ["-c", Word(compiler), "cc", "-O1", "-o", Word(stepper)] + sources)
-        guard compiled.status == 0 else { throw Unexpected(compiled.errors) }
+        try Programs.compile(["Tests/Torture/stepper.c", "Tests/Torture/calls.c"], to: stepper, options: ["-O1"])
         try run(
             Word(stepper),
             ["--marker", Word(places.group), "--changes-only", "--kill", "\(count)", "--", Programs.groupstore]

@@ -26,6 +26,14 @@ enum Programs {
         return Word(directories.removingLastComponent().removingLastComponent().appending(path))
     }
 
+    /// Compiles C files of the package, named from its root, to a program or a library.
+    static func compile(_ sources: [String], to product: FilePath, options: [Word]) throws {
+        let compiler = #"exec "$(command -v cc || command -v clang)" "$@""#
+        let arguments = ["-c", Word(compiler), "cc"] + options + ["-o", Word(product)] + sources.map { source($0) }
+        let compiled = try run("sh", arguments)
+        guard compiled.status == 0 else { throw Unexpected(compiled.errors) }
+    }
+
     /// The environment in which Python finds the package in `Clients/python`, and leaves no files there.
     static let pythonClient = ["PYTHONPATH": "\(source("Clients/python"))", "PYTHONDONTWRITEBYTECODE": "1"]
 
