@@ -73,10 +73,26 @@ final class ObserverRig {
                 if observer.adopt(scan) { observer.finishAdoption(with: drainEvents()) }
             } else {
                 // A scan that took long on a busy machine postpones the next one.
-                guard let due = observer.scanDue, !deadline.hasPassed else { return }
+                guard !observer.hasMap, let due = observer.scanDue, !deadline.hasPassed else { return }
                 pause(ContinuousClock.now.duration(to: due))
             }
         }
+    }
+
+    /// Waits until a commit in rollback mode can name all its tables.
+    func awaitComparison() {
+        while let due = pauseUntilComparison() {
+            #expect(poll().finding == .unchanged)
+            if observer.comparisonDue == due { return }
+        }
+    }
+
+    /// Waits until a poll may compare the pages of the last commit. Returns when that was due.
+    @discardableResult
+    func pauseUntilComparison() -> ContinuousClock.Instant? {
+        guard let due = observer.comparisonDue else { return nil }
+        pause(max(.zero, ContinuousClock.now.duration(to: due)))
+        return due
     }
 
     /// Runs a scan, with `before` between its begin and its reading, and `after` between its reading and its end.

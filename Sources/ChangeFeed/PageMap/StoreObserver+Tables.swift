@@ -56,8 +56,16 @@ extension StoreObserver {
         return scan
     }
 
-    /// The time to request a scan again even if no event arrives until then.
-    package var scanDue: ContinuousClock.Instant? { wantsTables && !hasMap ? scanSchedule.due : nil }
+    /// The time to poll, and to request a scan again, even if no event arrives until then. Only later commits can name
+    /// all their tables.
+    package var scanDue: ContinuousClock.Instant? {
+        guard wantsTables else { return nil }
+        // One that has passed waits for a writer, and for the events of its end.
+        return hasMap ? rollbackTables?.catchUpDue.flatMap { $0 > .now ? $0 : nil } : scanSchedule.due
+    }
+
+    /// The time from which a commit in rollback mode can name all its tables, if a poll precedes it. Nil if it can't.
+    package var comparisonDue: ContinuousClock.Instant? { rollbackTables.map { $0.catchUpDue ?? $0.notBefore } }
 
     /// True while a scan begun by `beginScan()` is unfinished.
     package var isScanning: Bool { scanSchedule.current != nil }

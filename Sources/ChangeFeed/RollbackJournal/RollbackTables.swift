@@ -12,7 +12,13 @@ struct RollbackTables {
     private var changeCounter: UInt32?
     /// The time before which no commit's pages are compared. A store whose changes can't be complete takes at most a
     /// fifth of a processor, another one half of it.
-    private var notBefore = ContinuousClock.now
+    private(set) var notBefore = ContinuousClock.now
+    /// The time of the last comparison, which limits how soon others follow.
+    private var duration = Duration.zero
+    /// The time to compare the pages although no commit followed, because the last one wasn't compared. Nil if it was.
+    private(set) var catchUpDue: ContinuousClock.Instant?
+    /// False if a write that isn't published yet may be in what is described.
+    private var isPublished = true
 
     init(_ pageMap: PageMap, _ digests: PageDigests, at changeCounter: UInt32) {
         self.pageMap = pageMap
@@ -28,15 +34,44 @@ struct RollbackTables {
     ///
     /// - Parameter isLocked: True if the program that has committed still holds its lock. It writes the database only
     ///   while its journal is hot.
-    /// - Throws: `Unattributable.disturbed`, and stays as it is, if somebody writes, or too little time has passed. Any
-    ///   other error invalidates it.
+    /// - Throws: `Unattributable.disturbed`, and describes what it described, if somebody writes, or too little time
+    ///   has passed. Any other error invalidates it.
     mutating func advance(to changeCounter: UInt32, in files: StoreFiles, isLocked: Bool) throws -> TableChanges {
+        do {
+            let found = try compare(to: changeCounter, in: files, isLocked: isLocked)
+            (isPublished, catchUpDue) = (true, nil)
+            return found
+        } catch Unattributable.disturbed {
+            // Later than others may follow, so that a store that is written all the time isn't compared in between.
+            catchUpDue = .now.advanced(by: duration * 4)
+            throw Unattributable.disturbed
+        }
+    }
+
+    /// Compares the pages although no commit followed, so that the tables of the next one can be complete. It does
+    /// nothing if somebody writes: the end of that leads to the next comparison.
+    ///
+    /// - Throws: An error that invalidates it.
+    mutating func catchUp(to changeCounter: UInt32, in files: StoreFiles) throws {
+        catchUpDue = nil
+        do {
+            _ = try compare(to: changeCounter, in: files, isLocked: false)
+            isPublished = false
+        } catch Unattributable.disturbed {}
+    }
+
+    private mutating func compare(
+        to changeCounter: UInt32, in files: StoreFiles, isLocked: Bool
+    ) throws -> TableChanges {
         let began = ContinuousClock.now
         guard began >= notBefore, try files.isUnwritten(since: changeCounter, isLocked: isLocked),
             let header = try files.header()
         else { throw Unattributable.disturbed }
         let isNext = self.changeCounter.map { $0 &+ 1 == changeCounter } ?? false
-        defer { notBefore = .now.advanced(by: began.duration(to: .now) * (isNext ? 1 : 4)) }
+        defer {
+            duration = began.duration(to: .now)
+            notBefore = .now.advanced(by: duration * (isNext ? 1 : 4))
+        }
         guard header.pageSize == digests.pageSize else { throw Unattributable.formatChanged }
         guard Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize else { throw Unattributable.tooLarge }
         let stamp = try files.stamp()
@@ -59,9 +94,9 @@ struct RollbackTables {
         return TableChanges(names, isComplete: isNext)
     }
 
-    /// True if the store is as it was at the last commit that was published.
+    /// True if the store is as it was at the last commit that was published. False if that isn't known.
     func isCurrent(in files: StoreFiles) throws -> Bool {
-        guard let header = try files.header(), header.pageSize == digests.pageSize,
+        guard isPublished, let header = try files.header(), header.pageSize == digests.pageSize,
             Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize
         else { return false }
         return try digests == Self.digests(of: files, header)

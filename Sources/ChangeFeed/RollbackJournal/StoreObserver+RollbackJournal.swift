@@ -52,12 +52,18 @@ extension StoreObserver {
             return awaitUnlock()
         }
         let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
-        let mayBeCopied = bracket.wasWrittenOutside && !bracket.wasLocked && stamp != settledStamp
+        let mayBeCopied = bracket.wasWrittenOutside && !bracket.wasLocked && stamp != explainedStamp
         // The event of a published commit's write may come late.
         let isCopied = try mayBeCopied && rollbackTables?.isCurrent(in: files) != true
         stampPublishedUnderLock = nil
+        let wasSeen = settledStamp == stamp
         try settle(at: stamp, files)
-        guard wasWritten || isCopied else { return settled(.unchanged) }
+        guard wasWritten || isCopied else {
+            // Events are read before each poll, but the write may be later than that. The next poll knows its event.
+            if !wasSeen { explainedStamp = nil }
+            catchUpTables(files)
+            return settled(.unchanged)
+        }
         tracker.addUnknown()
         rollbackTables?.recordUncountedChange()
         // The copy may be incomplete.
@@ -82,6 +88,17 @@ extension StoreObserver {
             rollbackTables = tables
         } catch {}
         return nil
+    }
+
+    /// Compares the pages for the sake of the next commit, if the last one came too soon after another.
+    private func catchUpTables(_ files: StoreFiles) {
+        guard let counter = baseline.changeCounter, let due = rollbackTables?.catchUpDue, due <= .now,
+            var tables = rollbackTables.take()
+        else { return }
+        do {
+            try tables.catchUp(to: counter, in: files)
+            rollbackTables = tables
+        } catch {}
     }
 
     private func settle(at stamp: StoreFiles.Stamp, _ files: StoreFiles) throws {
