@@ -32,8 +32,13 @@ struct SnapshotDownloadTests {
 
     private static func chunk(_ index: Int) -> [UInt8] { [UInt8](repeating: UInt8(index), count: chunkSize) }
 
-    /// Answers requests until so many chunks, or the last one, are sent, and is gone then. Returns once it listens.
-    private func home(sending count: Int, indices: @escaping @Sendable (Int) -> Void) throws -> SystemThread {
+    /// Answers requests until so many chunks, or all, were requested, and is gone then. Returns once it listens.
+    ///
+    /// - Parameter losing: The requests of chunks that get no answer, and the probes, numbered from 0.
+    private func home(
+        sending count: Int, losing: (chunks: Range<Int>, probes: Int) = (0..<0, 0),
+        indices: @escaping @Sendable (Int) -> Void
+    ) throws -> SystemThread {
         let connection = try connect()
         let digests = (0..<Self.chunks).map { SnapshotDigest.line(SHA256Stream.digest(Self.chunk($0))) }
         let all = SHA256Stream()
@@ -46,7 +51,7 @@ struct SnapshotDownloadTests {
         let listening = MonotonicSemaphore()
         let snapshots = stream.snapshots
         let thread = try SystemThread(name: "home") {
-            var (sent, isGone) = (0, false)
+            var (sent, probes, isGone) = (0, 0, false)
             var requests = try? connection.subscribe(snapshots)
             guard (try? connection.flush()) != nil else { return }
             listening.signal()
@@ -55,9 +60,18 @@ struct SnapshotDownloadTests {
                     try? connection.publish(OutgoingMessage(reply, body: Array(announcement.text.utf8)))
                     continue
                 }
+                guard index < Self.chunks else {
+                    probes += 1
+                    if probes > losing.probes {
+                        let headers = [(name: "Gs-Error", value: "unknown_snapshot")]
+                        try? connection.publish(OutgoingMessage(reply, headers: headers, body: []))
+                    }
+                    continue
+                }
                 indices(Int(index))
                 sent += 1
-                isGone = sent == count || index == Self.chunks - 1
+                if losing.chunks.contains(sent - 1) { continue }
+                isGone = sent == count || count == Self.chunks && index == Self.chunks - 1
                 if isGone {
                     // Before the last answer, which makes the follower ask for more.
                     requests = nil
@@ -70,6 +84,23 @@ struct SnapshotDownloadTests {
         }
         #expect(listening.wait(within: .ample))
         return thread
+    }
+
+    /// A connection that was lost for a moment takes some answers with it, and perhaps that to the first probe.
+    @Test(arguments: [0, 1]) func requestsLostChunksAgain(probesLost: Int) throws {
+        let asked = Mutex<[Int]>([])
+        let lost = 30..<42
+        let home = try home(sending: Self.chunks + lost.count, losing: (lost, probesLost)) { index in
+            asked.withLock { $0.append(index) }
+        }
+        let container = GroupContainer(directory: try Directory(directory.path))
+        let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
+        let snapshot = try #require(
+            try SnapshotDownload(connect(), stream, key: nil, in: container, for: "Notes.sqlite")
+                .run(request, RelayStop(), making: {}, progress: { _, _ in }))
+        #expect(snapshot.written == snapshot.sha256)
+        #expect(asked.withLock { $0.sorted() } == (Array(0..<Self.chunks) + Array(lost)).sorted())
+        #expect(home.join(within: .ample))
     }
 
     /// A home that goes away is waited for over the same connection, and its absence isn't taken for the broker's.

@@ -36,6 +36,11 @@ struct SnapshotDownload {
     /// The time that the home has to make a snapshot.
     private static let patience = Duration.seconds(3600)
 
+    private static let probePrefix = "probe-"
+
+    /// Returns the times without an answer after which a probe is sent.
+    private static func makeSilence() -> Backoff { Backoff(first: .seconds(1), longest: .seconds(8)) }
+
     /// - Parameter container: The replica's group container, in whose `.groupstore/replicas` the file grows.
     init(
         _ connection: NATSConnection, _ stream: RelayStream, key: RelayKey?, in container: GroupContainer,
@@ -170,39 +175,51 @@ struct SnapshotDownload {
         let received = try ReceivedFile(
             file, in: directory, expected: announced.size, chunkSize: announced.chunkSize,
             watchdog: connection.watchdog)
-        let count = Int((announced.size + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
-        var written = Int((received.size + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
+        func chunkCount(_ bytes: Int64) -> Int {
+            Int((bytes + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
+        }
+        var requests = ChunkRequests(
+            from: chunkCount(received.size), to: chunkCount(announced.size), window: Self.window)
         let inbox = try NATSConnection.uniqueSubject()
-        let chunks = try connection.subscribe(inbox + ".*")
-        var requested = written
+        let answers = try connection.subscribe(inbox + ".*")
+        func request(_ index: Int, reply: String) throws {
+            let request: JSONObject = [
+                "op": "chunk", "id": .string(announced.id), "index": .integer(Int64(index)),
+                "size": .integer(Int64(announced.chunkSize)),
+            ]
+            try connection.publish(
+                OutgoingMessage(stream.snapshots, reply: "\(inbox).\(reply)", body: Array(request.text.utf8)))
+        }
+        var written = requests.first
         var early: [Int: (bytes: [UInt8], sha256: String)] = [:]
-        while written < count {
+        var deadline = Deadline(after: connection.timeout * 4)
+        var silence = Self.makeSilence()
+        while !requests.isComplete {
             if stop.isRequested { return nil }
-            while requested < count, requested < written + Self.window {
-                let request: JSONObject = [
-                    "op": "chunk", "id": .string(announced.id), "index": .integer(Int64(requested)),
-                    "size": .integer(Int64(announced.chunkSize)),
-                ]
-                try connection.publish(
-                    OutgoingMessage(stream.snapshots, reply: "\(inbox).\(requested)", body: Array(request.text.utf8)))
-                requested += 1
-            }
-            guard
-                let answer = try homesAnswer({ () throws(NATSError) in try chunks.next(within: connection.timeout * 4) }
-                )
-            else {
-                throw NATSError(.timedOut, "snapshot of \(stream.streamName) \(connection.server): no chunk")
-            }
-            guard let index = Int(answer.subject.dropFirst(inbox.count + 1)), (written..<requested).contains(index)
-            else {
+            while let index = requests.begin() { try request(index, reply: "\(index)") }
+            let limit = min(silence.next(), deadline.remaining ?? .zero)
+            guard let answer = try homesAnswer({ () throws(NATSError) in try answers.next(within: limit) }) else {
+                guard !deadline.hasPassed else {
+                    throw NATSError(.timedOut, "snapshot of \(stream.streamName) \(connection.server): no chunk")
+                }
+                // There is no such chunk, so the answer is small even if the link is slow.
+                try request(requests.count, reply: "\(Self.probePrefix)\(requests.sent)")
                 continue
             }
+            silence = Self.makeSilence()
+            let subject = answer.subject.dropFirst(inbox.count + 1)
+            if subject.hasPrefix(Self.probePrefix), let number = Int(subject.dropFirst(Self.probePrefix.count)) {
+                requests.receiveProbe(number)
+                continue
+            }
+            guard let index = Int(subject), requests.receive(index) else { continue }
             if answer.headers["Gs-Error"] != nil { return nil }
             early[index] = try checked(answer, index, of: announced)
-            while let next = early.removeValue(forKey: written) {
-                try received.append(next.bytes, sha256: next.sha256)
+            while let chunk = early.removeValue(forKey: written) {
+                try received.append(chunk.bytes, sha256: chunk.sha256)
                 written += 1
             }
+            deadline = Deadline(after: connection.timeout * 4)
             progress(received.size, announced.size)
         }
         // It is synced with the replica that it becomes, or copied into one.
