@@ -43,10 +43,7 @@ package final class StoreObserver {
     var stampPublishedUnderLock: StoreFiles.Stamp?
     /// The database's stamp at the last settled poll in rollback mode, or nil if the write was too recent to tell it
     /// from a later one.
-    var settledStamp: StoreFiles.Stamp? { didSet { explainedStamp = settledStamp } }
-    /// The same stamp, once the events of all writes before it have been read. A write's event may arrive after a poll
-    /// that saw the write.
-    var explainedStamp: StoreFiles.Stamp?
+    var settledStamp: StoreFiles.Stamp?
     var bracket = JournalBracket()
     var abandonedWAL = AbandonedWAL()
     /// The commits found while a program locked out every reader.

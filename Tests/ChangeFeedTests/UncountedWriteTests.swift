@@ -71,6 +71,28 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
+    /// A scan for the tables of later changes read the copy before its event was handled.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
+    func findsACopyThatAScanReadEarly(_ mode: String) throws {
+        let rig = try rig()
+        try rig.once("PRAGMA journal_mode = \(mode); UPDATE note SET text = 'six'")
+        let other = rig.directory.path.appending("other")
+        try copy(rig.store, to: other)
+        try ObserverRig.once(other, "PRAGMA journal_mode = \(mode); UPDATE note SET text = 'two'")
+        try rig.once("PRAGMA journal_mode = \(mode); UPDATE note SET text = 'ten'")
+        _ = try rig.findings()
+        #expect(try counter(rig.store) == counter(other))
+        rig.wantTables()
+        try copy(other, to: rig.store)
+        #expect(
+            try rig.runScan {
+            } before: {
+            })
+        #expect(rig.hasMap)
+        #expect(try rig.findings().contains(.changed))
+        #expect(try rig.findings() == [])
+    }
+
     /// Both were written in one tick of the kernel's file clock.
     @Test func findsACopyWithTheSameTime() throws {
         for _ in 1...20 {

@@ -17,8 +17,9 @@ struct RollbackTables {
     private var duration = Duration.zero
     /// The time to compare the pages although no commit followed, because the last one wasn't compared. Nil if it was.
     private(set) var catchUpDue: ContinuousClock.Instant?
-    /// False if a write that isn't published yet may be in what is described.
-    private var isPublished = true
+    /// True if what is described was read for a commit that was published then. Otherwise a write that isn't published
+    /// yet may be in it.
+    private var isPublished = false
 
     init(_ pageMap: PageMap, _ digests: PageDigests, at changeCounter: UInt32) {
         self.pageMap = pageMap

@@ -52,15 +52,13 @@ extension StoreObserver {
             return awaitUnlock()
         }
         let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
-        let mayBeCopied = bracket.wasWrittenOutside && !bracket.wasLocked && stamp != explainedStamp
-        // The event of a published commit's write may come late.
+        // The event of a published commit's write may come late, and so may that of a copy: after a poll that saw the
+        // file as it is now, for another reason. The file's times tell nothing, only its content does.
+        let mayBeCopied = bracket.wasWrittenOutside && !bracket.wasLocked
         let isCopied = try mayBeCopied && rollbackTables?.isCurrent(in: files) != true
         stampPublishedUnderLock = nil
-        let wasSeen = settledStamp == stamp
         try settle(at: stamp, files)
         guard wasWritten || isCopied else {
-            // Events are read before each poll, but the write may be later than that. The next poll knows its event.
-            if !wasSeen { explainedStamp = nil }
             catchUpTables(files)
             return settled(.unchanged)
         }
