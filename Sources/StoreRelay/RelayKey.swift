@@ -8,7 +8,7 @@ import SystemPackage
 /// The digests are HMAC-SHA-256 (RFC 2104), through OpenSSL, which libnats links anyway and which uses the processor's
 /// own instructions.
 package struct RelayKey: Sendable {
-    private let bytes: [UInt8]
+    private let keyed: KeyedMAC
 
     /// Reads the key: the file's bytes without a newline at the end, at least 16. Throws `NATSError` if the file can't
     /// be read or everybody can read it, and `RelayError.badKey`.
@@ -17,29 +17,19 @@ package struct RelayKey: Sendable {
         if content.last == UInt8(ascii: "\n") { content.removeLast() }
         if content.last == UInt8(ascii: "\r") { content.removeLast() }
         guard content.count >= 16 else { throw RelayError.badKey(file) }
-        bytes = content
+        self.init(bytes: content)
     }
 
-    init(bytes: [UInt8]) { self.bytes = bytes }
+    init(bytes: [UInt8]) { keyed = KeyedMAC(bytes) }
 
     /// Returns the digest, in lower-case hexadecimal, of the fields, each with a newline after it, and the body.
     func digest(of fields: [String], _ body: [UInt8]) throws(RelayError) -> String {
-        guard let algorithm = EVP_MAC_fetch(nil, "HMAC", nil) else { throw .cryptography("EVP_MAC_fetch") }
-        defer { EVP_MAC_free(algorithm) }
-        guard let context = EVP_MAC_CTX_new(algorithm) else { throw .cryptography("EVP_MAC_CTX_new") }
+        guard let context = keyed.copy() else { throw .cryptography("EVP_MAC_init") }
         defer { EVP_MAC_CTX_free(context) }
-        var name = Array("SHA256".utf8CString)
-        let isBegun = name.withUnsafeMutableBufferPointer { name in
-            var parameters = [
-                OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name.baseAddress, 0),
-                OSSL_PARAM_construct_end(),
-            ]
-            return EVP_MAC_init(context, bytes, bytes.count, &parameters) == 1
-        }
         let head = fields.flatMap { Array($0.utf8) + [UInt8(ascii: "\n")] }
-        guard isBegun, EVP_MAC_update(context, head, head.count) == 1,
-            EVP_MAC_update(context, body, body.count) == 1
-        else { throw .cryptography("EVP_MAC_update") }
+        guard EVP_MAC_update(context, head, head.count) == 1, EVP_MAC_update(context, body, body.count) == 1 else {
+            throw .cryptography("EVP_MAC_update")
+        }
         var result = [UInt8](repeating: 0, count: 32)
         var count = 0
         guard EVP_MAC_final(context, &result, &count, result.count) == 1, count == result.count else {
@@ -62,6 +52,39 @@ package struct RelayKey: Sendable {
         let (given, right) = (Array(digest.utf8), Array(try self.digest(of: fields, body).utf8))
         return given.count == right.count && CRYPTO_memcmp(given, right, right.count) == 0
     }
+}
+
+/// An HMAC that has its key and no data yet, from which each digest begins. So OpenSSL looks the algorithms up once,
+/// and not for each message in several threads at once.
+///
+/// The context is set once and only copied afterwards, which changes nothing in it (EVP_MAC_CTX_dup(3)).
+private final class KeyedMAC: @unchecked Sendable {
+    private let context: OpaquePointer?
+
+    init(_ key: [UInt8]) { context = Self.begin(key) }
+
+    private static func begin(_ key: [UInt8]) -> OpaquePointer? {
+        guard let algorithm = EVP_MAC_fetch(nil, "HMAC", nil) else { return nil }
+        defer { EVP_MAC_free(algorithm) }
+        guard let context = EVP_MAC_CTX_new(algorithm) else { return nil }
+        // A parameter keeps the pointer to its name, so both must outlast the call that makes it.
+        var digest = Array("SHA256".utf8CString)
+        let isBegun = OSSL_MAC_PARAM_DIGEST.withCString { name in
+            digest.withUnsafeMutableBufferPointer { digest in
+                var parameters = [
+                    OSSL_PARAM_construct_utf8_string(name, digest.baseAddress, 0), OSSL_PARAM_construct_end(),
+                ]
+                return EVP_MAC_init(context, key, key.count, &parameters) == 1
+            }
+        }
+        if isBegun { return context }
+        EVP_MAC_CTX_free(context)
+        return nil
+    }
+
+    deinit { EVP_MAC_CTX_free(context) }
+
+    func copy() -> OpaquePointer? { context.flatMap { EVP_MAC_CTX_dup($0) } }
 }
 
 extension [UInt8] {
