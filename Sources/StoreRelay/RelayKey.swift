@@ -57,7 +57,7 @@ package struct RelayKey: Sendable {
 /// An HMAC that has its key and no data yet, from which each digest begins. So OpenSSL looks the algorithms up once,
 /// and not for each message in several threads at once.
 ///
-/// The context is set once and only copied afterwards, which changes nothing in it (EVP_MAC_CTX_dup(3)).
+/// @unchecked: the context is set once and only copied afterwards, which changes nothing in it (EVP_MAC_CTX_dup(3)).
 private final class KeyedMAC: @unchecked Sendable {
     private let context: OpaquePointer?
 

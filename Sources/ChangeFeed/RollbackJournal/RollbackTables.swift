@@ -3,8 +3,9 @@ import SQLiteFormat
 
 /// Determines the tables that commits in rollback mode changed, from the pages whose content differs.
 ///
-/// It describes the store as of a published commit, or one before it. Only of a single commit the pages that differ are
-/// all that it changed: two commits may change a table and change it back, and a program may have read it in between.
+/// It describes the store as it was read after a published commit, the last one or one before it. A write over the file
+/// that isn't published yet may be in it. Only of a single commit the pages that differ are all that it changed: two
+/// commits may change a table and change it back, and a program may have read it in between.
 struct RollbackTables {
     private var pageMap: PageMap
     private var digests: PageDigests

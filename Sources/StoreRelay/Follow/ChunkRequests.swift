@@ -3,6 +3,7 @@
 /// A home answers requests in their order, and a broker keeps it. So the answer to a probe, a small request that is
 /// sent behind the others when they stay silent, proves that the earlier answers are lost.
 struct ChunkRequests {
+    /// The chunks of the snapshot.
     let count: Int
     /// The chunks that are requested ahead.
     private let window: Int
@@ -10,9 +11,11 @@ struct ChunkRequests {
     private(set) var first: Int
     /// The first chunk that was never requested.
     private var next: Int
+    /// Those to be requested again.
     private var lost: Set<Int> = []
     /// By chunk, the number of its request.
     private var awaited: [Int: Int] = [:]
+    /// Those that were received before an earlier one.
     private var early: Set<Int> = []
     /// The number of requests so far, which a probe stands for.
     private(set) var sent = 0
