@@ -39,12 +39,12 @@ package struct HolderDiagnosis {
         return open.sorted { files[$0.key]?.string ?? "" < files[$1.key]?.string ?? "" }.compactMap {
             identity, processes in
             guard let name = files[identity], let header = header(name, in: directory) else { return nil }
-            let holders = processes.sorted { $0.key < $1.key }.map { pid, canWrite in
-                StoreHolder(
-                    process: FileHolder(process: pid), canWrite: canWrite,
-                    version: LoadedSQLite.version(inProcess: pid))
+            let holders = processes.sorted { $0.key < $1.key }.compactMap { pid, canWrite in
+                let version = LoadedSQLite.version(inProcess: pid)
+                return FileHolder(process: pid).map { StoreHolder(process: $0, canWrite: canWrite, version: version) }
             }
-            return Self.finding(path.appending(name), mode: header.journalMode, holders: holders)
+            return holders.isEmpty
+                ? nil : Self.finding(path.appending(name), mode: header.journalMode, holders: holders)
         }
     }
 

@@ -133,10 +133,14 @@ import Testing
             "sh", ["-c", Word("exec 3<'\(root.path.string)/held'; echo ready; read line")])
         try process.line { $0 == "ready" }
         let identity = try #require(try directory.status("held")?.identity)
-        #expect(FileHolder.of(identity) == [FileHolder(pid: process.pid, program: "sh")])
+        let holder = FileHolder(pid: process.pid, program: "sh")
+        #expect(FileHolder.of(identity) == [holder])
+        #expect(FileHolder(process: process.pid) == holder)
         process.closeInput()
         try process.wait()
         #expect(FileHolder.of(identity).isEmpty)
+        // It may end between the look at its files and the look at its name.
+        #expect(FileHolder(process: process.pid) == nil)
     }
 }
 

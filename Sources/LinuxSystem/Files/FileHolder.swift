@@ -39,14 +39,18 @@ extension FileHolder {
     /// are invisible, so an empty result does not prove that nobody has it open.
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
-        return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted().map {
+        return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted().compactMap
+        {
             FileHolder(process: $0)
         }
     }
 
-    /// Creates a holder for a process that is known to hold the file.
-    package init(process pid: Int32) {
-        self.init(pid: pid, program: Self.program(of: pid), isElsewhere: Self.isElsewhere(pid))
+    /// Creates a holder for a process that was seen to hold the file. Returns nil if the process has ended since.
+    package init?(process pid: Int32) {
+        // The name is read last: whoever still has one was there before.
+        let isElsewhere = Self.isElsewhere(pid)
+        guard let program = Self.name(of: pid) else { return nil }
+        self.init(pid: pid, program: program, isElsewhere: isElsewhere)
     }
 
     private static func isElsewhere(_ pid: Int32) -> Bool {
@@ -66,10 +70,12 @@ extension FileHolder {
     }
 
     /// Returns the process's name as recorded by the kernel, at most 15 characters, or "?" if it can't be read.
-    package static func program(of pid: Int32) -> String {
+    package static func program(of pid: Int32) -> String { name(of: pid) ?? "?" }
+
+    private static func name(of pid: Int32) -> String? {
         guard let directory = try? Directory(FilePath("/proc/\(pid)")),
             let bytes = try? DurableFile.read("comm", in: directory)
-        else { return "?" }
+        else { return nil }
         return String(decoding: bytes.prefix { $0 != 0x0A }, as: UTF8.self)
     }
 }
