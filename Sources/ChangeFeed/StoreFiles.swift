@@ -151,6 +151,10 @@ final class StoreFiles {
         /// A change of permissions or links is no write.
         static func == (one: Stamp, other: Stamp) -> Bool { one.size == other.size && one.modified == other.modified }
 
+        /// True if neither the content nor the status was changed in between. A file that was restored with its times
+        /// has another time of change.
+        func isIdentical(to other: Stamp?) -> Bool { self == other && changed == other?.changed }
+
         /// The stamp, or nil if a write from now on could leave it unchanged.
         var whenSettled: Stamp? { FileTime.isSettled(max(modified, changed)) ? self : nil }
     }

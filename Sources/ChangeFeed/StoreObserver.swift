@@ -41,8 +41,10 @@ package final class StoreObserver {
     /// The database's stamp at the published commit, if the writer kept its lock after it or used no journal. In
     /// exclusive mode the change counter counts only a program's first commit.
     var stampPublishedUnderLock: StoreFiles.Stamp?
-    /// The database's stamp at the last settled poll in rollback mode, or nil if the write was too recent to tell it
-    /// from a later one.
+    /// The database's stamp as of the last finding in rollback mode; nil if another write may be in it.
+    var publishedStamp: StoreFiles.Stamp?
+    /// The same stamp as of the last settled poll, or nil if the write was too recent to tell it from a later one, or
+    /// the poll saw a write that isn't published yet.
     var settledStamp: StoreFiles.Stamp?
     var bracket = JournalBracket()
     var abandonedWAL = AbandonedWAL()
@@ -131,7 +133,7 @@ package final class StoreObserver {
         switch mode {
         case .writeAhead: if files.walIndex == nil { idleStamp = stamp }
         case .rollback:
-            settledStamp = stamp.whenSettled
+            (publishedStamp, settledStamp) = (stamp, stamp.whenSettled)
             // The counter does not count further commits of a program in exclusive mode.
             if files.isLockedExclusively() { stampPublishedUnderLock = stamp }
         case nil: break
@@ -163,7 +165,7 @@ package final class StoreObserver {
         fastPath = FastPath()
         adoption = nil
         stampPublishedUnderLock = nil
-        settledStamp = nil
+        (publishedStamp, settledStamp) = (nil, nil)
         bracket = JournalBracket()
         abandonedWAL = AbandonedWAL()
         lockedCommits = nil

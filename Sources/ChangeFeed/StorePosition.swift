@@ -26,12 +26,8 @@ package struct StorePosition: Equatable, Sendable {
         guard identity == later.identity else { return .replaced }
         // Commits and checkpoints never leave the WAL with the same last commit and other content in front of it.
         if commit.frame > 0, commit == later.commit { return .none }
-        guard commit == later.commit, changeCounter == later.changeCounter, let stamp,
-            // A file that was restored with its times has another time of change.
-            stamp == later.stamp, stamp.changed == later.stamp?.changed
-        else {
-            return .changed
-        }
+        guard commit == later.commit, changeCounter == later.changeCounter, stamp?.isIdentical(to: later.stamp) == true
+        else { return .changed }
         return .none
     }
 }

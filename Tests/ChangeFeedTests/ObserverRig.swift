@@ -97,13 +97,23 @@ final class ObserverRig {
 
     /// Runs a scan, with `before` between its begin and its reading, and `after` between its reading and its end.
     /// Returns false if there was none to run.
-    func runScan(after before: () throws -> Void, before after: () throws -> Void) throws -> Bool {
+    func runScan(after before: () throws -> Void = {}, before after: () throws -> Void = {}) throws -> Bool {
         guard let scan = observer.beginScan(with: drainEvents()) else { return false }
         try before()
         scan.run()
         try after()
         if observer.adopt(scan) { observer.finishAdoption(with: drainEvents()) }
         return true
+    }
+
+    /// The position of the last finding, as a token keeps it.
+    var position: StorePosition? { observer.position }
+
+    /// The position that another process would find now.
+    var presentPosition: StorePosition? {
+        let other = StoreObserver(directory: directory.path, name: name)
+        other.attach()
+        return other.position
     }
 
     /// True if the tables of the next commit can be named.

@@ -11,8 +11,7 @@ struct RollbackTables {
     private var digests: PageDigests
     /// The change counter of the described commit; nil if others may have followed that it doesn't count.
     private var changeCounter: UInt32?
-    /// The time before which no commit's pages are compared. A store whose changes can't be complete takes at most a
-    /// fifth of a processor, another one half of it.
+    /// The time before which no commit's pages are compared.
     private(set) var notBefore = ContinuousClock.now
     /// The time of the last comparison, which limits how soon others follow.
     private var duration = Duration.zero
@@ -21,6 +20,10 @@ struct RollbackTables {
     /// True if what is described was read for a commit that was published then. Otherwise a write that isn't published
     /// yet may be in it.
     private var isPublished = false
+
+    /// The pauses between comparisons, in durations of the last one. A store whose changes can't be complete takes at
+    /// most a fifth of a processor, another one half of it.
+    private static let (shortRest, longRest) = (1, 4)
 
     init(_ pageMap: PageMap, _ digests: PageDigests, at changeCounter: UInt32) {
         self.pageMap = pageMap
@@ -45,7 +48,7 @@ struct RollbackTables {
             return found
         } catch Unattributable.disturbed {
             // Later than others may follow, so that a store that is written all the time isn't compared in between.
-            catchUpDue = .now.advanced(by: duration * 4)
+            catchUpDue = .now.advanced(by: duration * Self.longRest)
             throw Unattributable.disturbed
         }
     }
@@ -72,7 +75,7 @@ struct RollbackTables {
         let isNext = self.changeCounter.map { $0 &+ 1 == changeCounter } ?? false
         defer {
             duration = began.duration(to: .now)
-            notBefore = .now.advanced(by: duration * (isNext ? 1 : 4))
+            notBefore = .now.advanced(by: duration * (isNext ? Self.shortRest : Self.longRest))
         }
         guard header.pageSize == digests.pageSize else { throw Unattributable.formatChanged }
         guard Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize else { throw Unattributable.tooLarge }

@@ -29,13 +29,14 @@ extension StoreObserver {
         }
         baseline.changeCounter = counter
         // This commit stands for all writes so far, including those its transaction made since the poll began.
-        let publishedStamp = try files.stamp()
-        try settle(at: publishedStamp, files)
+        let present = try files.stamp()
+        publishedStamp = present.isIdentical(to: stamp) ? stamp : nil
+        try settle(at: present, files)
         // A held lock means that readers may have to wait; it also reveals later commits that aren't counted. A file
         // copied over a store, without a journal or a lock, may be incomplete.
         let mayContinue = isLocked || !usesJournal
         if usesJournal { nameTables(ofCommit: counter, files, isLocked: isLocked) } else { tracker.addUnknown() }
-        stampPublishedUnderLock = mayContinue ? publishedStamp : nil
+        stampPublishedUnderLock = mayContinue ? present : nil
         let found = settled(.changed)
         return mayContinue
             ? Observation(found.finding, nextPollDelay: isLocked ? backoff.next() : Self.settlingTime) : found
@@ -57,6 +58,8 @@ extension StoreObserver {
         let mayBeCopied = bracket.wasWrittenOutside && !bracket.wasLocked
         let isCopied = try mayBeCopied && rollbackTables?.isCurrent(in: files) != true
         stampPublishedUnderLock = nil
+        // It is published now, or its content is what was published.
+        if wasWritten || mayBeCopied || isUnreadable { publishedStamp = stamp }
         try settle(at: stamp, files)
         guard wasWritten || isCopied else {
             catchUpTables(files)
@@ -100,8 +103,9 @@ extension StoreObserver {
     }
 
     private func settle(at stamp: StoreFiles.Stamp, _ files: StoreFiles) throws {
-        // A stamp that a write in the same clock tick would leave unchanged proves nothing.
-        settledStamp = stamp.whenSettled
+        // A stamp that a write in the same clock tick would leave unchanged proves nothing, nor does that of a write
+        // whose event is still to come: a token with it would hide that write if this process ended before.
+        settledStamp = stamp.isIdentical(to: publishedStamp) ? stamp.whenSettled : nil
         bracket.settle(hasJournal: try files.hasJournal())
     }
 

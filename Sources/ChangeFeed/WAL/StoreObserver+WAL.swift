@@ -7,7 +7,7 @@ extension StoreObserver {
     func inspectWALMode(_ files: StoreFiles) throws -> Observation {
         // The counter matters again once the store returns to rollback mode.
         baseline.changeCounter = try files.header()?.changeCounter
-        settledStamp = nil
+        (publishedStamp, settledStamp) = (nil, nil)
         bracket = JournalBracket()
         // A journal in WAL mode: somebody switched to rollback mode, wrote the store and switched back between two
         // polls.
