@@ -43,8 +43,9 @@ package struct HolderDiagnosis {
                 let version = LoadedSQLite.version(inProcess: pid)
                 return FileHolder(process: pid).map { StoreHolder(process: $0, canWrite: canWrite, version: version) }
             }
-            return holders.isEmpty
-                ? nil : Self.finding(path.appending(name), mode: header.journalMode, holders: holders)
+            // They may all have ended meanwhile.
+            guard !holders.isEmpty else { return nil }
+            return Self.finding(path.appending(name), mode: header.journalMode, holders: holders)
         }
     }
 

@@ -23,14 +23,22 @@ import Testing
         return DatabaseHeader(try file.read(count: DatabaseHeader.length, at: 0))?.changeCounter
     }
 
-    /// Another store with as many commits and bytes.
-    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
-    func findsACopyWithTheSameCounter(_ mode: String) throws {
-        let rig = try rig()
+    /// Commits to the rig's store, and returns another one with as many commits and bytes.
+    private func counterpart(of rig: ObserverRig, _ mode: String = "DELETE") throws -> FilePath {
         let other = rig.directory.path.appending("other")
         try copy(rig.store, to: other)
         try ObserverRig.once(other, "UPDATE note SET text = 'two'")
         try rig.once("PRAGMA journal_mode = \(mode); UPDATE note SET text = 'six'")
+        return other
+    }
+
+    /// A write can't be told from one in the same tick of the kernel's file clock.
+    private func awaitFileClock() { pause(.milliseconds(20)) }
+
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
+    func findsACopyWithTheSameCounter(_ mode: String) throws {
+        let rig = try rig()
+        let other = try counterpart(of: rig, mode)
         #expect(try rig.findings() == [.changed])
         #expect(try counter(rig.store) == counter(other))
         try copy(other, to: rig.store)
@@ -64,8 +72,7 @@ import Testing
         #expect(try counter(rig.store) == counter(other))
         try copy(other, to: rig.store)
         rig.pauseUntilComparison()
-        // A write can't be told from one in the same tick of the kernel's file clock.
-        pause(.milliseconds(20))
+        awaitFileClock()
         #expect(rig.poll().finding == .unchanged)
         #expect(try rig.findings() == [.changed])
         #expect(try rig.findings() == [])
@@ -75,23 +82,19 @@ import Testing
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"], [false, true])
     func tokensOmitACopyThatAPollSawEarly(_ mode: String, _ keepsTimes: Bool) throws {
         let rig = try rig()
-        let other = rig.directory.path.appending("other")
-        try copy(rig.store, to: other)
-        try ObserverRig.once(other, "UPDATE note SET text = 'two'")
-        try rig.once("PRAGMA journal_mode = \(mode); UPDATE note SET text = 'six'")
+        let other = try counterpart(of: rig, mode)
         #expect(try rig.findings() == [.changed])
-        // A write can't be told from one in the same tick of the kernel's file clock.
-        pause(.milliseconds(20))
+        awaitFileClock()
         #expect(rig.poll().finding == .unchanged)
         #expect(try differenceToPresent(rig) == .none)
         #expect(try counter(rig.store) == counter(other))
         if keepsTimes { try run("touch", ["-r", Word(rig.store), Word(other)]) }
         try run("cp", ["--preserve=timestamps", Word(other), Word(rig.store)])
-        pause(.milliseconds(20))
+        awaitFileClock()
         #expect(rig.poll().finding == .unchanged)
         #expect(try differenceToPresent(rig) == .changed)
         #expect(try rig.findings() == [.changed])
-        pause(.milliseconds(20))
+        awaitFileClock()
         #expect(rig.poll().finding == .unchanged)
         #expect(try differenceToPresent(rig) == .none)
     }
@@ -123,10 +126,7 @@ import Testing
     @Test func findsACopyWithTheSameTime() throws {
         for _ in 1...20 {
             let rig = try rig()
-            let other = rig.directory.path.appending("other")
-            try copy(rig.store, to: other)
-            try ObserverRig.once(other, "UPDATE note SET text = 'two'")
-            try rig.once("UPDATE note SET text = 'six'")
+            let other = try counterpart(of: rig)
             var now = timespec()
             clock_gettime(CLOCK_REALTIME, &now)
             func setTime() { #expect(utimensat(AT_FDCWD, rig.store.string, [now, now], 0) == 0) }

@@ -39,10 +39,8 @@ extension FileHolder {
     /// are invisible, so an empty result does not prove that nobody has it open.
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
-        return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted().compactMap
-        {
-            FileHolder(process: $0)
-        }
+        return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted()
+            .compactMap(FileHolder.init(process:))
     }
 
     /// Creates a holder for a process that was seen to hold the file. Returns nil if the process has ended since.
