@@ -15,6 +15,9 @@ package struct ConnectionOptions: Sendable {
     package var certificate: (chain: FilePath, key: FilePath)?
     /// A file with a user's JWT and seed as `nsc` writes it, or with one line `USER:PASSWORD`.
     package var credentials: FilePath?
+    /// The beginning of the subjects on which this program receives answers, without a dot at its end. One of its own
+    /// lets a broker's permissions keep others from reading and from answering there.
+    package var inboxPrefix = "_INBOX"
     /// The limit for connecting, and for each request.
     package var timeout = Duration.seconds(5)
     /// Watches the library's calls; nil for nobody.
@@ -42,10 +45,14 @@ package struct ConnectionOptions: Sendable {
         for path in [certificate?.key, credentials].compactMap(\.self) { _ = try SecretFile.read(path) }
     }
 
-    fileprivate static func read(_ path: FilePath) throws(NATSError) -> [UInt8] {
+    /// Returns the file's bytes, with the status of the very file that was read.
+    fileprivate static func read(_ path: FilePath) throws(NATSError) -> (bytes: [UInt8], status: FileStatus) {
         do {
-            let descriptor = try Descriptor(opening: path, flags: O_RDONLY)
-            return try descriptor.read(count: SecretFile.limit, at: 0, path: path)
+            // A FIFO without a writer isn't waited for.
+            let descriptor = try Descriptor(opening: path, flags: O_RDONLY | O_NONBLOCK)
+            return (
+                try descriptor.read(count: SecretFile.limit, at: 0, path: path), try descriptor.status(path: path)
+            )
         } catch {
             throw NATSError(.badFile, error.message, remedy: error.remedy, path: path)
         }
@@ -58,16 +65,17 @@ package enum SecretFile {
 
     /// Reads the file, at most a mebibyte. Throws `NATSError` if it can't be read, or if everybody can read it.
     package static func read(_ path: FilePath) throws(NATSError) -> [UInt8] {
-        guard let status = FileStatus(following: path) else {
+        guard FileStatus(following: path) != nil else {
             throw NATSError(.badFile, "there is no file \(PrintablePath(path))", path: path)
         }
+        let (bytes, status) = try ConnectionOptions.read(path)
         // systemd grants a service access to its credentials by an ACL, which shows as permissions of the group.
         guard status.permissions & 0o007 == 0 else {
             throw NATSError(
                 .badFile, "every user can access the secret in \(PrintablePath(path))", remedy: "chmod 600 the file",
                 path: path)
         }
-        return try ConnectionOptions.read(path)
+        return bytes
     }
 }
 
@@ -97,6 +105,7 @@ extension ConnectionOptions {
         try set(natsOptions_SetWriteDeadline(options, milliseconds))
         // Otherwise, a thread of the library waits a millisecond for more before it sends what was published.
         try set(natsOptions_SetSendAsap(options, true))
+        try set(natsOptions_SetCustomInboxPrefix(options, inboxPrefix))
         try set(natsOptions_SetPingInterval(options, 10_000))
         try set(natsOptions_SetMaxPingsOut(options, 2))
         if server.demandsTLS || !server.isLoopback || authorities != nil || certificate != nil {

@@ -36,7 +36,7 @@ package final class FencedPublisher {
         self.subject = subject
         lastSequence = last
         sent = last
-        inbox = try NATSConnection.uniqueSubject()
+        inbox = try connection.uniqueSubject()
         confirmations = try connection.subscribe(inbox + ".*")
     }
 
@@ -68,15 +68,24 @@ package final class FencedPublisher {
         while !unconfirmed.isEmpty { try confirm() }
     }
 
+    /// Returns the next message that was sent to the inbox itself. A consumer may deliver a stream's messages to any
+    /// inbox; they keep their own subject.
+    private func nextConfirmation(_ operation: String) throws(NATSError) -> NATSMessage {
+        let deadline = Deadline(after: connection.timeout)
+        while true {
+            guard let found = try confirmations.next(within: deadline.remaining ?? connection.timeout) else {
+                throw NATSError(.timedOut, "\(operation) \(connection.server): no confirmation")
+            }
+            if found.subject.hasPrefix(inbox + ".") { return found }
+        }
+    }
+
     /// Waits for the confirmation of the oldest message.
     private func confirm() throws(NATSError) {
         let operation = "publish to stream \(stream)"
         let answer: NATSMessage
         do throws(NATSError) {
-            guard let found = try confirmations.next(within: connection.timeout) else {
-                throw NATSError(.timedOut, "\(operation) \(connection.server): no confirmation")
-            }
-            answer = found
+            answer = try nextConfirmation(operation)
         } catch {
             guard error.code == .noJetStream else { throw error }
             throw NATSError(.noJetStream, "\(operation) \(connection.server): no stream takes the subject \(subject)")

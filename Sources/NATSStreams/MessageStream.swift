@@ -20,6 +20,9 @@ package struct StreamConfiguration: Sendable {
 
 /// A stream's first and last message.
 package struct StreamState: Sendable, Equatable {
+    /// A larger number is none that a stream reaches. What is derived from smaller ones never overflows.
+    static let maxNumber = UInt64(Int64.max)
+
     /// The number of the first message that is kept.
     package let first: UInt64
     /// The number of the last message; 0 if there never was one.
@@ -44,12 +47,8 @@ extension NATSConnection {
         if status == NATS_NOT_FOUND || code == JSStreamNotFoundErr { return try createStream(wanted) }
         guard status == NATS_OK, let info else { throw apiFailure(status, code, "stream \(wanted.name)") }
         defer { jsStreamInfo_Destroy(info) }
-        guard let config = info.pointee.Config else {
-            throw NATSError(.rejected, "stream \(wanted.name) \(server): the broker states no configuration")
-        }
-        if let difference = Self.difference(config.pointee, wanted) {
-            throw NATSError(.streamDiffers, "stream \(wanted.name) \(server) \(difference)")
-        }
+        try checkConfiguration(info.pointee, wanted)
+        guard let config = info.pointee.Config else { return }
         let maxAge = wanted.maxAge?.nanoseconds ?? config.pointee.MaxAge
         let maxBytes = wanted.maxBytes ?? config.pointee.MaxBytes
         guard maxAge != config.pointee.MaxAge || maxBytes != config.pointee.MaxBytes else { return }
@@ -112,6 +111,9 @@ extension NATSConnection {
         if found.Discard != js_DiscardOld { return "rejects new messages when it is full" }
         if !found.DenyDelete || !found.DenyPurge { return "lets messages be deleted" }
         if found.AllowRollup { return "lets a message replace all others" }
+        if found.NoAck { return "doesn't confirm what it has stored" }
+        if found.Sealed { return "is sealed" }
+        if found.RePublish != nil { return "publishes its messages on other subjects, too" }
         return nil
     }
 
@@ -121,10 +123,38 @@ extension NATSConnection {
         try apiCheck("stream \(name)") { js_GetStreamInfo(&info, jetStream, name, nil, &$0) }
         guard let info else { throw NATSError(.rejected, "js_GetStreamInfo returned nothing") }
         defer { jsStreamInfo_Destroy(info) }
-        let state = info.pointee.State
+        return try state(info.pointee, name)
+    }
+
+    private func state(_ info: jsStreamInfo, _ name: String) throws(NATSError) -> StreamState {
+        let state = info.State
+        guard state.LastSeq <= StreamState.maxNumber, state.FirstSeq <= StreamState.maxNumber else {
+            throw NATSError(.rejected, "stream \(name) \(server): the broker states impossible numbers")
+        }
         return StreamState(
-            first: state.FirstSeq, last: state.LastSeq, messages: state.Msgs, created: info.pointee.Created,
+            first: state.FirstSeq, last: state.LastSeq, messages: state.Msgs, created: info.Created,
             lastTime: state.LastTime)
+    }
+
+    /// Returns the stream's state. Throws `NATSError`, with `noStream` if there is none of that name, and with
+    /// `streamDiffers` if somebody has changed what a publisher relies on.
+    package func checkedState(_ wanted: StreamConfiguration) throws(NATSError) -> StreamState {
+        var info: UnsafeMutablePointer<jsStreamInfo>?
+        try apiCheck("stream \(wanted.name)") { js_GetStreamInfo(&info, jetStream, wanted.name, nil, &$0) }
+        guard let info else { throw NATSError(.rejected, "js_GetStreamInfo returned nothing") }
+        defer { jsStreamInfo_Destroy(info) }
+        try checkConfiguration(info.pointee, wanted)
+        return try state(info.pointee, wanted.name)
+    }
+
+    /// Throws `NATSError` if the stream isn't what a publisher relies on.
+    private func checkConfiguration(_ info: jsStreamInfo, _ wanted: StreamConfiguration) throws(NATSError) {
+        guard let config = info.Config else {
+            throw NATSError(.rejected, "stream \(wanted.name) \(server): the broker states no configuration")
+        }
+        if let difference = Self.difference(config.pointee, wanted) {
+            throw NATSError(.streamDiffers, "stream \(wanted.name) \(server) \(difference)")
+        }
     }
 
     /// Returns the message with this number, or nil if the stream no longer, or not yet, has it. Throws `NATSError`.
@@ -146,7 +176,13 @@ extension NATSConnection {
     private func found(
         _ status: natsStatus, _ code: jsErrCode, _ message: OpaquePointer?, _ operation: String
     ) throws(NATSError) -> NATSMessage? {
-        if status == NATS_OK, let message { return NATSMessage(taking: message) }
+        if status == NATS_OK, let message {
+            let found = NATSMessage(taking: message)
+            guard found.sequence <= StreamState.maxNumber else {
+                throw NATSError(.rejected, "\(operation) \(server): its number is impossible")
+            }
+            return found
+        }
         if code == JSNoMessageFoundErr { return nil }
         throw apiFailure(status, code, operation)
     }

@@ -13,6 +13,7 @@ package final class NATSConnection: Sendable {
     nonisolated(unsafe) let jetStream: OpaquePointer
     /// The server to which it was made.
     package let server: ServerAddress
+    private let inboxPrefix: String
     /// The limit for a request.
     package let timeout: Duration
     /// Watches the calls; nil if nobody does.
@@ -52,6 +53,7 @@ package final class NATSConnection: Sendable {
         connection = made
         jetStream = context
         self.server = server
+        inboxPrefix = options.inboxPrefix
         timeout = options.timeout
         watchdog = options.watchdog
     }
@@ -78,7 +80,7 @@ package final class NATSConnection: Sendable {
     package var isClosed: Bool { natsConnection_IsClosed(connection) }
 
     /// The largest message, in bytes, that the broker accepts, headers included.
-    package var maxPayload: Int { Int(natsConnection_GetMaxPayload(connection)) }
+    package var maxPayload: Int { max(0, Int(clamping: natsConnection_GetMaxPayload(connection))) }
 
     /// Sends a message without waiting for anything. Throws `NATSError`.
     package func publish(_ message: OutgoingMessage) throws(NATSError) {
@@ -120,14 +122,18 @@ package final class NATSConnection: Sendable {
         return NATSSubscription(subscription, subject: subject, of: self)
     }
 
-    /// Returns a subject that nobody else uses.
-    package static func uniqueSubject() throws(NATSError) -> String {
+    /// Returns a subject below `inboxPrefix` that nobody else uses or can guess.
+    package func uniqueSubject() throws(NATSError) -> String {
         var inbox: UnsafeMutablePointer<CChar>?
         try check(natsInbox_Create(&inbox), "natsInbox_Create")
         guard let inbox else { throw NATSError(.rejected, "natsInbox_Create returned nothing") }
         defer { natsInbox_Destroy(inbox) }
-        return String(cString: inbox)
+        let unique = String(cString: inbox).split(separator: ".").last ?? ""
+        return "\(inboxPrefix).\(unique)"
     }
+
+    /// Returns the error for a request that wasn't answered in time.
+    package func timeoutFailure(_ operation: String) -> NATSError { failure(NATS_TIMEOUT, operation) }
 
     /// Returns the error for a failed request. A broker doesn't answer what isn't permitted; it reports that aside.
     func failure(_ status: natsStatus, _ operation: String) -> NATSError {

@@ -47,7 +47,7 @@ package final class StreamReader {
         self.patience = patience
         nextLook = .now + patience
         lastSequence = max(1, sequence) - 1
-        inbox = try NATSConnection.uniqueSubject()
+        inbox = try connection.uniqueSubject()
         messages = try connection.subscribe(inbox)
         let configuration: JSONObject = [
             "deliver_policy": "by_start_sequence", "opt_start_seq": .integer(Int64(clamping: max(1, sequence))),
@@ -139,7 +139,10 @@ package final class StreamReader {
     /// Returns the stream's message, or nil for a status of a request.
     private func receive(_ message: NATSMessage) throws(NATSError) -> StreamMessage? {
         if let status = message.status {
-            let pending = message.headers["Nats-Pending-Messages"].flatMap { Int($0) }
+            // A number that can't be right would overflow below.
+            let pending = message.headers["Nats-Pending-Messages"].flatMap { Int($0) }.map {
+                min(max(0, $0), requested)
+            }
             switch status {
             case 100: break
             case 404, 408: requested = max(0, requested - (pending ?? requested))
@@ -154,7 +157,7 @@ package final class StreamReader {
         guard let place = DeliveryPlace(message.reply ?? "") else {
             throw NATSError(.rejected, "read stream \(stream) \(connection.server): a message without its number")
         }
-        requested -= 1
+        requested = max(0, requested - 1)
         guard place.delivery == delivered + 1, place.sequence > lastSequence else {
             throw NATSError(
                 .streamBroken,
@@ -186,7 +189,7 @@ struct DeliveryPlace: Equatable {
         let first = parts.count == 9 ? 5 : 7
         guard parts.count == 9 || parts.count >= 11, let sequence = UInt64(parts[first]),
             let delivery = UInt64(parts[first + 1]), let time = Int64(parts[first + 2]),
-            let pending = UInt64(parts[first + 3])
+            let pending = UInt64(parts[first + 3]), sequence <= StreamState.maxNumber, delivery <= StreamState.maxNumber
         else { return nil }
         self.sequence = sequence
         self.delivery = delivery

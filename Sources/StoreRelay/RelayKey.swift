@@ -103,4 +103,5 @@ enum RelayHeader {
     static let schema = "Gs-Schema"
     static let previous = "Gs-Prev"
     static let mac = "Gs-Mac"
+    static let error = "Gs-Error"
 }

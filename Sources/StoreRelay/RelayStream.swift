@@ -19,6 +19,20 @@ package struct RelayStream: Sendable, Equatable {
 
     package func acknowledgements(of follower: String) -> String { "gs.\(name).ack.\(follower)" }
 
+    /// The beginning of the subjects on which the home receives answers. It answers nobody there.
+    package var homeInbox: String { "_INBOX.gs.\(name).home" }
+
+    /// The beginning of the subjects on which a follower receives answers.
+    package func inbox(of follower: String) -> String { "_INBOX.gs.\(name).follower.\(follower)" }
+
+    /// Returns true for a subject that the home may answer: an inbox, and not its own. A broker delivers an answer with
+    /// the home's permissions, so on any other subject it would be a request of whoever named it.
+    package func isReplySubject(_ subject: String) -> Bool {
+        let tokens = subject.split(separator: ".", omittingEmptySubsequences: false)
+        return subject.utf8.count <= 256 && (2...10).contains(tokens.count) && tokens[0] == "_INBOX"
+            && tokens.dropFirst().allSatisfy { Self.isName(String($0)) } && !subject.hasPrefix(homeInbox)
+    }
+
     /// The named subscriber of the home's history that stands for a follower.
     package func subscriber(_ follower: String) -> String { "relay:\(name):\(follower)" }
 

@@ -1,4 +1,5 @@
 import AgentProtocol
+import NATSStreams
 import PersistentHistory
 
 /// A follower's request for a snapshot (Documentation/Relay.md, "Snapshots").
@@ -35,8 +36,11 @@ struct SnapshotRequest: Equatable {
     }
 
     /// The request, with the nonce that the answer's digest covers.
-    func object(nonce: String) -> JSONObject {
+    ///
+    /// - Parameter challenges: The values that homes have named; none without a key.
+    func object(nonce: String, challenges: [String] = []) -> JSONObject {
         var object: JSONObject = ["op": "begin", "nonce": .string(nonce)]
+        if !challenges.isEmpty { object["challenges"] = .array(challenges.map { .string($0) }) }
         object["follower"] = follower.map { .string($0) }
         object["have"] = have.map { .string("\($0)") }
         object["reason"] = reason.map { .string($0.rawValue) }
@@ -60,6 +64,33 @@ struct SnapshotRequest: Equatable {
     func check(_ upto: HistoryToken) throws(RelayError) {
         guard let have, !mayBeOnAnotherLine, have.history == upto.history, upto.number < have.number else { return }
         throw .oldSnapshot(upto, position: have)
+    }
+}
+
+/// What a request's digest is of. The reply subject is a part of it: a request can't be used to have somebody else
+/// answered.
+enum SnapshotRequestDigest {
+    static func fields(_ stream: RelayStream, reply: String) -> [String] { [stream.streamName, "request", reply] }
+}
+
+/// The reasons for which a home refuses a request, in the header `Gs-Error` of its answer.
+enum SnapshotRefusal: String {
+    case unknownSnapshot = "unknown_snapshot"
+    /// The request has no digest of the home's key.
+    case wrongDigest = "wrong_digest"
+
+    /// Returns the refusal that an answer is; nil for any other answer.
+    init?(_ answer: NATSMessage) {
+        guard let name = answer.headers[RelayHeader.error] else { return nil }
+        // Any other reason is one of a later version: the home doesn't serve this snapshot.
+        self = Self(rawValue: name) ?? .unknownSnapshot
+    }
+
+    var sentence: String {
+        switch self {
+        case .unknownSnapshot: "the home no longer has it"
+        case .wrongDigest: "the home refuses the request: it has a wrong digest"
+        }
     }
 }
 

@@ -11,19 +11,6 @@ import SystemPackage
 /// Requests a snapshot from the home, and writes it to a file (Documentation/Relay.md, "Snapshots"). A download that
 /// was interrupted goes on where it was.
 struct SnapshotDownload {
-    /// What the home has announced.
-    private struct Announcement: Codable, Equatable {
-        let id: String
-        let size: Int64
-        let chunkSize: Int
-        let chunksSHA256: String
-        let upto: String
-        let schema: String
-        /// The request that it answers.
-        var have: String?
-        var reason: SnapshotRequest.Reason?
-    }
-
     private let connection: NATSConnection
     private let stream: RelayStream
     private let key: RelayKey?
@@ -84,8 +71,8 @@ struct SnapshotDownload {
         try directory.removeFile(file)
     }
 
-    private func snapshot(_ announced: Announcement, _ digest: String) throws -> Snapshot {
-        guard let upto = HistoryToken(announced.upto) else { throw RelayError.badSnapshot("it has no token") }
+    private func snapshot(_ announced: SnapshotAnnouncement, _ digest: String) throws -> Snapshot {
+        guard let upto = announced.token else { throw RelayError.badSnapshot("it has no token") }
         var snapshot = Snapshot(
             path: directory.path.appending(file), size: announced.size, sha256: announced.chunksSHA256,
             chunkSize: announced.chunkSize, upto: upto, schema: announced.schema)
@@ -95,10 +82,10 @@ struct SnapshotDownload {
 
     /// Returns the announcement of an interrupted download that answers the same request, or leads further than the
     /// replica.
-    private func formerAnnouncement(for request: SnapshotRequest) throws -> Announcement? {
+    private func formerAnnouncement(for request: SnapshotRequest) throws -> SnapshotAnnouncement? {
         guard let bytes = try DurableFile.read(note, in: directory),
-            let found = try? JSONDecoder().decode(Announcement.self, from: Data(bytes)),
-            let upto = HistoryToken(found.upto), try directory.status(file) != nil
+            let found = try? JSONDecoder().decode(SnapshotAnnouncement.self, from: Data(bytes)),
+            let upto = found.token, try directory.status(file) != nil
         else { return nil }
         let isSame = found.have == request.have.map { "\($0)" } && found.reason == request.reason
         return isSame || request.reason != .otherHistory && request.isHelped(by: upto) ? found : nil
@@ -107,113 +94,87 @@ struct SnapshotDownload {
     /// Asks until the home has made a snapshot. Returns nil if none is needed, or if the end was requested.
     private func announcement(
         for request: SnapshotRequest, _ stop: RelayStop, _ making: () -> Void
-    ) throws -> Announcement? {
+    ) throws -> SnapshotAnnouncement? {
         let deadline = Deadline(after: Self.patience)
         var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(300))
+        let requests = try SnapshotRequests(connection, stream, key: key)
         while !stop.isRequested {
-            let nonce = String(UInt64.random(in: .min ... .max), radix: 16)
-            let answer = try ask(request.object(nonce: nonce))
-            if let key {
-                // The nonce proves that the answer is no earlier one.
-                let fields = [stream.streamName, "snapshot", nonce]
-                guard try key.accepts(answer.headers[RelayHeader.mac], of: fields, answer.body) else {
-                    throw RelayError.badSnapshot("the answer has a wrong digest")
+            let answer = try requests.begin(request)
+            switch answer.string("state") {
+            case "current":
+                // It is no answer to a follower without a copy, or to one that lacks what is there.
+                guard request.acceptsCurrent, let have = request.have, answer.string("upto") == "\(have)" else {
+                    throw RelayError.badSnapshot("the home says that none is needed")
                 }
-            }
-            guard let object = answer.json else {
-                throw RelayError.badSnapshot("the answer is not JSON")
-            }
-            switch object.string("state") {
-            case "current": return nil
-            case "ready": return try announcement(object, for: request)
-            case "failed": throw RelayError.noSnapshot(object.string("message") ?? "")
-            default:
+                return nil
+            case "ready": return try SnapshotAnnouncement(answer, for: request)
+            case "failed": throw RelayError.noSnapshot(String((answer.string("message") ?? "").prefix(500)))
+            case "preparing":
                 guard !deadline.hasPassed else { throw RelayError.noSnapshot("none within \(Self.patience)") }
                 making()
                 stop.wait(backoff.next())
+            default: throw RelayError.badSnapshot("the answer has no state")
             }
         }
         return nil
     }
 
-    private func ask(_ request: JSONObject) throws -> NATSMessage {
-        try homesAnswer { () throws(NATSError) in
-            try connection.request(OutgoingMessage(stream.snapshots, body: Array(request.text.utf8)))
+    /// Throws `SystemError` if there is no room for the rest of the file, and for the log that takes it to a replica.
+    private func checkRoom(
+        for announced: SnapshotAnnouncement, received: Int64
+    ) throws(SystemError) {
+        let needed = announced.size - received + (announced.have == nil ? 0 : announced.size)
+        guard try directory.fileSystem().available >= UInt64(max(0, needed)) else {
+            throw SystemError("write", .noSpace, path: directory.path.appending(file))
         }
-    }
-
-    /// Throws `RelayError.noHome` if nobody listens to requests, which the broker says at once.
-    private func homesAnswer<Answer>(_ receive: () throws(NATSError) -> Answer) throws -> Answer {
-        do throws(NATSError) {
-            return try receive()
-        } catch {
-            guard error.code == .noJetStream else { throw error }
-            throw RelayError.noHome(stream: stream.streamName)
-        }
-    }
-
-    private func announcement(
-        _ object: JSONObject, for request: SnapshotRequest
-    ) throws(RelayError) -> Announcement {
-        guard let id = object.string("id"), let size = object.integer("size"), size > 0,
-            let chunkSize = object.integer("chunk_size"), chunkSize >= 1 << 10, chunkSize <= SnapshotServer.chunkSize,
-            let sha256 = object.string("chunks_sha256"), let upto = object.string("upto"),
-            let token = HistoryToken(upto),
-            let schema = object.string("schema")
-        else { throw .badSnapshot("the announcement lacks something") }
-        try request.check(token)
-        return Announcement(
-            id: id, size: size, chunkSize: Int(chunkSize), chunksSHA256: sha256, upto: upto, schema: schema,
-            have: request.have.map { "\($0)" }, reason: request.reason)
     }
 
     /// Receives the chunks that the file lacks. Returns the SHA-256 of all; nil if the home no longer has the snapshot,
     /// or if the end was requested.
     private func receive(
-        _ announced: Announcement, _ stop: RelayStop, _ progress: (Int64, Int64) -> Void
+        _ announced: SnapshotAnnouncement, _ stop: RelayStop, _ progress: (Int64, Int64) -> Void
     ) throws -> String? {
         let received = try ReceivedFile(
             file, in: directory, expected: announced.size, chunkSize: announced.chunkSize,
             watchdog: connection.watchdog)
-        func chunkCount(_ bytes: Int64) -> Int {
-            Int((bytes + Int64(announced.chunkSize) - 1) / Int64(announced.chunkSize))
-        }
-        var requests = ChunkRequests(
-            from: chunkCount(received.size), to: chunkCount(announced.size), window: Self.window)
-        let inbox = try NATSConnection.uniqueSubject()
-        let answers = try connection.subscribe(inbox + ".*")
+        try checkRoom(for: announced, received: received.size)
+        var chunks = ChunkRequests(
+            from: announced.chunkCount(received.size), to: announced.chunkCount(announced.size), window: Self.window)
+        let requests = try SnapshotRequests(connection, stream, key: key)
         func request(_ index: Int, reply: String) throws {
-            let request: JSONObject = [
-                "op": "chunk", "id": .string(announced.id), "index": .integer(Int64(index)),
-                "size": .integer(Int64(announced.chunkSize)),
-            ]
-            try connection.publish(
-                OutgoingMessage(stream.snapshots, reply: "\(inbox).\(reply)", body: Array(request.text.utf8)))
+            try requests.send(
+                [
+                    "op": "chunk", "id": .string(announced.id), "index": .integer(Int64(index)),
+                    "size": .integer(Int64(announced.chunkSize)),
+                ], reply: reply)
         }
-        var written = requests.first
+        var written = chunks.first
         var early: [Int: (bytes: [UInt8], sha256: String)] = [:]
         var deadline = Deadline(after: connection.timeout * 4)
         var silence = Self.makeSilence()
-        while !requests.isComplete {
+        while !chunks.isComplete {
             if stop.isRequested { return nil }
-            while let index = requests.begin() { try request(index, reply: "\(index)") }
+            while let index = chunks.begin() { try request(index, reply: "\(index)") }
             let limit = min(silence.next(), deadline.remaining ?? .zero)
-            guard let answer = try homesAnswer({ () throws(NATSError) in try answers.next(within: limit) }) else {
+            guard let (subject, answer) = try requests.next(within: limit) else {
                 guard !deadline.hasPassed else {
                     throw NATSError(.timedOut, "snapshot of \(stream.streamName) \(connection.server): no chunk")
                 }
                 // There is no such chunk, so the answer is small even if the link is slow.
-                try request(requests.count, reply: "\(Self.probePrefix)\(requests.sent)")
+                try request(chunks.count, reply: "\(Self.probePrefix)\(chunks.sent)")
                 continue
             }
             silence = Self.makeSilence()
-            let subject = answer.subject.dropFirst(inbox.count + 1)
             if subject.hasPrefix(Self.probePrefix), let number = Int(subject.dropFirst(Self.probePrefix.count)) {
-                requests.receiveProbe(number)
+                chunks.receiveProbe(number)
                 continue
             }
-            guard let index = Int(subject), requests.receive(index) else { continue }
-            if answer.headers["Gs-Error"] != nil { return nil }
+            guard let index = Int(subject), chunks.receive(index) else { continue }
+            switch SnapshotRefusal(answer) {
+            case nil: break
+            case .unknownSnapshot?: return nil
+            case .wrongDigest?: throw RelayError.badSnapshot(SnapshotRefusal.wrongDigest.sentence)
+            }
             early[index] = try checked(answer, index, of: announced)
             while let chunk = early.removeValue(forKey: written) {
                 try received.append(chunk.bytes, sha256: chunk.sha256)
@@ -227,7 +188,7 @@ struct SnapshotDownload {
     }
 
     private func checked(
-        _ answer: NATSMessage, _ index: Int, of announced: Announcement
+        _ answer: NATSMessage, _ index: Int, of announced: SnapshotAnnouncement
     ) throws(RelayError) -> (bytes: [UInt8], sha256: String) {
         let start = Int64(index) * Int64(announced.chunkSize)
         guard Int64(answer.body.count) == min(Int64(announced.chunkSize), announced.size - start) else {

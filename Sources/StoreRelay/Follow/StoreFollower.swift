@@ -76,6 +76,7 @@ package final class StoreFollower {
         var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
         var hasConnected = false
         var connecting = options.connection
+        connecting.inboxPrefix = options.stream.inbox(of: options.follower)
         while !stop.isRequested {
             var begun: ContinuousClock.Instant?
             var server: ServerAddress?

@@ -42,39 +42,64 @@ struct Acknowledgement: Equatable {
 
 /// Writes what followers have confirmed into the home's history, as named subscribers: what they lack isn't purged.
 ///
-/// It is written at most every five seconds, and only what has moved: it is a commit of the home.
+/// It is written at most every five seconds, and only what has moved: it is a commit of the home. A token that the
+/// history doesn't have is dropped: it neither counts as the follower's position nor holds back what it confirms later.
 struct FollowerConfirmations {
     private let stream: RelayStream
     private var waiting: [String: HistoryToken] = [:]
+    /// What was written, by the followers' names.
     private var known: [String: HistoryToken] = [:]
     private var lastWrite: ContinuousClock.Instant?
 
     private static let interval = Duration.seconds(5)
+    /// The followers whose confirmations are kept. Without a key, whoever may publish them can invent names.
+    static let maxFollowers = 1000
 
     init(_ stream: RelayStream) { self.stream = stream }
 
     /// True if something remains to be written.
     var isPending: Bool { !waiting.isEmpty }
 
-    mutating func add(_ confirmed: [String: HistoryToken], to record: inout RelayRecord) {
+    /// Adds a confirmation to those that wait for the publisher.
+    static func add(_ found: Acknowledgement, to confirmed: inout [String: HistoryToken]) {
+        guard confirmed[found.follower] != nil || confirmed.count < maxFollowers else { return }
+        confirmed[found.follower] = found.token
+    }
+
+    mutating func add(_ confirmed: [String: HistoryToken]) {
         for (follower, token) in confirmed where known[follower] != token {
-            if let former = known[follower], former.history == token.history, former.number > token.number { continue }
-            known[follower] = token
+            let isKnown = known[follower] != nil || waiting[follower] != nil
+            guard isKnown || known.count + waiting.count < Self.maxFollowers else { continue }
             waiting[follower] = token
-            record.followers.removeAll { $0.name == follower }
-            record.followers.append(.init(name: follower, position: "\(token)", time: RelayRecord.now))
-            record.followers.sort { $0.name < $1.name }
         }
     }
 
     /// Writes what waits, if it is time. A store that is busy is tried again later. Throws as `acknowledge` does.
-    mutating func write(to source: ReplicationSource) throws {
+    mutating func write(to source: ReplicationSource, _ record: inout RelayRecord) throws {
         guard isPending else { return }
         if let lastWrite, lastWrite.duration(to: .now) < Self.interval { return }
         lastWrite = .now
+        let stream = stream
+        try write(to: &record) { follower, token in
+            try source.acknowledge(token, by: stream.subscriber(follower))
+        }
+    }
+
+    /// Writes what waits through `acknowledge`.
+    mutating func write(
+        to record: inout RelayRecord, acknowledge: (_ follower: String, HistoryToken) throws -> Void
+    ) throws {
         for (follower, token) in waiting {
+            if let former = known[follower], former.history == token.history, former.number >= token.number {
+                waiting[follower] = nil
+                continue
+            }
             do {
-                try source.acknowledge(token, by: stream.subscriber(follower))
+                try acknowledge(follower, token)
+                known[follower] = token
+                record.followers.removeAll { $0.name == follower }
+                record.followers.append(.init(name: follower, position: "\(token)", time: RelayRecord.now))
+                record.followers.sort { $0.name < $1.name }
             } catch StoreError.busy {
                 continue
             } catch is StoreHistory.Discontinuity {

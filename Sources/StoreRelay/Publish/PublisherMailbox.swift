@@ -13,6 +13,8 @@ final class PublisherMailbox: Sendable {
         /// What followers have confirmed since.
         var confirmed: [String: HistoryToken] = [:]
         var wantsSnapshot = false
+        /// The requests that got no answer, or no other than a refusal.
+        var refused = 0
         /// The reasons why the sessions of these numbers can't go on. Those of former ones come late.
         var failures: [Int: NATSError] = [:]
         /// The reason why the store can't be watched.
@@ -26,6 +28,9 @@ final class PublisherMailbox: Sendable {
         content.withLock { change(&$0) }
         arrived.signal()
     }
+
+    /// Adds content that can wait for other content.
+    func note(_ change: (inout Content) -> Void) { content.withLock { change(&$0) } }
 
     /// Waits for content, at most that long, and takes it.
     func take(within limit: Duration) -> Content {

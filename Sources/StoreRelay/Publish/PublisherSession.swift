@@ -52,6 +52,7 @@ final class PublisherSession {
         configuration.maxBytes = options.maxBytes
         configuration.replicas = options.replicas
         try connection.ensureStream(configuration)
+        var streamLook = StreamLook(configuration)
         // A new one for each connection: the store may have been replaced meanwhile.
         let source = try stop.retryingBusy { try ReplicationSource(location) }
         let end = try stop.retryingBusy {
@@ -73,16 +74,18 @@ final class PublisherSession {
         while !stop.isRequested {
             let content = mailbox.take(within: batches.untilNextLook ?? patience(source))
             if let failure = content.failures[number] { throw failure }
+            status.record.rejected += Int64(content.refused)
             if let failure = content.watchFailure { reporter.report(failure) }
             // What is written while it publishes is found by one of its next looks.
             let isDue = batches.untilNextLook.map { $0 == .zero } ?? content.storeChanged
             if isDue || outdated.isDue {
                 try outdated.waiting(status, reporter) { try batches.publishNext(stop) }
             }
-            confirmations.add(content.confirmed, to: &status.record)
-            try confirmations.write(to: source)
+            confirmations.add(content.confirmed)
+            try confirmations.write(to: source, &status.record)
             if content.wantsSnapshot { makeSnapshot(source, stop) }
-            snapshots.removeUnused()
+            try snapshots.removeUnused()
+            try streamLook.look(over: connection, confirmed: publisher.lastSequence)
             source.closeIfIdle()
             status.write()
         }
@@ -132,7 +135,7 @@ final class PublisherSession {
             while true {
                 guard let message = try messages.next(within: .seconds(60)) else { continue }
                 guard let found = try Acknowledgement(message, stream, key: key) else { continue }
-                mailbox.post { $0.confirmed[found.follower] = found.token }
+                mailbox.post { FollowerConfirmations.add(found, to: &$0.confirmed) }
             }
         }
     }

@@ -1,6 +1,7 @@
 import PersistentHistory
 
-/// Decides which of the snapshots that are kept is offered to a follower, and whether another one must be made.
+/// Decides which of the snapshots that are kept is offered to a follower, whether another one must be made, and when one
+/// goes.
 ///
 /// A follower that had to ask although it has a state isn't helped by one at or before that: it would find the same gap
 /// again. It gets one that leads further, or one that was begun after it asked.
@@ -10,6 +11,10 @@ struct SnapshotOffers {
         /// When its making began, and ended.
         let begun: ContinuousClock.Instant
         let made: ContinuousClock.Instant
+        /// The time after which it goes even if it is being received.
+        let end: ContinuousClock.Instant
+        /// When somebody has last asked for it or for a part of it.
+        var used: ContinuousClock.Instant
         var isWithdrawn = false
     }
 
@@ -31,21 +36,59 @@ struct SnapshotOffers {
     private static let patience = Duration.seconds(60)
     private static let maxAsked = 1000
 
+    /// The snapshots that are kept at a time: the directory needs room for so many.
+    static let maxKept = 2
+    /// The time after its last use for which a snapshot is kept: a follower that was interrupted goes on.
+    private static let retention = Duration.seconds(600)
+    /// The time after its last use from which it gives way to another one.
+    static let idleTime = Duration.seconds(30)
+
+    /// The time for which a snapshot is kept at most: an hour, and a second for each 256 KiB.
+    static func lifetime(size: Int64) -> Duration { .seconds(3600 + max(0, size) >> 18) }
+
     /// The tokens of the snapshots that may be offered.
     var tokens: [String: HistoryToken] { kept.filter { !$0.value.isWithdrawn }.mapValues(\.upto) }
 
     mutating func add(
-        _ id: String, upto: HistoryToken, begun: ContinuousClock.Instant, made: ContinuousClock.Instant
+        _ id: String, upto: HistoryToken, size: Int64 = 0, begun: ContinuousClock.Instant,
+        made: ContinuousClock.Instant
     ) {
-        kept[id] = Kept(upto: upto, begun: begun, made: made)
+        kept[id] = Kept(
+            upto: upto, begun: begun, made: made, end: made.advanced(by: Self.lifetime(size: size)), used: made)
         // Anybody may ask: making them takes a third of the time at most.
         next = made + max(.seconds(1), begun.duration(to: made) * 2)
     }
 
+    /// Notes an attempt to make a snapshot that has failed: the next one is made after some time.
+    mutating func noteFailure(begun: ContinuousClock.Instant, ended: ContinuousClock.Instant) {
+        next = ended + max(.seconds(2), begun.duration(to: ended) * 2)
+    }
+
+    /// Notes that a follower receives the snapshot.
+    mutating func use(_ id: String, at now: ContinuousClock.Instant) { kept[id]?.used = now }
+
+    /// Removes the snapshots that nobody has used for long, and those that are too old. Returns their identifiers.
+    mutating func removeExpired(at now: ContinuousClock.Instant) -> [String] {
+        let expired = kept.filter { $0.value.used.duration(to: now) > Self.retention || $0.value.end <= now }
+        for id in expired.keys { kept[id] = nil }
+        return Array(expired.keys)
+    }
+
+    /// Makes room for another snapshot. Returns the identifiers of those that go for it, or nil if the others are in
+    /// use: then it must wait.
+    mutating func makeRoom(at now: ContinuousClock.Instant) -> [String]? {
+        var removed: [String] = []
+        while kept.count >= Self.maxKept {
+            let idle = kept.filter { $0.value.used.duration(to: now) > Self.idleTime }
+            guard let id = idle.min(by: { $0.value.used < $1.value.used })?.key else { return nil }
+            kept[id] = nil
+            removed.append(id)
+        }
+        return removed
+    }
+
     /// Offers a snapshot to nobody any more. Who has begun to receive it goes on.
     mutating func withdraw(_ id: String) { kept[id]?.isWithdrawn = true }
-
-    mutating func remove(_ id: String) { kept[id] = nil }
 
     /// Returns the newest snapshot that helps. Without one, notes the request: one that is begun from now on does.
     mutating func offer(to request: SnapshotRequest, at now: ContinuousClock.Instant) -> String? {
@@ -56,6 +99,7 @@ struct SnapshotOffers {
             } ?? Asked(request: request, since: now, last: now)
         entry.last = now
         if let id = helping(entry, at: now) {
+            kept[id]?.used = now
             asked[name] = nil
             return id
         }

@@ -1,8 +1,10 @@
 import AgentProtocol
+import Glibc
 import GroupContainers
 import LinuxSystem
 import NATSStreams
 import PersistentHistory
+import SQLiteFormat
 import SQLiteStore
 import StoreReplication
 import Synchronization
@@ -10,18 +12,22 @@ import SystemPackage
 
 /// Answers followers' requests for snapshots and their chunks (Documentation/Relay.md, "Snapshots").
 ///
-/// A snapshot is a file in a directory of this process. It is removed some minutes after its last request.
+/// A snapshot is a file in a directory that only this user can enter. At most two are kept. One is removed some minutes
+/// after its last request, for another one if nobody receives it, and at the end of its lifetime.
+///
+/// Anybody may send requests who has a follower's credentials. So the home answers inboxes only, and with a key, only
+/// requests with a right digest and a value that it has named minutes ago at most.
 final class SnapshotServer: Sendable {
     private struct Served {
         let snapshot: Snapshot
         /// By the size of the chunks, of which another broker may accept smaller ones only.
         var digests: [Int: SnapshotDigest]
-        var used: ContinuousClock.Instant
     }
 
     private struct State {
         var served: [String: Served] = [:]
         var offers = SnapshotOffers()
+        var challenges = RequestChallenges(at: .now)
         var failure: String?
         /// The token up to which everything is published; nil while more is to be published.
         var published: HistoryToken?
@@ -32,34 +38,47 @@ final class SnapshotServer: Sendable {
     private let stream: RelayStream
     private let key: RelayKey?
 
-    private static let retention = Duration.seconds(600)
-    /// The time for which one of more than `maxServed` stays.
-    private static let shortRetention = Duration.seconds(60)
-    private static let maxServed = 3
+    /// The longest request, in bytes.
+    private static let maxRequestSize = 4096
     /// The largest chunk, in bytes.
     static let chunkSize = Snapshot.usualChunkSize
 
-    /// - Parameter path: The directory of the snapshots, which must have room for the store. What an earlier process
-    ///   left there for this stream is removed.
+    /// - Parameter path: The directory in which the snapshots get one of their own. It must have room for two copies of
+    ///   the store. What an earlier process left there for this stream is removed.
     init(_ stream: RelayStream, in path: FilePath, key: RelayKey?) throws {
         self.stream = stream
         self.key = key
         try GroupContainer.create(path)
-        directory = try Directory(path)
-        for name in try directory.names() where name.string.hasPrefix(Self.prefix(stream)) {
+        directory = try Self.ownDirectory(stream, in: Directory(path))
+        for name in try directory.names() where name.string.hasPrefix(Self.prefix) {
             try directory.removeFile(name)
         }
+    }
+
+    /// Returns the directory `NAME.snapshots`, and creates it if it is missing: SQLite opens a snapshot by its path, so
+    /// nobody else may put a link there. Throws `SystemError` if it is another user's, or a link.
+    private static func ownDirectory(_ stream: RelayStream, in parent: Directory) throws(SystemError) -> Directory {
+        let path = parent.path.appending("\(stream.name).snapshots")
+        guard let name = path.lastComponent else { throw SystemError("mkdir", .invalidArgument, path: path) }
+        do throws(SystemError) {
+            try parent.makeDirectory(name, mode: 0o700)
+        } catch {
+            guard error.errno == .fileExists else { throw error }
+        }
+        let own = try parent.directory(name)
+        let status = try own.status()
+        guard status.owner == geteuid() else { throw SystemError("open", .notPermitted, path: path) }
+        if status.permissions != 0o700 { try own.setPermissions(0o700) }
+        return own
     }
 
     deinit {
         for id in state.withLock({ $0.served.keys }) { try? directory.removeFile(name(id)) }
     }
 
-    private static func prefix(_ stream: RelayStream) -> String { "\(stream.name).snapshot-" }
+    private static let prefix = "snapshot-"
 
-    private func name(_ id: String) -> FilePath.Component {
-        FilePath.Component(Self.prefix(stream) + id) ?? "snapshot"
-    }
+    private func name(_ id: String) -> FilePath.Component { FilePath.Component(Self.prefix + id) ?? "snapshot" }
 
     // MARK: The publisher's thread
 
@@ -76,20 +95,26 @@ final class SnapshotServer: Sendable {
         }
     }
 
-    /// Makes a snapshot for those who have asked, unless one that is kept helps them. An error is passed on to them.
-    /// Returns true if one was made.
+    /// Makes a snapshot for those who have asked, unless one that is kept helps them, or those that are kept are being
+    /// received. An error is passed on to them. Returns true if one was made.
     func make(of source: ReplicationSource) throws -> Bool {
         try withdrawUnusable(source)
-        guard state.withLock({ $0.offers.needsAnother(at: .now) }) else { return false }
         let begun = ContinuousClock.now
+        let replaced = state.withLock { state -> [String]? in
+            guard state.offers.needsAnother(at: begun) else { return nil }
+            return state.offers.makeRoom(at: begun)
+        }
+        guard let replaced else { return false }
         let id = String(UInt64.random(in: 1...UInt64.max), radix: 16)
         do {
+            try remove(replaced)
+            try checkRoom(for: source.location)
             source.close()
             let (snapshot, digest) = try Snapshot.makeWithDigest(
                 of: source.location, at: directory.path.appending(name(id)))
             state.withLock { state in
-                state.served[id] = Served(snapshot: snapshot, digests: [digest.chunkSize: digest], used: .now)
-                state.offers.add(id, upto: snapshot.upto, begun: begun, made: .now)
+                state.served[id] = Served(snapshot: snapshot, digests: [digest.chunkSize: digest])
+                state.offers.add(id, upto: snapshot.upto, size: snapshot.size, begun: begun, made: .now)
                 state.failure = nil
             }
             return true
@@ -97,23 +122,33 @@ final class SnapshotServer: Sendable {
             try? directory.removeFile(name(id))
             // One that is busy is tried again.
             if case StoreError.busy = error { throw error }
-            state.withLock { $0.failure = (error as? any ActionableError)?.messageWithRemedy ?? "\(error)" }
+            state.withLock { state in
+                state.failure = (error as? any ActionableError)?.messageWithRemedy ?? "\(error)"
+                state.offers.noteFailure(begun: begun, ended: .now)
+            }
             throw error
         }
     }
 
-    /// Removes the snapshots that nobody has asked for lately.
-    func removeUnused() {
-        let unused = state.withLock { state in
-            let limit = state.served.count > Self.maxServed ? Self.shortRetention : Self.retention
-            let ids = state.served.filter { $0.value.used.duration(to: .now) > limit }.map(\.key)
-            for id in ids {
-                state.served[id] = nil
-                state.offers.remove(id)
-            }
-            return ids
+    /// Throws `SystemError` if the store has more bytes than are free. A disk that is filled would stop its writers.
+    private func checkRoom(for store: StoreLocation) throws(SystemError) {
+        var size: Int64 = 0
+        for name in [store.name.database] + store.name.sideFiles {
+            size += try store.directory.status(name)?.size ?? 0
         }
-        for id in unused { try? directory.removeFile(name(id)) }
+        guard try directory.fileSystem().available > UInt64(max(0, size)) else {
+            throw SystemError("write", .noSpace, path: directory.path)
+        }
+    }
+
+    /// Removes the snapshots that nobody has asked for lately, or that are too old. Throws `SystemError`.
+    func removeUnused() throws(SystemError) { try remove(state.withLock { $0.offers.removeExpired(at: .now) }) }
+
+    private func remove(_ ids: [String]) throws(SystemError) {
+        state.withLock { state in
+            for id in ids { state.served[id] = nil }
+        }
+        for id in ids { try directory.removeFile(name(id)) }
     }
 
     // MARK: The thread that answers
@@ -121,23 +156,47 @@ final class SnapshotServer: Sendable {
     /// Answers requests until the connection is lost. Asks the publisher through the mailbox for a snapshot.
     func answer(_ requests: NATSSubscription, on connection: NATSConnection, _ mailbox: PublisherMailbox) throws {
         while true {
-            guard let request = try requests.next(within: .seconds(60)), let reply = request.reply else { continue }
-            guard let (headers, body) = try answer(request, maxPayload: connection.maxPayload, mailbox) else {
+            guard let request = try requests.next(within: .seconds(60)) else { continue }
+            guard let answer = try answer(request, maxPayload: connection.maxPayload, mailbox) else {
+                mailbox.note { $0.refused += 1 }
                 continue
             }
-            try connection.publish(OutgoingMessage(reply, headers: headers, body: body))
+            try connection.publish(answer)
         }
     }
 
-    private func answer(
+    /// Returns the answer to a request; nil for a message that gets none, because it isn't of the format or names no
+    /// inbox for the answer.
+    func answer(
         _ request: NATSMessage, maxPayload: Int, _ mailbox: PublisherMailbox
-    ) throws -> (headers: [(name: String, value: String)], body: [UInt8])? {
-        guard let object = request.json else { return nil }
+    ) throws -> OutgoingMessage? {
+        guard let reply = request.reply, stream.isReplySubject(reply), request.body.count <= Self.maxRequestSize,
+            let object = request.json,
+            let (headers, body) = try answer(object, of: request, reply, maxPayload: maxPayload, mailbox),
+            !body.isEmpty
+        else { return nil }
+        return OutgoingMessage(reply, headers: headers, body: body)
+    }
+
+    private typealias Answer = (headers: [(name: String, value: String)], body: [UInt8])
+
+    private func answer(
+        _ object: JSONObject, of request: NATSMessage, _ reply: String, maxPayload: Int, _ mailbox: PublisherMailbox
+    ) throws -> Answer? {
+        if let key {
+            let fields = SnapshotRequestDigest.fields(stream, reply: reply)
+            guard try key.accepts(request.headers[RelayHeader.mac], of: fields, request.body) else {
+                mailbox.note { $0.refused += 1 }
+                return refusal(.wrongDigest)
+            }
+        }
         switch object.string("op") {
         case "begin":
-            guard let nonce = object.string("nonce"), nonce.utf8.count <= 64 else { return nil }
+            guard let nonce = object.string("nonce"), (1...64).contains(nonce.utf8.count) else { return nil }
             let size = max(1 << 10, min(Self.chunkSize, maxPayload - (8 << 10)))
-            let answer = try begin(SnapshotRequest(object), chunkSize: size, mailbox)
+            let answer =
+                try challenge(to: object, nonce: nonce)
+                ?? begin(SnapshotRequest(object), chunkSize: size, mailbox)
             let body = Array(answer.text.utf8)
             return (try RelayKey.header(key, of: [stream.streamName, "snapshot", nonce], body), body)
         case "chunk":
@@ -146,6 +205,24 @@ final class SnapshotServer: Sendable {
             else { return nil }
             return try chunk(id, Int(index), size: Int(size))
         default: return nil
+        }
+    }
+
+    private func refusal(_ refusal: SnapshotRefusal) -> Answer {
+        let body: JSONObject = ["state": "failed", "message": .string(refusal.rawValue)]
+        return ([(name: RelayHeader.error, value: refusal.rawValue)], Array(body.text.utf8))
+    }
+
+    /// Returns the answer to a request that may have been recorded; nil if it can't, or if there is no key.
+    private func challenge(to request: JSONObject, nonce: String) -> JSONObject? {
+        guard key != nil else { return nil }
+        var values: [String] = []
+        if case .array(let found)? = request["challenges"] {
+            for case .string(let value) in found { values.append(value) }
+        }
+        return state.withLock { state in
+            if state.challenges.accepts(values, nonce: nonce, at: .now) { return nil }
+            return ["state": "challenge", "challenge": .string(state.challenges.issue(at: .now))]
         }
     }
 
@@ -162,7 +239,6 @@ final class SnapshotServer: Sendable {
                 return ["state": "failed", "message": .string(failure)]
             }
             guard let id = state.offers.offer(to: request, at: .now), let served = state.served[id] else { return nil }
-            state.served[id]?.used = .now
             offered = (id, served.snapshot)
             return nil
         }
@@ -186,16 +262,14 @@ final class SnapshotServer: Sendable {
         return digest
     }
 
-    private func chunk(
-        _ id: String, _ index: Int, size: Int
-    ) throws -> (headers: [(name: String, value: String)], body: [UInt8]) {
+    private func chunk(_ id: String, _ index: Int, size: Int) throws -> Answer {
         let served = state.withLock { state in
-            state.served[id]?.used = .now
+            state.offers.use(id, at: .now)
             return state.served[id]
         }
         guard let served, index < served.snapshot.chunkCount(size: size),
             let bytes = try? served.snapshot.chunk(index, size: size)
-        else { return ([(name: "Gs-Error", value: "unknown_snapshot")], []) }
+        else { return refusal(.unknownSnapshot) }
         guard let key else { return ([], bytes) }
         // What the disk has changed since then has another one, and isn't accepted.
         let sha256 = served.digests[size]?[index] ?? SHA256Stream.digest(bytes)

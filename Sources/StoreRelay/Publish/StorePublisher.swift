@@ -83,6 +83,7 @@ package final class StorePublisher {
         var maxAhead = Self.maxAhead
         var number = 0
         var connecting = options.connection
+        connecting.inboxPrefix = options.stream.homeInbox
         while !stop.isRequested {
             var begun: ContinuousClock.Instant?
             var server: ServerAddress?
