@@ -12,7 +12,8 @@ package final class FencedPublisher {
     private let connection: NATSConnection
     private let stream: String
     private let subject: String
-    private let inbox: String
+    /// The subject before the confirmations' numbers.
+    let inbox: String
     private let confirmations: NATSSubscription
     /// The sizes of the messages that were sent and not confirmed, oldest first.
     private var unconfirmed: [Int] = []

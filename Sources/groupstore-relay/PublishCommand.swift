@@ -41,7 +41,7 @@ struct PublishCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Where snapshots are kept while followers load them; needs room for the store (default: the user's cache).",
+            "Where two snapshots at most are kept while followers load them (default: the user's cache).",
             valueName: "dir"), completion: .directory)
     var snapshotDirectory: String?
 

@@ -121,6 +121,52 @@ struct MessageStreamTests {
         }
     }
 
+    /// Somebody with more permissions has changed the stream, or deleted it, while a publisher is connected.
+    @Test(arguments: NATSServer.programs, [#""no_ack":true"#, #""republish":{"src":">","dest":"copies.>"}"#, "DELETE"])
+    func noticesAStreamThatSomebodyChanged(program: FilePath, change: String) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        try connection.ensureStream(Self.configuration)
+        #expect(try connection.checkedState(Self.configuration).last == 0)
+        let configuration = """
+            {"name":"GS_Notes","subjects":["gs.Notes.changes"],"storage":"file","retention":"limits","discard":"old",\
+            "max_msgs":-1,"max_bytes":-1,"max_consumers":-1,"num_replicas":1,"deny_delete":true,"deny_purge":true,\
+            \(change)}
+            """
+        let request =
+            change == "DELETE"
+            ? OutgoingMessage("$JS.API.STREAM.DELETE.GS_Notes")
+            : OutgoingMessage("$JS.API.STREAM.UPDATE.GS_Notes", body: Array(configuration.utf8))
+        #expect(try connection.request(request).json?.object("error") == nil)
+        let expected: NATSError.Code = change == "DELETE" ? .noStream : .streamDiffers
+        #expect { try connection.checkedState(Self.configuration) } throws: { error in
+            (error as? NATSError)?.code == expected
+        }
+    }
+
+    /// A consumer can deliver a stream's messages into any inbox. They are no confirmations.
+    @Test(arguments: NATSServer.programs)
+    func takesNoDeliveryForAConfirmation(program: FilePath) throws {
+        let server = try NATSServer(program)
+        var options = try ConnectionOptions(servers: [ServerAddress(server.url)], name: "test")
+        options.inboxPrefix = "_INBOX.gs.Notes.home"
+        let connection = try NATSConnection(options)
+        try connection.ensureStream(Self.configuration)
+        let publisher = try FencedPublisher(connection, stream: "GS_Notes", subject: "gs.Notes.changes", after: 0)
+        #expect(publisher.inbox.hasPrefix("_INBOX.gs.Notes.home."))
+        let consumer =
+            #"{"stream_name":"GS_Notes","config":{"ack_policy":"none","deliver_policy":"all","#
+            + #""deliver_subject":"\#(publisher.inbox).1"}}"#
+        let made = try connection.request(
+            OutgoingMessage("$JS.API.CONSUMER.CREATE.GS_Notes", body: Array(consumer.utf8)))
+        #expect(made.json?.object("error") == nil)
+        for _ in 0..<20 {
+            try publisher.publish(headers: [("Gs-Upto", "1")], body: [1])
+            try publisher.finish()
+        }
+        #expect(publisher.lastSequence == 20)
+    }
+
     @Test(arguments: NATSServer.programs)
     func reportsABrokerThatIsGoneOrStopped(program: FilePath) throws {
         let server = try NATSServer(program)
@@ -268,5 +314,9 @@ struct MessageStreamTests {
         #expect(longer == place)
         #expect(DeliveryPlace("$JS.ACK.GS_Notes.abc.1.x.3.1.5") == nil)
         #expect(DeliveryPlace("_INBOX.abc") == nil)
+        // A broker that lies: what is computed from the numbers would overflow.
+        for place in ["18446744073709551615.3", "17.18446744073709551615", "9223372036854775808.3"] {
+            #expect(DeliveryPlace("$JS.ACK.GS_Notes.abc.1.\(place).1700000000000000000.5") == nil)
+        }
     }
 }

@@ -86,6 +86,57 @@ struct SnapshotDownloadTests {
         return thread
     }
 
+    /// Gives every request the same answer, until the connection is closed. Returns once it listens.
+    private func liar(_ answer: String) throws -> NATSConnection {
+        let connection = try connect()
+        let requests = try connection.subscribe(stream.snapshots)
+        try connection.flush()
+        nonisolated(unsafe) let subscription = requests
+        _ = try SystemThread(name: "liar") {
+            while let request = try? subscription.next(within: .ample), let reply = request.reply {
+                try? connection.publish(OutgoingMessage(reply, body: Array(answer.utf8)))
+            }
+        }
+        return connection
+    }
+
+    /// Without a key, anybody may have answered: an error, after which the follower pauses, and never a trap.
+    @Test(
+        arguments: [
+            (#"{"state":"current","upto":"h1.ab.0.0"}"#, "malformed_snapshot"),
+            (#"{"state":"current"}"#, "malformed_snapshot"),
+            (#"{"state":"challenge","challenge":"aa"}"#, "malformed_snapshot"), (#"{"state":"?"}"#, "malformed_snapshot"),
+            ("[]", "malformed_snapshot"), (announcement(size: .max), "malformed_snapshot"),
+            (announcement(size: -512), "malformed_snapshot"), (announcement(size: 1 << 48), "no_space"),
+            (#"{"state":"failed","message":"LONG"}"#, "no_snapshot"),
+        ])
+    func anImpossibleAnswerIsAnError(answer: String, code: String) throws {
+        let long = String(repeating: "m", count: 5000)
+        let home = try liar(answer.split(separator: "LONG", omittingEmptySubsequences: false).joined(separator: long))
+        defer { home.close() }
+        let container = GroupContainer(directory: try Directory(directory.path))
+        let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
+        let error = #expect(throws: (any Error).self) {
+            try SnapshotDownload(connect(), stream, key: nil, in: container, for: "Notes.sqlite")
+                .run(request, RelayStop(), making: {}, progress: { _, _ in })
+        }
+        let found = try #require(error as? any ActionableError)
+        #expect(found.errorCode == code && found.fullMessage.utf8.count < 1000)
+        if let found = found as? RelayError {
+            guard case .retry = FollowerFailure(found, hasConnected: true) else {
+                Issue.record("the follower doesn't pause")
+                return
+            }
+        }
+    }
+
+    private static func announcement(size: Int64) -> String {
+        """
+        {"state":"ready","id":"91c2","size":\(size),"chunk_size":524288,"upto":"h1.ab.0.0","schema":"s",\
+        "chunks_sha256":"\(String(repeating: "0", count: 64))"}
+        """
+    }
+
     /// A connection that was lost for a moment takes some answers with it, and perhaps that to the first probe.
     @Test(arguments: [0, 1]) func requestsLostChunksAgain(probesLost: Int) throws {
         let asked = Mutex<[Int]>([])

@@ -88,6 +88,44 @@ import Testing
         #expect(!offers.needsAnother(at: seconds(300)), "nobody asks any more")
     }
 
+    /// The home's disk holds two at most, whatever is asked for.
+    @Test func twoSnapshotsAreKeptAtATime() throws {
+        var offers = try kept()
+        let room = offers.makeRoom(at: seconds(1))
+        #expect(room == [])
+        offers.add("new", upto: try token(900), begun: seconds(1), made: seconds(2))
+        let wait = offers.makeRoom(at: seconds(3))
+        #expect(wait == nil, "both may be received at the moment")
+        offers.use("old", at: seconds(20))
+        let one = offers.makeRoom(at: seconds(33))
+        #expect(one == ["new"], "nobody has asked for it for half a minute")
+        #expect(offers.tokens == ["old": try token(836)])
+    }
+
+    @Test func aSnapshotInUseEndsWithItsLifetime() throws {
+        var offers = SnapshotOffers()
+        offers.add("small", upto: try token(1), size: 1 << 20, begun: start, made: start)
+        offers.add("large", upto: try token(1), size: 1 << 30, begun: start, made: start)
+        var removed: [String] = []
+        for second in stride(from: 0.0, through: 3700, by: 10) {
+            for id in ["small", "large"] { offers.use(id, at: seconds(second)) }
+            removed += offers.removeExpired(at: seconds(second))
+        }
+        #expect(removed == ["small"])
+        #expect(SnapshotOffers.lifetime(size: 1 << 30) == .seconds(3600 + 4096))
+        let unused = offers.removeExpired(at: seconds(4400))
+        #expect(unused == ["large"])
+    }
+
+    @Test func aFailureIsNotRepeatedAtOnce() throws {
+        var offers = SnapshotOffers()
+        #expect(offers.offer(to: request(nil, .first), at: seconds(0)) == nil)
+        #expect(offers.needsAnother(at: seconds(0)))
+        offers.noteFailure(begun: seconds(0), ended: seconds(4))
+        #expect(!offers.needsAnother(at: seconds(11)))
+        #expect(offers.needsAnother(at: seconds(13)))
+    }
+
     @Test func aRequestSurvivesTheMessage() throws {
         let request = request(try token(5), .schemaChanged)
         let text = request.object(nonce: "5e2f").text

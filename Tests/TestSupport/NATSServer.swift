@@ -72,11 +72,12 @@ package final class NATSServer {
         process = nil
     }
 
-    /// Ends the broker in an orderly way: everything that it acknowledged is on the disk.
-    package func stop() throws {
+    /// Ends the broker in an orderly way: everything that it acknowledged is on the disk. Returns its log.
+    @discardableResult
+    package func stop() throws -> String {
         process?.signal(SIGTERM)
-        try process?.wait()
-        process = nil
+        defer { process = nil }
+        return try process?.wait().errors ?? ""
     }
 
     /// Copies the messages aside. The broker must not run.

@@ -65,9 +65,14 @@ struct FollowerProgress {
         return reported != position
     }
 
+    /// The time after which a position is sent again: the home may have been ended before it wrote it, or got another
+    /// one under this name.
+    private static let repetition = Duration.seconds(60)
+
     /// Sends the position to the home, if it has moved: at most once a second unless it is forced.
     mutating func confirm(_ position: HistoryToken, force: Bool) throws {
-        guard confirmed != position else { return }
+        let isDue = lastConfirmation.map { $0.duration(to: .now) >= Self.repetition } ?? true
+        guard confirmed != position || isDue else { return }
         if !force, let lastConfirmation, lastConfirmation.duration(to: .now) < .seconds(1) { return }
         lastConfirmation = .now
         confirmed = position

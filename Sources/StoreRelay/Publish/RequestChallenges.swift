@@ -2,7 +2,7 @@
 /// recorded is of no use minutes later. No clock of another machine is needed for that.
 struct RequestChallenges {
     private struct Issued {
-        let value = String(UInt64.random(in: .min ... .max), radix: 16) + String(UInt64.random(in: .min ... .max), radix: 16)
+        let value = (0..<2).map { _ in String(UInt64.random(in: .min ... .max), radix: 16) }.joined(separator: "-")
         let since: ContinuousClock.Instant
         /// The nonces of the requests that had it.
         var nonces: Set<String> = []
@@ -27,7 +27,9 @@ struct RequestChallenges {
     mutating func accepts(_ values: [String], nonce: String, at now: ContinuousClock.Instant) -> Bool {
         renew(at: now)
         if values.contains(current.value) { return current.nonces.insert(nonce).inserted }
-        guard let former, values.contains(former.value) else { return false }
+        guard let former, former.since.duration(to: now) < Self.life * 2, values.contains(former.value) else {
+            return false
+        }
         return self.former?.nonces.insert(nonce).inserted ?? false
     }
 

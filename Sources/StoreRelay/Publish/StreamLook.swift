@@ -1,15 +1,17 @@
 import NATSStreams
 
-/// A look at the stream each minute. Who may, deletes it or changes it at the broker: a home with nothing to publish would
-/// not notice, and its followers would wait.
+/// A look at the stream each minute. Somebody with the permissions may delete or change it at the broker: a home with
+/// nothing to publish would not notice, and its followers would wait.
 struct StreamLook {
     private let wanted: StreamConfiguration
     private var created: Int64?
     private var next = ContinuousClock.now
+    private let interval: Duration
 
-    private static let interval = Duration.seconds(60)
-
-    init(_ wanted: StreamConfiguration) { self.wanted = wanted }
+    init(_ wanted: StreamConfiguration, interval: Duration = .seconds(60)) {
+        self.wanted = wanted
+        self.interval = interval
+    }
 
     /// Looks, if it is time.
     ///
@@ -20,7 +22,7 @@ struct StreamLook {
     /// - Parameter last: The number of the last message that the broker has confirmed.
     mutating func look(over connection: NATSConnection, confirmed last: UInt64) throws(NATSError) {
         guard next <= .now else { return }
-        next = .now + Self.interval
+        next = .now + interval
         let state = try connection.checkedState(wanted)
         guard state.last >= last, created == nil || created == state.created else {
             throw NATSError(

@@ -5,6 +5,7 @@ import time
 
 import checks
 import harms
+import hostile
 import replicas
 import special
 from round import Problem, Round
@@ -164,5 +165,5 @@ CASES = {
     "restored": case(special.restored), "restoredquiet": case(special.restored_quiet), "remade": case(special.remade), "twohomes": case(special.two_homes),
     "handwritten": case(replicas.handwritten), "promoted": case(replicas.promoted), "full": case(replicas.full),
     "pagesize": case(special.page_size), "away": case(special.away_from_history), "wrongkey": case(replicas.wrong_key, key_chance=1),
-    "noserver": case(replicas.no_server),
+    "noserver": case(replicas.no_server), "hostile": case(hostile.hostile), "hostilekeyless": case(hostile.hostile, key_chance=0),
 }

@@ -82,21 +82,30 @@ async def snapshot(play, path):
         if key and (answer.headers or {}).get("Gs-Mac") != wire.mac(key, [stream, *fields], answer.data):
             raise Problem("digest", f"{fields} {answer.headers} {answer.data[:200]}", "Gs-Mac is the digest of GS_NAME, snapshot, the nonce, and the body")
 
+    async def request(members):
+        body, reply = json.dumps(members).encode(), client.new_inbox()
+        answers = await client.subscribe(reply, max_msgs=1)
+        await client.publish(subject, body, reply=reply, headers={"Gs-Mac": wire.request_mac(key, stream, reply, body)} if key else None)
+        return await answers.next_msg(timeout=5)
+
+    challenges = []
     for _ in range(100):
         nonce = os.urandom(8).hex()
-        answer = await client.request(subject, json.dumps({"op": "begin", "nonce": nonce}).encode(), timeout=5)
+        answer = await request({"op": "begin", "nonce": nonce, "challenges": challenges})
         check(answer, "snapshot", nonce)
         begun = json.loads(answer.data)
-        if begun["state"] != "preparing":
+        if begun["state"] == "challenge":
+            challenges = challenges[-3:] + [begun["challenge"]]
+        elif begun["state"] != "preparing":
             break
-        await asyncio.sleep(0.1)
+        else:
+            await asyncio.sleep(0.1)
     if begun["state"] != "ready":
         raise Problem("snapshot", f"{begun}", "the answer's state isn't preparing")
     data, lines = b"", ""
     while len(data) < begun["size"]:
         index = len(data) // begun["chunk_size"]
-        body = json.dumps({"op": "chunk", "id": begun["id"], "index": index, "size": begun["chunk_size"]}).encode()
-        answer = await client.request(subject, body, timeout=5)
+        answer = await request({"op": "chunk", "id": begun["id"], "index": index, "size": begun["chunk_size"]})
         sha256 = hashlib.sha256(answer.data).hexdigest()
         lines += sha256 + "\n"
         if key and (answer.headers or {}).get("Gs-Mac") != wire.mac(key, [stream, "chunk", begun["id"], str(index), sha256], b""):

@@ -31,13 +31,16 @@ def decoded_headers(data):
 class Client:
     """One connection, used by one thread."""
 
-    def __init__(self, port, timeout=5, host="127.0.0.1"):
+    def __init__(self, port, timeout=5, host="127.0.0.1", user=None, inbox="_INBOX"):
         self.socket = socket.create_connection((host, port), timeout=timeout)
         self.file = self.socket.makefile("rb")
-        self.inbox = "_INBOX." + os.urandom(8).hex()
+        self.inbox = inbox + "." + os.urandom(8).hex()
         self.number = 0
         json.loads(self.file.readline().split(b" ", 1)[1])
-        self.send(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"lang":"test","version":"1"}\r\n')
+        said = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "lang": "test", "version": "1"}
+        if user:
+            said["user"], said["pass"] = user
+        self.send(b"CONNECT " + json.dumps(said).encode() + b"\r\n")
         self.send(f"SUB {self.inbox}.* 1\r\nPING\r\n".encode())
         while self.file.readline().strip() != b"PONG":
             pass

@@ -45,18 +45,25 @@ class Stream:
             fail(not hmac.compare_digest(given, self.digest(["GS_" + self.name] + fields, body)), what + ": wrong digest")
 
     async def request(self, members):
-        body = json.dumps(members, separators=(",", ":")).encode()
-        return await self.connection.request(f"gs.{self.name}.snapshot", body, timeout=10)
+        inbox, body = self.connection.new_inbox(), json.dumps(members, separators=(",", ":")).encode()
+        headers = {"Gs-Mac": self.digest(["GS_" + self.name, "request", inbox], body)} if self.key else None
+        answers = await self.connection.subscribe(inbox, max_msgs=1)
+        await self.connection.publish(f"gs.{self.name}.snapshot", body, reply=inbox, headers=headers)
+        return await answers.next_msg(timeout=10)
 
     async def snapshot(self, path):
         """Section "Snapshots". Returns the token that it leads to, and the schema's digest."""
+        challenges = []
         while True:
             nonce = secrets.token_hex(8)
-            answer = await self.request({"op": "begin", "nonce": nonce})
+            answer = await self.request({"op": "begin", "nonce": nonce, "challenges": challenges})
             self.check(answer.headers, ["snapshot", nonce], answer.data, "snapshot")
             found = json.loads(answer.data)
             if found["state"] == "ready":
                 break
+            if found["state"] == "challenge":
+                challenges = challenges[-3:] + [found["challenge"]]
+                continue
             fail(found["state"] != "preparing", f"snapshot: {found}")
             await asyncio.sleep(0.1)
         content, digests, size = b"", "", found["chunk_size"]

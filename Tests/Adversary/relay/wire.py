@@ -26,6 +26,10 @@ def signed(key, stream, headers, body):
     return headers
 
 
+def request_mac(key, stream, reply, body):
+    return mac(key, [stream, "request", reply], body)
+
+
 def number_of(token):
     return int(token.split(".")[2])
 

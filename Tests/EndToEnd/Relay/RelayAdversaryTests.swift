@@ -44,6 +44,14 @@ struct RelayAdversaryTests {
         #expect(output.contains("every state was the home's, in order"), "\(output)")
     }
 
+    /// A raw client with a follower's credentials, with the key and without one.
+    @Test func aFollowersCredentialsHarmNobody() throws {
+        let output = try findsNothing(
+            "adversary.py", NATSServer.programs[0],
+            ["--only", "hostile,hostilekeyless", "--rounds", "2", "--seconds", "1"])
+        #expect(output.contains(" 0 problems"), "\(output)")
+    }
+
     @Test func anIndependentTesterFindsNothing() throws {
         let output = try findsNothing(
             "adversary.py", NATSServer.programs[0],
