@@ -15,7 +15,7 @@ struct RelayPermissionsTests {
         let path = String(decoding: Programs.source("Samples/Relay/nats-server.conf").bytes, as: UTF8.self)
         let text = try String(contentsOfFile: path, encoding: .utf8)
         let start = try #require(text.range(of: "authorization {"))
-        let others = "\"_INBOX.*.*\""
+        let others = "\"_INBOX.*\", \"_INBOX.*.*\""
         #expect(text.contains(others) && !text.contains("allow_responses: true"))
         return text[start.lowerBound...].replacingOccurrences(of: others, with: "")
             .replacingOccurrences(of: "$HOME_PASSWORD", with: "home-secret")
@@ -50,6 +50,27 @@ struct RelayPermissionsTests {
         #expect(try publisher.stop().status == 0)
         let log = try hosts.server.stop()
         #expect(!log.contains("iolation"), "\(log)")
+    }
+
+    /// Who may write to the group's directory can't lead a follower to another file.
+    @Test(arguments: [".", ".groupstore"]) func aFollowerWritesThroughNoLink(place: String) throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        let elsewhere = hosts.path("elsewhere")
+        try Directory(elsewhere.removingLastComponent()).makeDirectory("elsewhere", mode: 0o700)
+        try sqlite(elsewhere.appending("Other.sqlite"), "CREATE TABLE Other (x)")
+        let group = try Directory(hosts.group)
+        if place == "." {
+            try group.makeSymbolicLink("Notes.sqlite", to: elsewhere.appending("Other.sqlite"))
+            let done = try hosts.follow().process.wait()
+            #expect(done.status == 65 && done.objects.last?.string("outcome") == "failed", "\(done.output)")
+        } else {
+            try group.makeSymbolicLink(".groupstore", to: elsewhere)
+            try hosts.follow().event("error") { $0.string("code") == "obstacle" }
+        }
+        #expect(try Directory(elsewhere).names() == ["Other.sqlite"])
+        #expect(try sqlite(elsewhere.appending("Other.sqlite"), "SELECT name FROM sqlite_schema") == "Other\n")
+        #expect(try publisher.stop().status == 0)
     }
 
     /// What is permitted of the subjects that somebody tries.
