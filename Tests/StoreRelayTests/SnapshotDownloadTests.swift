@@ -105,7 +105,8 @@ struct SnapshotDownloadTests {
         arguments: [
             (#"{"state":"current","upto":"h1.ab.0.0"}"#, "malformed_snapshot"),
             (#"{"state":"current"}"#, "malformed_snapshot"),
-            (#"{"state":"challenge","challenge":"aa"}"#, "malformed_snapshot"), (#"{"state":"?"}"#, "malformed_snapshot"),
+            (#"{"state":"challenge","challenge":"aa"}"#, "malformed_snapshot"),
+            (#"{"state":"?"}"#, "malformed_snapshot"),
             ("[]", "malformed_snapshot"), (announcement(size: .max), "malformed_snapshot"),
             (announcement(size: -512), "malformed_snapshot"), (announcement(size: 1 << 48), "no_space"),
             (#"{"state":"failed","message":"LONG"}"#, "no_snapshot"),

@@ -1,7 +1,7 @@
 import AgentProtocol
 import PersistentHistory
 
-/// What a home has announced of a snapshot. Without a key anybody may have, so each number is checked before it is used.
+/// A home's announcement of a snapshot. Without a key, it may be anybody's: each number is checked before it is used.
 struct SnapshotAnnouncement: Codable, Equatable {
     let id: String
     let size: Int64

@@ -34,8 +34,8 @@ final class SnapshotRequests {
         try connection.publish(OutgoingMessage(stream.snapshots, reply: reply, headers: headers, body: body))
     }
 
-    /// Returns the next answer with the last token of its subject, or nil if none comes in time. Throws `NATSError`, and
-    /// `RelayError.noHome` if nobody listens to requests, which the broker says at once.
+    /// Returns the next answer with the last token of its subject, or nil if none comes in time. Throws `NATSError`,
+    /// and `RelayError.noHome` if nobody listens to requests, which the broker says at once.
     func next(within limit: Duration) throws -> (token: Substring, message: NATSMessage)? {
         let deadline = Deadline(after: limit)
         while true {
@@ -50,8 +50,8 @@ final class SnapshotRequests {
         }
     }
 
-    /// Asks for a snapshot once, and returns the home's answer. Throws `NATSError`, and `RelayError` if the answer isn't
-    /// the home's.
+    /// Asks for a snapshot once, and returns the home's answer. Throws `NATSError`, and `RelayError` if the answer
+    /// isn't the home's.
     func begin(_ request: SnapshotRequest) throws -> JSONObject {
         for _ in 0...Self.maxChallenges {
             let object = try answer(to: request)

@@ -1,7 +1,7 @@
 import PersistentHistory
 
-/// Decides which of the snapshots that are kept is offered to a follower, whether another one must be made, and when one
-/// goes.
+/// Decides which of the snapshots that are kept is offered to a follower, whether another one must be made, and when
+/// one goes.
 ///
 /// A follower that had to ask although it has a state isn't helped by one at or before that: it would find the same gap
 /// again. It gets one that leads further, or one that was begun after it asked.

@@ -15,9 +15,9 @@ struct StreamLook {
 
     /// Looks, if it is time.
     ///
-    /// Throws `NATSError`, after which the owner connects again, and creates the stream or publishes what it lacks: with
-    /// `noStream` if it is gone, and `streamBroken` if it is another one or was set back. With `streamDiffers` if it
-    /// isn't what a publisher relies on any more.
+    /// Throws `NATSError`, after which the owner connects again, and creates the stream or publishes what it lacks:
+    /// with `noStream` if it is gone, and `streamBroken` if it is another one or was set back. With `streamDiffers` if
+    /// it isn't what a publisher relies on any more.
     ///
     /// - Parameter last: The number of the last message that the broker has confirmed.
     mutating func look(over connection: NATSConnection, confirmed last: UInt64) throws(NATSError) {
