@@ -2,6 +2,7 @@ import AgentProtocol
 import Glibc
 import LinuxSystem
 import NATSStreams
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing
@@ -146,6 +147,20 @@ struct SnapshotServerTests {
         _ = try server(key: nil)
         #expect(try directory.status().permissions == 0o700)
         #expect(try directory.names() == ["mine"])
+    }
+
+    @Test func makesNoSnapshotWithoutRoomForIt() throws {
+        let directory = try Directory(scratch.path)
+        let location = StoreLocation(directory: directory, name: try #require(StoreName("Notes.sqlite")))
+        let server = try server(key: nil)
+        _ = try directory.open("Notes.sqlite", flags: O_RDWR | O_CREAT, mode: 0o600)
+        try server.checkRoom(for: location)
+        // It has a hole, and takes no room itself.
+        let log = try directory.open("Notes.sqlite-wal", flags: O_RDWR | O_CREAT, mode: 0o600)
+        let size = Int64(clamping: try directory.fileSystem().available) + 1 << 30
+        try log.truncate(to: size, path: scratch.path)
+        let error = #expect(throws: SystemError.self) { try server.checkRoom(for: location) }
+        #expect(error?.errorCode == "no_space")
     }
 
     @Test func putsNoSnapshotBehindALink() throws {

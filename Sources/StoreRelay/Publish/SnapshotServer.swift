@@ -131,7 +131,7 @@ final class SnapshotServer: Sendable {
     }
 
     /// Throws `SystemError` if the store has more bytes than are free. A disk that is filled would stop its writers.
-    private func checkRoom(for store: StoreLocation) throws(SystemError) {
+    func checkRoom(for store: StoreLocation) throws(SystemError) {
         var size: Int64 = 0
         for name in [store.name.database] + store.name.sideFiles {
             size += try store.directory.status(name)?.size ?? 0
