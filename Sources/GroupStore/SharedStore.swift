@@ -3,6 +3,7 @@ import FileCoordination
 import FoundationEssentials
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 /// A store in a group container: its location, presentation, changes and relocation.
@@ -34,7 +35,8 @@ public final class SharedStore: Sendable {
     ///   - name: The database's file name, without a directory.
     ///   - container: The group container, which must have an identifier.
     ///   - legacy: The location from which the store is to be relocated.
-    /// - Throws: ``GroupStoreError`` with `badName` if the name can't be a file name or the container has no
+    /// - Throws: ``GroupStoreError`` with `badName` if the name can't be a file name, if it is one that SQLite or Core
+    ///   Data gives to another store's files (`-wal`, `-shm`, `-journal`, `.NAME_SUPPORT`), or if the container has no
     ///   identifier.
     public init(_ name: String, in container: GroupContainer, legacy: URL? = nil) throws(GroupStoreError) {
         guard let component = FilePath.Component(bytes: name.utf8), let group = container.identifier,
@@ -43,6 +45,7 @@ public final class SharedStore: Sendable {
             throw GroupStoreError(
                 .badName, "\(name) can't be a store's name", remedy: "name a file, without a directory")
         }
+        guard StoreName(component) != nil else { throw Self.badName(component) }
         self.container = container
         self.name = name
         self.component = component
@@ -161,6 +164,7 @@ public final class SharedStore: Sendable {
                 item, in: container, of: presentation, ClaimWait(deadline, isCancelled: isCancelled))
             do {
                 if presentation.item == item {
+                    try checkFiles(of: item)
                     return (try store?.settledURL(Deadline(after: .zero)) ?? container.url(of: item), lock)
                 }
                 // The process that was waited for has moved it.
@@ -174,6 +178,23 @@ public final class SharedStore: Sendable {
                 throw error
             }
         }
+    }
+
+    /// Throws if opening the item as a database would cost another store its files: the item was moved to the name of
+    /// one, or another store has the name of one of the item's side files.
+    private func checkFiles(of item: ClaimedItem) throws {
+        guard let last = item.path.lastComponent else { return }
+        guard let name = StoreName(last) else { throw Self.badName(last) }
+        let path = FilePath(container.url(of: item).path)
+        guard let directory = try? Directory(path.removingLastComponent()) else { return }
+        guard let found = try StoreLocation(directory: directory, name: name).databaseInPlaceOfSideFile() else { return }
+        throw GroupStoreError(
+            .badName, "\(PrintablePath(found)) is a database, and SQLite would remove it when \(name) is opened",
+            remedy: "move it to a name of its own: mv \(found.shellWord) \(found.shellWord).sqlite")
+    }
+
+    private static func badName(_ name: FilePath.Component) -> GroupStoreError {
+        GroupStoreError(.badName, "\(PrintablePath(name)) can't be a store's name", remedy: StoreName.remedy)
     }
 
     /// Returns the location after an interrupted relocation. Nobody is relocating now, so the journal describes an
