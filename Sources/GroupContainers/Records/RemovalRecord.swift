@@ -26,17 +26,37 @@ package struct RemovalRecord: Codable, Sendable, Equatable {
     package static let directoryName: FilePath.Component = ".groupstore-removal"
     private static let fileName: FilePath.Component = "removal.json"
 
+    /// Returns true if the record has this name, or one that a killed process has left half written.
+    package static func isFile(_ name: FilePath.Component) -> Bool {
+        name == fileName || name == fileName.appending(".new")
+    }
+
     /// The name of the group's directory during the removal.
     package var hiddenName: FilePath.Component { hiddenName("") }
 
     /// The name of the record's directory beside the group's, once that one is empty.
-    package var recordsName: FilePath.Component { hiddenName(".records") }
+    package var recordsName: FilePath.Component { hiddenName(Self.recordsSuffix) }
+
+    private static let recordsSuffix = ".records"
 
     private func hiddenName(_ suffix: String) -> FilePath.Component {
         let end = Array(".removing-\(id)\(suffix)".utf8)
         let bytes = [UInt8(ascii: ".")] + name.path.bytes + end
         let short = Array(".groupstore".utf8) + end
         return FilePath.Component(bytes: bytes.count <= 255 ? bytes : short) ?? .currentDirectory
+    }
+
+    /// Returns true if a record's directory beside the directory `name` may have this name, by its form.
+    package static func isRecordsName(_ candidate: FilePath.Component, of name: FilePath.Component) -> Bool {
+        let isOf = { (start: [UInt8]) in
+            let start = start + Array(".removing-".utf8)
+            guard candidate.bytes.starts(with: start),
+                let end = String(validating: candidate.bytes.dropFirst(start.count), as: UTF8.self),
+                end.hasSuffix(recordsSuffix)
+            else { return false }
+            return TransferIdentifier(String(end.dropLast(recordsSuffix.count))) != nil
+        }
+        return isOf([UInt8(ascii: ".")] + name.bytes) || isOf(Array(".groupstore".utf8))
     }
 
     /// Returns the record in its directory. Returns nil if there is none, or if another user than root and this one may

@@ -127,7 +127,7 @@ struct GroupRemoval {
     /// Writes the record.
     private func begin() throws -> InterruptedRemoval {
         let aside = try directory.made(RemovalRecord.directoryName)
-        if let stranger = try aside.names().first {
+        if let stranger = try aside.names().first(where: { !RemovalRecord.isFile($0) }) {
             throw CommandFailure(
                 .conflict, code: "obstacle",
                 "\(PrintablePath(aside.path.appending(stranger))) isn't of a removal of this group",

@@ -64,7 +64,7 @@ struct GroupRemoveCommand: ParsableCommand {
         {
             interrupted.insert(own, at: 0)
         }
-        var isFinished = false
+        var isFinished = try InterruptedRemoval.removeEmptyRecords(of: name, in: parent) && parent.status(name) == nil
         for removal in interrupted {
             guard let lock = try removal.lock() else {
                 throw CommandFailure(

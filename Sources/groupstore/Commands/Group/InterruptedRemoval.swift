@@ -53,6 +53,21 @@ struct InterruptedRemoval {
         return InterruptedRemoval(record: record, parent: parent, directory: directory, aside: aside)
     }
 
+    /// Removes the empty directory that a removal has left that was killed after its very last file. Returns true if
+    /// there was one.
+    static func removeEmptyRecords(of name: FilePath.Component, in parent: Directory) throws(SystemError) -> Bool {
+        var isFound = false
+        for candidate in try parent.names() where RemovalRecord.isRecordsName(candidate, of: name) {
+            guard let status = try parent.status(candidate), status.kind == .directory, status.owner == geteuid(),
+                try parent.directory(candidate).names().isEmpty
+            else { continue }
+            // The kernel removes no directory that isn't empty.
+            try parent.removeDirectory(candidate)
+            isFound = true
+        }
+        return isFound
+    }
+
     /// Acquires the group's lock, wherever its file is now. Returns nil if the removal is under way.
     func lock() throws -> OpenFileLock? {
         let isMoved = try aside.status(GroupContainer.bookkeepingName) != nil
