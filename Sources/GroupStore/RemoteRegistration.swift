@@ -213,7 +213,9 @@ extension RemoteRegistry {
         _ item: ClaimedItem, _ container: GroupContainer, _ time: Duration, isOver: @escaping @Sendable () -> Bool
     ) -> Bool {
         // If the item can't be claimed, its presenter resumes and finds out by itself.
-        guard let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container) else { return true }
+        guard let container = try? container.current(),
+            let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container)
+        else { return true }
         defer { claim.release() }
         let wait = ClaimWait(Deadline(after: time), isCancelled: isOver)
         do {

@@ -69,6 +69,9 @@ public final class SharedStore: Sendable {
 
     package var item: ClaimedItem { container.item(component) }
 
+    /// The container at its path: another directory may have replaced the one that was opened.
+    var currentContainer: GroupContainer { (try? container.current()) ?? container }
+
     private init(_ component: FilePath.Component, _ address: StoreAddress, in container: GroupContainer) {
         self.container = container
         name = component.string
@@ -100,7 +103,7 @@ public final class SharedStore: Sendable {
 
     var location: Location {
         do {
-            if try container.directory.status(component)?.kind == .regular { return .group }
+            if try currentContainer.directory.status(component)?.kind == .regular { return .group }
         } catch {
             // Opening it there reports the error. The file at the legacy place may be an old copy.
             return .group
@@ -128,11 +131,12 @@ public final class SharedStore: Sendable {
     private func awaitSettledURL(_ deadline: Deadline, isCancelled: () -> Bool) throws -> URL {
         var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while true {
+            let container = currentContainer
             let isSettled = try location != .moving && !WithdrawnDatabase.isUnfinished(component, in: container)
             if try isSettled || WithdrawnDatabase.hasPublished(component, in: container) { return url }
             do {
                 if let lock = try container.lock() {
-                    return try withExtendedLifetime(lock) { _ in try urlAfterInterruption() }
+                    return try withExtendedLifetime(lock) { _ in try urlAfterInterruption(in: container) }
                 }
             } catch let error as SystemError
                 where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem
@@ -160,8 +164,15 @@ public final class SharedStore: Sendable {
             let store = moved(to: item)
             // First without the lock, because a process that completes a relocation claims the store.
             _ = try store?.settledURL(deadline, isCancelled: isCancelled)
-            let lock = try PresentedClaim(
-                item, in: container, of: presentation, ClaimWait(deadline, isCancelled: isCancelled))
+            let lock: PresentedClaim
+            do throws(FileCoordinationError) {
+                lock = try PresentedClaim(
+                    item, in: currentContainer, of: presentation, ClaimWait(deadline, isCancelled: isCancelled))
+            } catch {
+                // Another directory has got the container's path meanwhile.
+                guard error.code == .containerReplaced, container.isReplaced, !deadline.hasPassed else { throw error }
+                continue
+            }
             do {
                 if presentation.item == item {
                     try checkFiles(of: item)
@@ -187,7 +198,9 @@ public final class SharedStore: Sendable {
         guard let name = StoreName(last) else { throw Self.badName(last) }
         let path = FilePath(container.url(of: item).path)
         guard let directory = try? Directory(path.removingLastComponent()) else { return }
-        guard let found = try StoreLocation(directory: directory, name: name).databaseInPlaceOfSideFile() else { return }
+        guard let found = try StoreLocation(directory: directory, name: name).databaseInPlaceOfSideFile() else {
+            return
+        }
         throw GroupStoreError(
             .badName, "\(PrintablePath(found)) is a database, and SQLite would remove it when \(name) is opened",
             remedy: "move it to a name of its own: mv \(found.shellWord) \(found.shellWord).sqlite")
@@ -199,7 +212,7 @@ public final class SharedStore: Sendable {
 
     /// Returns the location after an interrupted relocation. Nobody is relocating now, so the journal describes an
     /// interruption.
-    private func urlAfterInterruption() throws -> URL {
+    private func urlAfterInterruption(in container: GroupContainer) throws -> URL {
         let wasReturned = try WithdrawnDatabase.returnDatabase(of: component, in: container)
         guard wasReturned, location != .moving else {
             throw GroupStoreError(

@@ -36,7 +36,8 @@ package enum StoreError: ActionableError, Equatable {
 
     package var path: FilePath {
         switch self {
-        case .missing(let path), .notAFile(let path), .foreign(_, let path), .sideFileIsDatabase(let path), .corrupt(_, _, let path),
+        case .missing(let path), .notAFile(let path), .foreign(_, let path), .sideFileIsDatabase(let path),
+            .corrupt(_, _, let path),
             .busy(let path, _, _), .superJournalElsewhere(_, let path), .sqlite(_, _, let path):
             path
         }

@@ -92,6 +92,7 @@ extension RelocationFailure {
             case .busy: (.busy, "in_use")
             case .presenterFailed, .cancelled: (.busy, error.code.rawValue)
             case .notWritable: (.notPermitted, "not_writable")
+            case .containerReplaced: (.unusablePlace, "replaced")
             case .outsideContainer, .system, .agent: (.failed, "io_error")
             }
         var failure = RelocationFailure(kind, code: code, error.message, remedy: error.remedy)

@@ -45,7 +45,9 @@ enum StorePlaces {
     static func existing(_ text: String) throws -> StoreLocation {
         let given = FilePath(text)
         guard let path = resolved(given) ?? groupStore(text).flatMap(resolved) else { throw StoreError.missing(given) }
-        guard let last = path.lastComponent, let name = StoreName.existing(last) else { throw StoreError.notAFile(path) }
+        guard let last = path.lastComponent, let name = StoreName.existing(last) else {
+            throw StoreError.notAFile(path)
+        }
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 

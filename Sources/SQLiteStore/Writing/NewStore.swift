@@ -69,7 +69,8 @@ package final class NewStore {
             let text = component.string
             guard text.hasPrefix(prefix), text.hasSuffix("-lock"),
                 let database = FilePath.Component(String(text.dropLast(5))),
-                database.string.dropFirst(prefix.count).allSatisfy(\.isHexDigit), let name = StoreName.existing(database),
+                database.string.dropFirst(prefix.count).allSatisfy(\.isHexDigit),
+                let name = StoreName.existing(database),
                 let lock = try? OpenFileLock(component, in: directory)
             else { continue }
             withExtendedLifetime(lock) { _ in remove(name, from: directory) }

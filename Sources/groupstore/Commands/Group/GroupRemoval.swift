@@ -91,7 +91,16 @@ struct GroupRemoval {
         } catch {
             throw putBack(removal, after: error, deleted: files.deleted)
         }
-        try removal.finish(lock)
+        do {
+            try removal.finish(lock)
+        } catch {
+            let failure = CommandFailure.of(error)
+            let rest = parent.path.appending(removal.record.recordsName)
+            throw CommandFailure(
+                failure.status, code: failure.errorCode, failure.message,
+                reasons: ["  \(group) is removed, and its records are left in \(PrintablePath(rest))"],
+                remedy: "this removes them: \(GroupArgument.removal(of: group, at: directory.path))", underlying: error)
+        }
     }
 
     /// Claims the whole group: nobody who coordinates may access or present anything in it meanwhile, even by a
@@ -161,7 +170,6 @@ struct GroupRemoval {
             guard error.errno == .directoryNotEmpty || error.errno == .fileExists else { throw error }
             throw Self.changed(try directory.names().first.map(directory.path.appending) ?? directory.path)
         }
-        try parent.synchronize()
     }
 
     /// Puts the group back after an error. Returns that error, with where the group is and what of it is gone.
@@ -192,8 +200,11 @@ struct GroupRemoval {
 extension GroupArgument {
     /// The advice for an interrupted removal.
     static func continuation(of group: GroupIdentifier, at path: FilePath) -> String {
-        "once \(PrintablePath(path)) is free, this puts it back and finishes: groupstore group remove \(group) "
-            + "--directory \(path.shellWord)"
+        "once \(PrintablePath(path)) is free, this puts it back and finishes: \(removal(of: group, at: path))"
+    }
+
+    static func removal(of group: GroupIdentifier, at path: FilePath) -> String {
+        "groupstore group remove \(group) --directory \(path.shellWord)"
     }
 }
 

@@ -112,6 +112,7 @@ struct InterruptedRemoval {
     /// Removes what is left of a group whose directory is gone: its records. Throws `CommandFailure` if anything else
     /// is among them.
     func finish(_ lock: borrowing OpenFileLock) throws {
+        try parent.synchronize()
         try removeRecords(lock)
         try removeRecord()
         try parent.removeDirectory(record.recordsName)
