@@ -75,7 +75,8 @@ import Testing
 
     /// Three paths of the greatest length fit one event, whatever their bytes.
     @Test(arguments: [UInt8(0x01), 0x22, 0x61, 0xFF]) func anEventKeepsItsPaths(_ byte: UInt8) throws {
-        let names = (0..<16).flatMap { _ in [UInt8](repeating: byte, count: 254) + [0x2F] }
+        let name = [UInt8](repeating: byte, count: 254) + [0x2F]
+        let names = Array(repeating: name, count: 16).flatMap { $0 }
         let item = try #require(ItemAddress(group: "group.example", path: Array(names.dropLast())))
         let event = PresenterEvent.didMove(to: item, subitem: item)
         let object = event.json(item: item, presenter: 1, claim: 2, path: names, deadline: nil)

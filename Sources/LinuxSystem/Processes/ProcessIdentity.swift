@@ -51,6 +51,12 @@ package struct ProcessIdentity: Codable, Hashable, Sendable {
         }
     }
 
+    /// Returns the process's parent, or nil if the process has ended.
+    package static func parent(of pid: Int32) -> Int32? {
+        let fields = statistics(of: "\(pid)")
+        return fields.count > 1 ? Int32(fields[1]) : nil
+    }
+
     /// Returns the fields of `/proc/PID/stat` from the state, the third, on.
     private static func statistics(of pid: String) -> [Substring] {
         // The program's name, in parentheses, may itself contain spaces and parentheses.

@@ -11,8 +11,10 @@ struct ClosedFiles {
     /// True if the user asserts that files are closed where the file system can't prove it.
     private let assumeClosed: Bool
 
-    /// The longest wait for the agent.
+    /// The longest wait for the agent and its children.
     private static let agentTimeout = Duration.seconds(5)
+    /// The longest wait for a process that isn't seen: it may have closed the file since.
+    private static let unseenTimeout = Duration.seconds(1)
     /// A lease can be refused for an instant after the last close.
     private static let closeTimeout = Duration.milliseconds(10)
 
@@ -39,7 +41,7 @@ struct ClosedFiles {
     func lease(
         on file: borrowing Descriptor, _ entry: GroupInventory.Entry, at path: FilePath, waitsForAgent: Bool = true
     ) throws -> FileLease? {
-        let end = ContinuousClock.now.advanced(by: Self.agentTimeout)
+        let start = ContinuousClock.now
         var closing = ContinuousClock.now.advanced(by: Self.closeTimeout)
         var backoff = Backoff(first: .microseconds(100), longest: .milliseconds(20))
         while true {
@@ -50,18 +52,25 @@ struct ClosedFiles {
             }
             if closing < .now {
                 let holders = FileHolder.of(entry.status.identity)
-                let isAgentAlone = !holders.isEmpty && holders.allSatisfy { Int64($0.pid) == agent }
-                if isAgentAlone, !waitsForAgent { return nil }
-                guard isAgentAlone, end > .now else { throw Self.open(path, holders) }
+                let isAgentAlone = holders.allSatisfy { isAgent($0) }
+                if isAgentAlone, !holders.isEmpty, !waitsForAgent { return nil }
+                let limit = holders.isEmpty ? Self.unseenTimeout : Self.agentTimeout
+                guard isAgentAlone, start.duration(to: .now) < limit else { throw Self.open(path, holders) }
                 closing = .now.advanced(by: Self.closeTimeout)
             }
             pause(backoff.next())
         }
     }
 
+    /// True for the agent and the processes that it starts to read stores.
+    private func isAgent(_ holder: FileHolder) -> Bool {
+        guard let agent else { return false }
+        return Int64(holder.pid) == agent || ProcessIdentity.parent(of: holder.pid).map(Int64.init) == agent
+    }
+
     /// Returns nil for a file that may be taken for closed although the file system grants no lease.
     private func unproved(_ entry: GroupInventory.Entry, at path: FilePath, _ error: SystemError) throws -> FileLease? {
-        let holders = FileHolder.of(entry.status.identity).filter { Int64($0.pid) != agent }
+        let holders = FileHolder.of(entry.status.identity).filter { !isAgent($0) }
         guard holders.isEmpty else { throw Self.open(path, holders) }
         guard !error.isPermission else {
             throw CommandFailure(

@@ -46,7 +46,8 @@ struct FileRemoval {
             case .some(let lease):
                 if !lease.isIntact { throw ClosedFiles.open(path, FileHolder.of(entry.status.identity)) }
             case nil:
-                let holders = entry.isRecord ? [] : FileHolder.of(entry.status.identity)
+                let isOpenable = !entry.isRecord && entry.status.kind != .symbolicLink
+                let holders = isOpenable ? FileHolder.of(entry.status.identity) : []
                 guard holders.isEmpty else { throw ClosedFiles.open(path, holders) }
             }
             guard try file?.status(path: path).hasContent(of: entry.status) ?? true else {

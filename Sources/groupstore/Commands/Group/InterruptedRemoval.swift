@@ -26,7 +26,9 @@ struct InterruptedRemoval {
     /// Returns the interrupted removals of the group's directory with that name. A directory counts only with a record
     /// that names it.
     static func all(of name: FilePath.Component, in parent: Directory) throws -> [InterruptedRemoval] {
-        try parent.names().compactMap { candidate in
+        // Without the right to list the parent directory, nobody can have renamed anything in it for this user.
+        guard let names = try? parent.names() else { return [] }
+        return try names.compactMap { candidate in
             guard String(decoding: candidate.bytes, as: UTF8.self).contains(".removing-"),
                 try parent.status(candidate)?.kind == .directory
             else { return nil }
@@ -57,7 +59,7 @@ struct InterruptedRemoval {
     /// there was one.
     static func removeEmptyRecords(of name: FilePath.Component, in parent: Directory) throws(SystemError) -> Bool {
         var isFound = false
-        for candidate in try parent.names() where RemovalRecord.isRecordsName(candidate, of: name) {
+        for candidate in (try? parent.names()) ?? [] where RemovalRecord.isRecordsName(candidate, of: name) {
             guard let status = try parent.status(candidate), status.kind == .directory, status.owner == geteuid(),
                 try parent.directory(candidate).names().isEmpty
             else { continue }
