@@ -63,8 +63,9 @@ import Testing
     @Test func shortensALongLine() throws {
         let store = try #require(StoreAddress(group: "g", name: [UInt8](repeating: 1, count: 255)))
         let long = [UInt8(ascii: "/")] + [UInt8](repeating: 1, count: 4000)
-        let holders = (0..<2000).map { StoreEvent.Holder(pid: $0, program: "sqlite3") }
-        let line = WireLine.bytes(StoreEvent.relocating(waitingFor: holders).json(store: store, token: "e-1"))
+        let text = String(repeating: "x", count: 40_000)
+        let event = StoreEvent.abandoned(outcome: "busy", message: text)
+        let line = WireLine.bytes(event.json(store: store, token: "e-1"))
         #expect(line.count <= WireLine.maxLength)
         // Two long paths fit a line, whatever their bytes.
         let relocated = WireLine.bytes(StoreEvent.relocated(from: long, to: long).json(store: store, token: "e-1"))
@@ -73,7 +74,7 @@ import Testing
             return
         }
         #expect(whole.path("from") == long && whole.path("to") == long && whole.bool("truncated") == nil)
-        guard case .event("relocating", let object) = try AgentMessage(parsing: line.dropLast()) else {
+        guard case .event("abandoned", let object) = try AgentMessage(parsing: line.dropLast()) else {
             Issue.record("no event")
             return
         }
