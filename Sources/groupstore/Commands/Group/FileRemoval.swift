@@ -153,15 +153,21 @@ extension Directory {
     }
 
     /// Gives everything in the directory its name in another one, where the directories above it still are, and removes
-    /// the directories that become empty. Throws if a name is taken there.
-    func moveFiles(backTo other: Directory) throws(SystemError) {
+    /// the directories that become empty. Returns the first error: a name may be taken there.
+    func moveFiles(backTo other: Directory) throws(SystemError) -> SystemError? {
+        var failure: SystemError?
         for name in try names() {
-            guard try status(name)?.kind == .directory, try other.status(name) != nil else {
-                try rename(name, to: name, in: other, .refuse)
-                continue
+            do throws(SystemError) {
+                guard try status(name)?.kind == .directory, try other.status(name) != nil else {
+                    try rename(name, to: name, in: other, .refuse)
+                    continue
+                }
+                if let inner = try directory(name).moveFiles(backTo: other.directory(name)) { throw inner }
+                try removeDirectory(name)
+            } catch {
+                failure = failure ?? error
             }
-            try directory(name).moveFiles(backTo: other.directory(name))
-            try removeDirectory(name)
         }
+        return failure
     }
 }

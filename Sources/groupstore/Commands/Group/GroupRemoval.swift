@@ -188,8 +188,8 @@ struct GroupRemoval {
                 failure.status, code: failure.errorCode, failure.message, reasons: reasons, remedy: failure.remedy,
                 underlying: error)
         } catch let second {
-            reasons.append("  it couldn't be put back: \(CommandFailure.of(second).message)")
-            reasons.append("  it is in \(PrintablePath(removal.path))")
+            reasons.append("  it couldn't be put back whole: \(CommandFailure.of(second).message)")
+            reasons.append("  what is left is in \(PrintablePath(removal.path))")
             return CommandFailure(
                 failure.status, code: failure.errorCode, failure.message, reasons: reasons,
                 remedy: GroupArgument.continuation(of: group, at: directory.path), underlying: error)
@@ -200,7 +200,8 @@ struct GroupRemoval {
 extension GroupArgument {
     /// The advice for an interrupted removal.
     static func continuation(of group: GroupIdentifier, at path: FilePath) -> String {
-        "once \(PrintablePath(path)) is free, this puts it back and finishes: \(removal(of: group, at: path))"
+        "once the place of \(PrintablePath(path)) is free, this puts it back and finishes: "
+            + removal(of: group, at: path)
     }
 
     static func removal(of group: GroupIdentifier, at path: FilePath) -> String {

@@ -21,7 +21,13 @@ struct InterruptedRemoval {
     var name: FilePath.Component? { record.name.path.lastComponent }
 
     /// The path at which the rest is now.
-    var path: FilePath { parent.path.appending(directory == nil ? record.recordsName : record.hiddenName) }
+    var path: FilePath {
+        guard let directory else { return parent.path.appending(record.recordsName) }
+        guard let name, (try? parent.status(name))?.identity == directory.identity else {
+            return parent.path.appending(record.hiddenName)
+        }
+        return parent.path.appending([name, RemovalRecord.directoryName])
+    }
 
     /// Returns the interrupted removals of the group's directory with that name. A directory counts only with a record
     /// that names it.
@@ -76,20 +82,23 @@ struct InterruptedRemoval {
         return try GroupContainer(directory: isMoved ? aside : directory ?? aside).lock()
     }
 
-    /// Puts the group back under its name, with everything that is still there. The caller holds the group's lock.
+    /// Puts the group back under its name, with everything that is still there. The caller holds the group's lock. A
+    /// file whose name is taken stays in `.groupstore-removal`, and the error says so.
     func putBack() throws {
         guard let directory, let name else { return }
         if try parent.status(record.recordsName)?.identity == aside.identity {
             try parent.rename(record.recordsName, to: RemovalRecord.directoryName, in: directory, .refuse)
         }
         try returnBookkeeping(to: directory)
+        var failure: SystemError?
         if try aside.status(FileRemoval.asideName) != nil {
-            try aside.directory(FileRemoval.asideName).moveFiles(backTo: directory)
+            failure = try aside.directory(FileRemoval.asideName).moveFiles(backTo: directory)
         }
         if try parent.status(record.hiddenName)?.identity == directory.identity {
             try parent.rename(record.hiddenName, to: name, in: parent, .refuse)
             try parent.synchronize()
         }
+        if let failure { throw failure }
         try removeRecord()
         try directory.removeDirectory(RemovalRecord.directoryName)
         try directory.synchronize()
