@@ -62,7 +62,7 @@ let package = Package(
             name: "GroupStore",
             dependencies: [
                 "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers", "LinuxSystem",
-                "StoreFollowing", logging, systemPackage,
+                "SQLiteFormat", "StoreFollowing", logging, systemPackage,
             ],
             swiftSettings: strict),
         .target(

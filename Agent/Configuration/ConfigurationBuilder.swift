@@ -43,7 +43,7 @@ package struct ConfigurationBuilder {
         guard let group = configuration.groups.indices.last,
             let store = configuration.groups[group].stores.indices.last
         else { return }
-        guard path.lastComponent.flatMap(StoreName.init) != nil else {
+        guard path.lastComponent.flatMap(StoreName.existing) != nil else {
             throw error(line, "\(PrintablePath(path)) names no file", "name the store's database file")
         }
         let owner = "the legacy store of \(configuration.groups[group].identifier)"

@@ -19,7 +19,7 @@ extension ConfigurationFile {
         let text = try string(nameNode, "name")
         // The length first: swift-system's debug build checks a component anew for each of its bytes.
         guard text.utf8.count <= NAME_MAX,
-            let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.validated)
+            let name = FilePath.Component(bytes: Array(text.utf8)).flatMap(StoreName.init)
         else {
             throw invalid(
                 nameNode.line, "\(text) can't be a store's name",

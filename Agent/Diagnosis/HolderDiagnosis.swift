@@ -31,7 +31,7 @@ package struct HolderDiagnosis {
     package func findings() -> [Finding] {
         guard let directory = try? Directory(path), let names = try? directory.names() else { return [] }
         var files: [FileIdentity: FilePath.Component] = [:]
-        for name in names where StoreName.validated(name) != nil {
+        for name in names where StoreName(name) != nil {
             guard let status = try? directory.status(name), status.kind == .regular else { continue }
             files[status.identity] = name
         }

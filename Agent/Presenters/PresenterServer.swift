@@ -21,6 +21,8 @@ package final class PresenterServer: Sendable {
         let isUntrusted: Bool
         let intents: [ClaimIntent]
         var isAnswered = false
+        /// The moves that its earlier requests to release it reported.
+        var moves: [ClaimState.Outcome.Move] = []
 
         /// Returns true if the claim allows the item to be moved or deleted.
         func covers(_ item: ClaimedItem) -> Bool {
@@ -37,6 +39,8 @@ package final class PresenterServer: Sendable {
 
     /// The maximum number of presenters of one connection.
     static let maximumPresenters = 1024
+    /// The maximum number of moves that one claim reports.
+    static let maximumMoves = 4096
 
     package init(publisher: Publisher, configuration: CurrentConfiguration) {
         self.publisher = publisher
@@ -59,12 +63,17 @@ package final class PresenterServer: Sendable {
             return (state.presenters.removeValue(forKey: connection) ?? [], claims)
         }
         for claim in claims { registry.end(claim, ClaimState.Outcome(tookPlace: true)) }
-        for presenter in presenters.sorted() { remove(presenter) }
+        for presenter in presenters.sorted() {
+            // A process that has ended holds nothing. Another one may have its item open and was about to answer.
+            let hasEnded = registry.holder(of: presenter).map { !$0.isElsewhere && $0.pid != 0 && !$0.isRunning }
+            remove(presenter, failure: hasEnded == true ? nil : "its connection ended before it answered")
+        }
+        endRefused()
     }
 
-    private func remove(_ presenter: UInt64) {
+    private func remove(_ presenter: UInt64, failure: String? = nil) {
         let item = registry.item(of: presenter)
-        registry.remove(presenter)
+        registry.remove(presenter, failure: failure)
         if let store = item.flatMap(StoreAddress.init) { presentersChanged(store) }
     }
 }
@@ -242,8 +251,22 @@ extension PresenterServer {
         if claimant.isUntrusted, let uncovered = moves.first(where: { !claimant.covers($0.from) }) {
             throw .unknownItem(of: uncovered.from.container)
         }
-        guard state.withLock({ $0.claims.removeValue(forKey: operation.claim) }) != nil else { throw .unknownClaim }
-        registry.end(operation.claim, ClaimState.Outcome(tookPlace: operation.tookPlace, moves: moves))
+        if operation.hasMore {
+            let isStored = state.withLock { state in
+                guard state.claims[operation.claim]?.moves.count ?? 0 < Self.maximumMoves else { return false }
+                state.claims[operation.claim]?.moves += moves
+                return true
+            }
+            guard isStored else {
+                throw WireError(code: "bad_request", "a claim has at most \(Self.maximumMoves) moves")
+            }
+            return publisher.answer(connection, .reply(id: id, [:]))
+        }
+        guard let ended = state.withLock({ $0.claims.removeValue(forKey: operation.claim) }) else {
+            throw .unknownClaim
+        }
+        registry.end(
+            operation.claim, ClaimState.Outcome(tookPlace: operation.tookPlace, moves: ended.moves + moves))
         publisher.answer(connection, .reply(id: id, [:]))
     }
 

@@ -69,7 +69,7 @@ package struct PresentOperation: Sendable, Equatable {
     init(_ object: JSONObject) throws(WireError) {
         item = try object.requiredItem()
         pid = object.integer("pid").flatMap { Int32(exactly: $0) }
-        program = object.string("program").map { String($0.prefix(64)) }
+        program = object.string("program")?.shortened(toWireLength: 64)
         guard let value = object["models"] else { return }
         guard case .array(let values) = value, values.count <= Self.maxModels else { throw .badModels }
         var names: [String] = []
@@ -110,18 +110,31 @@ package struct AnswerOperation: Sendable, Equatable {
     /// The reason why it failed; nil if it succeeded.
     package var failure: String?
 
+    /// The longest text of a failure in a line, in bytes.
+    package static let maxFailureLength = 4096
+
+    /// Creates an answer. A long text of a failure is shortened: an answer without it would be consent.
     package init(_ request: Request, claim: UInt64, presenter: UInt64?, failure: String? = nil) {
         self.request = request
         self.claim = claim
         self.presenter = presenter
-        self.failure = failure
+        self.failure = failure?.shortened(toWireLength: Self.maxFailureLength)
     }
 
     init(_ request: Request, _ object: JSONObject) throws(WireError) {
         self.request = request
         claim = try object.requiredNumber("claim", .claim)
         presenter = object["presenter"] == nil ? nil : try object.requiredNumber("presenter", .presenter)
-        failure = object.string("error").map { String($0.prefix(1024)) }
+        failure = Self.failure(in: object)?.shortened(toWireLength: Self.maxFailureLength)
+    }
+
+    /// Returns the reason, whatever JSON value it is. A line that has lost a member is no consent either.
+    private static func failure(in object: JSONObject) -> String? {
+        switch object["error"] {
+        case .string(let text)?: text
+        case nil, .null?: object.bool("truncated") == true ? "the answer's line was shortened" : nil
+        case let value?: value.text
+        }
     }
 
     func write(to object: inout JSONObject) {
@@ -228,19 +241,46 @@ package struct ReleaseOperation: Sendable, Equatable {
     /// False if no access took place under the claim.
     package var tookPlace: Bool
     package var moves: [Move]
+    /// True if another request has further moves. That one ends the claim.
+    package var hasMore: Bool
 
-    package init(claim: UInt64, tookPlace: Bool, moves: [Move] = []) {
+    package init(claim: UInt64, tookPlace: Bool, moves: [Move] = [], hasMore: Bool = false) {
         self.claim = claim
         self.tookPlace = tookPlace
         self.moves = moves
+        self.hasMore = hasMore
+    }
+
+    /// Returns the requests that end a claim: several if its moves don't fit one line.
+    package static func all(claim: UInt64, tookPlace: Bool, moves: [Move]) -> [ReleaseOperation] {
+        var requests: [ReleaseOperation] = []
+        var current = ReleaseOperation(claim: claim, tookPlace: tookPlace, moves: [], hasMore: true)
+        var length = 0
+        for move in moves {
+            let added = JSONValue.object(move.json).text.utf8.count + 1
+            if current.moves.count == ClaimOperation.maxIntents || length + added > WireLine.maxLength / 2 {
+                requests.append(current)
+                (current.moves, length) = ([], 0)
+            }
+            current.moves.append(move)
+            length += added
+        }
+        current.hasMore = false
+        return requests + [current]
     }
 
     init(_ object: JSONObject) throws(WireError) {
         claim = try object.requiredNumber("claim", .claim)
         tookPlace = object.bool("took_place") ?? true
+        hasMore = object.bool("more") ?? false
         moves = []
         guard case .array(let values)? = object["moves"] else { return }
-        for case .object(let move) in values.prefix(ClaimOperation.maxIntents) {
+        guard values.count <= ClaimOperation.maxIntents else {
+            throw WireError(
+                code: "bad_request", "moves has more than \(ClaimOperation.maxIntents) elements",
+                hint: "send them in several requests, all but the last one with more: true")
+        }
+        for case .object(let move) in values {
             guard let from = move.path("from").flatMap(ItemAddress.init(bytes:)),
                 let to = move.path("to").flatMap(ItemAddress.init(bytes:))
             else { throw WireError(code: "bad_request", "a move must be {\"from\":\"GROUP_ID/PATH\",\"to\":…}") }
@@ -251,14 +291,17 @@ package struct ReleaseOperation: Sendable, Equatable {
     func write(to object: inout JSONObject) {
         object["claim"] = WireNumber(.claim, claim).json
         object["took_place"] = .bool(tookPlace)
-        guard !moves.isEmpty else { return }
-        object["moves"] = .array(
-            moves.map { move in
-                var object = JSONObject()
-                object.setPath("from", bytes: move.from.bytes)
-                object.setPath("to", bytes: move.to.bytes)
-                return .object(object)
-            })
+        if !moves.isEmpty { object["moves"] = .array(moves.map { .object($0.json) }) }
+        if hasMore { object["more"] = true }
+    }
+}
+
+extension ReleaseOperation.Move {
+    fileprivate var json: JSONObject {
+        var object = JSONObject()
+        object.setPath("from", bytes: from.bytes)
+        object.setPath("to", bytes: to.bytes)
+        return object
     }
 }
 

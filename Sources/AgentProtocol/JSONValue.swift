@@ -42,11 +42,20 @@ package struct JSONObject: Sendable, Equatable, ExpressibleByDictionaryLiteral {
 
     /// Sets the path under `key` if its bytes are UTF-8, else its base64 under `key_b64`.
     package mutating func setPath(_ key: String, bytes: [UInt8]) {
-        if let text = String(validating: bytes, as: UTF8.self) {
+        if let text = String(validating: bytes, as: UTF8.self), !Self.isShorterInBase64(text) {
             self[key] = .string(text)
         } else {
             self[key + "_b64"] = .string(Data(bytes).base64EncodedString())
         }
+    }
+
+    /// Returns true for a long text of control characters, each of which takes six bytes, or quotation marks. Several
+    /// such texts would make a line too long.
+    private static func isShorterInBase64(_ text: String) -> Bool {
+        let length = text.utf8.count
+        guard length > 1024 else { return false }
+        let escaped = text.unicodeScalars.reduce(0) { $0 + WireLine.escapedLength($1) }
+        return escaped * 3 > length * 4
     }
 
     /// Returns the bytes of the path under `key` or `key_b64`; nil if neither is present or the base64 is invalid.

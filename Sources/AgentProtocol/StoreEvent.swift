@@ -151,7 +151,9 @@ extension StoreEvent.Holder {
     }
 
     package var json: JSONObject {
-        var object: JSONObject = ["pid": .integer(Int64(pid)), "program": .string(program)]
+        var object: JSONObject = [
+            "pid": .integer(Int64(pid)), "program": .string(program.shortened(toWireLength: 256)),
+        ]
         if isElsewhere { object["elsewhere"] = true }
         return object
     }

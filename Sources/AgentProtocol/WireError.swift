@@ -28,12 +28,20 @@ package struct WireError: Error, Equatable, Sendable {
         holders = values.compactMap { if case .object(let holder) = $0 { StoreEvent.Holder(holder) } else { nil } }
     }
 
+    /// The error, shortened so that it fits a line: without it, a reader wouldn't know what was refused.
     package var json: JSONObject {
-        var object: JSONObject = ["code": .string(code), "message": .string(message)]
-        if let hint { object["hint"] = .string(hint) }
-        if !holders.isEmpty { object["holders"] = .array(holders.map { .object($0.json) }) }
+        var object: JSONObject = [
+            "code": .string(code), "message": .string(message.shortened(toWireLength: Self.maxMessageLength)),
+        ]
+        if let hint { object["hint"] = .string(hint.shortened(toWireLength: Self.maxHintLength)) }
+        let named = holders.prefix(Self.maxHolders).map { JSONValue.object($0.json) }
+        if !named.isEmpty { object["holders"] = .array(named) }
         return object
     }
+
+    private static let maxMessageLength = 8192
+    private static let maxHintLength = 2048
+    private static let maxHolders = 48
 }
 
 extension JSONObject {

@@ -6,8 +6,10 @@ package enum WireLine {
     /// The protocol version that `hello` announces.
     package static let protocolVersion: Int64 = 1
 
-    /// Returns the object's line. If it would be too long (a path of control characters takes six times its bytes), the
-    /// longest member that isn't needed to understand the line is dropped, and `truncated` is set.
+    /// Returns the line of a message for a reader. If it would be too long, the longest member that isn't needed to
+    /// understand the line is dropped, and `truncated` is set.
+    ///
+    /// A request never loses a member, because an absent one has a meaning: see `request`.
     package static func bytes(_ object: JSONObject) -> [UInt8] {
         var shortened = object
         // A member that is too long by itself is dropped without encoding it.
@@ -26,8 +28,16 @@ package enum WireLine {
         }
     }
 
+    /// Returns a request's line, or nil if it would be too long.
+    package static func request(_ object: JSONObject) -> [UInt8]? {
+        var line: [UInt8] = []
+        object.write(to: &line)
+        line.append(0x0A)
+        return line.count > maxLength ? nil : line
+    }
+
     private static let needed: Set<String> = [
-        "id", "type", "ok", "store", "store_b64", "token", "reason", "truncated", "op",
+        "id", "type", "ok", "claim", "presenter", "store", "store_b64", "token", "reason", "truncated", "op",
     ]
 
     private static func longestOptionalKey(of object: JSONObject) -> String? {
@@ -54,6 +64,22 @@ extension JSONValue {
         case .object(let object): object.members.reduce(0) { $0 + $1.key.utf8.count + $1.value.leastLength }
         case .encoded(let text): text.count
         }
+    }
+}
+
+extension String {
+    /// The text, cut between two characters and with an ellipsis if it takes more than `limit` bytes in a line.
+    package func shortened(toWireLength limit: Int) -> String {
+        let ellipsis = "…"
+        var length = 0
+        var end = unicodeScalars.startIndex
+        for index in unicodeScalars.indices {
+            length += WireLine.escapedLength(unicodeScalars[index])
+            if length > limit { return String(unicodeScalars[..<end]) + ellipsis }
+            // Leaves room for the ellipsis.
+            if length <= limit - ellipsis.utf8.count { end = unicodeScalars.index(after: index) }
+        }
+        return self
     }
 }
 
@@ -126,7 +152,7 @@ extension WireLine {
         return lines
     }
 
-    private static func escapedLength(_ scalar: Unicode.Scalar) -> Int {
+    static func escapedLength(_ scalar: Unicode.Scalar) -> Int {
         switch scalar.value {
         case 0x22, 0x5C: 2
         case ..<0x20, 0x7F: 6

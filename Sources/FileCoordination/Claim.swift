@@ -115,7 +115,8 @@ package final class Claim: Sendable {
         }
     }
 
-    /// Waits until the items are free, acquires them, and leaves the queue. Throws what `ClaimWait.retry` throws.
+    /// Waits until the items are free, acquires them, and leaves the queue. Throws what `ClaimWait.retry` throws, and
+    /// `FileCoordinationError` if the container's directory isn't at its path any more.
     package func acquire(_ wait: ClaimWait) throws {
         for lock in locks {
             if let writes = lock.writesItem {
@@ -134,6 +135,7 @@ package final class Claim: Sendable {
                 .system, "a lock file in \(PrintablePath(container.directory.path)) was removed",
                 remedy: "leave .groupstore alone, and try again")
         }
+        guard container.isCurrent else { throw FileCoordinationError.containerReplaced(container.directory.path) }
         var granted = record
         granted.isGranted = true
         try published?.update(granted)

@@ -79,7 +79,7 @@ package struct ClaimProcedure {
         case .granted: return
         case .refused(let refusal):
             throw FileCoordinationError(
-                .presenterFailed, "\(refusal.presenter) can't let go: \(refusal.message)",
+                .presenterFailed, "\(refusal.presenter) can't let go: \(PrintableText(refusal.message))",
                 remedy: "see what that program says, then try again", holders: [refusal.presenter])
         case .unanswered(let holders):
             throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: holders)

@@ -88,16 +88,28 @@ extension ClaimState {
         return claimsInProgress
     }
 
-    /// Removes a presenter. Claims no longer wait for its answers.
-    package mutating func remove(_ number: PresenterNumber) -> [Action] {
-        presenters[number] = nil
+    /// Removes a presenter. Claims no longer wait for its answers: without a `failure` because nobody presents the item
+    /// any more; with one, which says why the presenter can't answer although it may have the item open, because the
+    /// claims that await it are refused.
+    package mutating func remove(_ number: PresenterNumber, failure: String? = nil) -> [Action] {
+        let holder = presenters.removeValue(forKey: number)?.holder
         var actions: [Action] = []
         for claim in claims.keys.sorted() {
-            claims[claim]?.pending[number] = nil
+            let isAwaited = claims[claim]?.pending.removeValue(forKey: number) != nil
             claims[claim]?.relinquished.remove(number)
-            actions += settleIfAnswered(claim)
+            guard isAwaited, let failure, claims[claim]?.isSettled == false else {
+                actions += settleIfAnswered(claim)
+                continue
+            }
+            actions.append(refuse(claim, by: holder, failure))
         }
         return actions
+    }
+
+    private mutating func refuse(_ claim: ClaimNumber, by holder: FileHolder?, _ failure: String) -> Action {
+        claims[claim]?.pending = [:]
+        claims[claim]?.isSettled = true
+        return .settled(claim, Refusal(presenter: holder ?? FileHolder(pid: 0, program: "?"), message: failure))
     }
 
     /// Changes the item that the presenter presents.
@@ -107,6 +119,8 @@ extension ClaimState {
     }
 
     package func item(of number: PresenterNumber) -> ClaimedItem? { presenters[number]?.item }
+
+    package func holder(of number: PresenterNumber) -> FileHolder? { presenters[number]?.holder }
 
     /// Returns the processes that present the item itself.
     package func holders(presenting item: ClaimedItem) -> [FileHolder] {
@@ -127,12 +141,7 @@ extension ClaimState {
         _ number: PresenterNumber, claim: ClaimNumber, _ request: PresenterRequest, failure: String?
     ) throws(UnexpectedAnswer) -> [Action] {
         guard var pending = claims[claim]?.pending[number], pending.first == request else { throw UnexpectedAnswer() }
-        if let failure {
-            let holder = presenters[number]?.holder ?? FileHolder(pid: 0, program: "?")
-            claims[claim]?.pending = [:]
-            claims[claim]?.isSettled = true
-            return [.settled(claim, Refusal(presenter: holder, message: failure))]
-        }
+        if let failure { return [refuse(claim, by: presenters[number]?.holder, failure)] }
         pending.removeFirst()
         claims[claim]?.pending[number] = pending.isEmpty ? nil : pending
         if let next = pending.first { return [.request(number, claim, next)] }

@@ -20,6 +20,8 @@ public struct FileCoordinationError: ActionableError {
         case cancelled
         /// The item is not inside the group container.
         case outsideContainer = "outside_container"
+        /// The group container's directory was moved or removed.
+        case containerReplaced = "container_replaced"
         /// The process may not write to the group container.
         case notWritable = "not_writable"
         /// A system call failed. ``FileCoordinationError/message`` contains its name, the path and the errno.
@@ -88,6 +90,12 @@ extension FileCoordinationError {
         FileCoordinationError(
             .outsideContainer, "\(path) is not in \(PrintablePath(container))",
             remedy: "name a file of the group container")
+    }
+
+    static func containerReplaced(_ path: FilePath) -> FileCoordinationError {
+        FileCoordinationError(
+            .containerReplaced, "the group container \(PrintablePath(path)) was moved or removed",
+            remedy: "bring its directory back, or create it again, then try again")
     }
 
     package static let cancelled = FileCoordinationError(

@@ -223,14 +223,41 @@ extension FileCoordinator {
         let wait = ClaimWait(Deadline(after: deadline)) { [self] in
             isCancelled() || state.withLock { $0.cancellations != cancellations }
         }
+        while true {
+            do throws(FileCoordinationError) {
+                return try begin(intents, in: current(), wait)
+            } catch {
+                // Another directory has got the path while this one's locks were waited for.
+                guard error.code == .containerReplaced, container.isReplaced, !wait.deadline.hasPassed else {
+                    throw error
+                }
+            }
+        }
+    }
+
+    /// Returns the container at the path: other processes coordinate there.
+    private func current() throws(FileCoordinationError) -> GroupContainer {
+        do throws(SystemError) {
+            return try container.current()
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory else {
+                throw FileCoordinationError(error)
+            }
+            throw .containerReplaced(container.directory.path)
+        }
+    }
+
+    private func begin(
+        _ intents: [FileAccessIntent], in container: GroupContainer, _ wait: ClaimWait
+    ) throws(FileCoordinationError) -> Access {
         do {
-            let claimed = try intents.map { try claimIntent($0) }
+            let claimed = try intents.map { try claimIntent($0, in: container) }
             let registration = presenter.flatMap { presenters.registration(of: $0) }
             let purpose = state.withLock { $0.purpose }
             let claim = try Claim(
                 claimed, in: container, purpose: purpose,
                 presenterPurpose: presenter.map { RegisteredPresenter.purpose(of: $0) })
-            let isNested = hasAccess(purpose)
+            let isNested = hasAccess(purpose, in: container)
             let number = try ClaimProcedure(
                 claim: claim, intents: claimed, registry: presenters.registry, ownPresenter: registration?.number,
                 bypassesQueue: { isNested || registration?.owesAnswer == true }
@@ -247,7 +274,7 @@ extension FileCoordinator {
 
     /// Returns true if this purpose already has an access, here or, if the purpose was set by name, in another process.
     /// A queued claim may wait for that access, so a further access of the purpose must not wait for the queue.
-    private func hasAccess(_ purpose: String) -> Bool {
+    private func hasAccess(_ purpose: String, in container: GroupContainer) -> Bool {
         presenters.accesses.contains(purpose)
             || purpose != ownPurpose
                 && container.claimRecords().contains { $0.isGranted && $0.purpose == purpose }
@@ -271,7 +298,9 @@ extension FileCoordinator {
         presenters.registry.end(access.number, ClaimState.Outcome(tookPlace: true, moves: known))
     }
 
-    private func claimIntent(_ intent: FileAccessIntent) throws(FileCoordinationError) -> ClaimIntent {
+    private func claimIntent(
+        _ intent: FileAccessIntent, in container: GroupContainer
+    ) throws(FileCoordinationError) -> ClaimIntent {
         switch intent.access {
         case .read(let options):
             let resolves = options.contains(.resolvesSymbolicLink)

@@ -156,11 +156,14 @@ package final class InProcessRegistry: PresenterRegistry {
         }
     }
 
-    package func remove(_ presenter: UInt64) {
+    package func remove(_ presenter: UInt64) { remove(presenter, failure: nil) }
+
+    /// Removes a presenter whose process can't be asked any more. See `ClaimState.remove`.
+    package func remove(_ presenter: UInt64, failure: String?) {
         state.withLock { state in
             state.receivers[presenter] = nil
             state.versions[presenter] = nil
-            state.perform(state.claimState.remove(presenter))
+            state.perform(state.claimState.remove(presenter, failure: failure))
         }
     }
 
@@ -170,6 +173,10 @@ package final class InProcessRegistry: PresenterRegistry {
     }
 
     package func item(of presenter: UInt64) -> ClaimedItem? { state.withLock { $0.claimState.item(of: presenter) } }
+
+    package func holder(of presenter: UInt64) -> FileHolder? {
+        state.withLock { $0.claimState.holder(of: presenter) }
+    }
 
     package func holders(presenting item: ClaimedItem) -> [FileHolder] {
         state.withLock { $0.claimState.holders(presenting: item) }

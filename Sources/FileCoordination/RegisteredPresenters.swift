@@ -112,12 +112,13 @@ extension RegisteredPresenters {
         let container: GroupContainer
         let presenters: RegisteredPresenters
 
+        func isReplaced(by other: GroupContainer) -> Bool {
+            container.directory.path == other.directory.path && !container.isCurrent
+        }
+
         /// True if the directory was removed or replaced and has no presenters left: its connection to the agent would
         /// serve nobody.
-        var isObsolete: Bool {
-            presenters.isEmpty
-                && FileStatus(following: container.directory.path)?.identity != container.directory.identity
-        }
+        var isObsolete: Bool { presenters.isEmpty && !container.isCurrent }
     }
 
     /// Several directories may share an identifier, and one may have several.
@@ -132,6 +133,13 @@ extension RegisteredPresenters {
         let key = Key(name: container.name, directory: container.directory.identity)
         let (presenters, obsolete) = entries.withLock { entries -> (RegisteredPresenters, [Entry]) in
             if let found = entries[key] { return (found.presenters, []) }
+            // Another directory has replaced the one that these presenters know by this path. They stay the same, and
+            // are asked about the items there.
+            let former = entries.first { $0.key.name == key.name && $0.value.isReplaced(by: container) }
+            if let former {
+                entries[key] = Entry(container: container, presenters: former.value.presenters)
+                return (former.value.presenters, [])
+            }
             let obsolete = entries.filter { $0.value.isObsolete }
             for key in obsolete.keys { entries[key] = nil }
             let made = RegisteredPresenters(registry: makeRegistry.withLock { $0 }(container))

@@ -45,6 +45,19 @@ public struct GroupContainer: Sendable {
         self.init(directory: try Directory(path), identifier: identifier)
     }
 
+    /// False if the directory was moved or removed. Another one may be at its path, where other processes look for the
+    /// group: locks in this one hold nobody off any more.
+    package var isCurrent: Bool { FileStatus(following: directory.path)?.identity == directory.identity }
+
+    /// True if another directory is at its path.
+    package var isReplaced: Bool { !isCurrent && FileStatus(following: directory.path)?.kind == .directory }
+
+    /// Returns the container at this one's path: another value if another directory has replaced this one there.
+    /// Throws `SystemError` if there is no directory.
+    package func current() throws(SystemError) -> GroupContainer {
+        isCurrent ? self : try GroupContainer(directory.path, identifier: identifier)
+    }
+
     /// Returns true if the path is a container's `.groupstore` or lies below one. Only a container's has the lock file;
     /// another directory of that name has none.
     package static func isBookkeeping(_ path: FilePath) -> Bool {

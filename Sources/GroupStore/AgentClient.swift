@@ -120,6 +120,8 @@ final class AgentClient: Sendable {
         }
         do {
             try transport.send(AgentRequest(id: .integer(id), operation), Deadline(after: Self.sendTimeout))
+        } catch .tooLong {
+            state.withLock { $0.pending.removeValue(forKey: id) }?(.failure(.tooLong))
         } catch {
             transport.end()
             state.withLock { state in

@@ -15,6 +15,8 @@ package enum AgentConnectionError: ActionableError, Equatable {
     /// The peer doesn't speak this protocol.
     case notUnderstood(FilePath, String)
     case refused(WireError)
+    /// The request doesn't fit a line, so it wasn't sent.
+    case tooLong
     /// The process was asked to end.
     case interrupted
 
@@ -25,6 +27,7 @@ package enum AgentConnectionError: ActionableError, Equatable {
         case .timedOut: "agent_silent"
         case .notUnderstood: "not_understood"
         case .refused(let error): error.code
+        case .tooLong: "line_too_long"
         case .interrupted: "interrupted"
         }
     }
@@ -32,7 +35,7 @@ package enum AgentConnectionError: ActionableError, Equatable {
     package var errorPath: FilePath? {
         switch self {
         case .noAgent(let socket, _), .lost(let socket), .timedOut(let socket), .notUnderstood(let socket, _): socket
-        case .noSocketPath, .refused, .interrupted: nil
+        case .noSocketPath, .refused, .tooLong, .interrupted: nil
         }
     }
 
@@ -40,7 +43,7 @@ package enum AgentConnectionError: ActionableError, Equatable {
         switch self {
         case .noAgent(_, let error): error
         case .refused(let error): error
-        case .noSocketPath, .lost, .timedOut, .notUnderstood, .interrupted: nil
+        case .noSocketPath, .lost, .timedOut, .notUnderstood, .tooLong, .interrupted: nil
         }
     }
 
@@ -52,6 +55,7 @@ package enum AgentConnectionError: ActionableError, Equatable {
         case .timedOut(let socket): "the agent at \(PrintablePath(socket)) did not answer in time"
         case .notUnderstood(let socket, let why): "the program at \(PrintablePath(socket)) isn't an agent: \(why)"
         case .refused(let error): error.message
+        case .tooLong: "the request to the agent is longer than the \(WireLine.maxLength) bytes of a line"
         case .interrupted: "interrupted"
         }
     }
@@ -66,6 +70,7 @@ package enum AgentConnectionError: ActionableError, Equatable {
         case .timedOut: "check whether it is stopped; see its log"
         case .notUnderstood: "check GROUPSTORE_SOCKET, and that both have the same version"
         case .refused(let error): error.hint ?? "see the agent's log"
+        case .tooLong: "name fewer items, tables or versions, or shorter ones"
         case .interrupted: "start it again"
         }
     }

@@ -25,13 +25,14 @@ final class AgentSocketConnection: Sendable {
         }
     }
 
-    /// Sends a whole line; no other thread's bytes come between its own.
+    /// Sends a whole line; no other thread's bytes come between its own. A request that is too long for one throws
+    /// `tooLong`, and nothing is sent.
     ///
     /// - Parameter descriptor: A descriptor whose copy is sent with the line.
     func send(
         _ request: AgentRequest, _ deadline: Deadline, passing descriptor: CInt? = nil
     ) throws(AgentConnectionError) {
-        let bytes = WireLine.bytes(request.json)
+        guard let bytes = WireLine.request(request.json) else { throw .tooLong }
         let failure = sending.withLock { _ -> AgentConnectionError? in
             var rest = bytes[...]
             while !rest.isEmpty {

@@ -308,7 +308,7 @@ extension AgentConnectionError {
     fileprivate var saysThatThereIsNoAgent: Bool {
         switch self {
         case .noSocketPath, .noAgent: true
-        case .lost, .timedOut, .notUnderstood, .refused, .interrupted: false
+        case .lost, .timedOut, .notUnderstood, .refused, .tooLong, .interrupted: false
         }
     }
 }

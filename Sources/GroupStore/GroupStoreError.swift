@@ -21,7 +21,8 @@ public struct GroupStoreError: ActionableError {
         case noContainer = "no_container"
         /// A store that existed is gone.
         case noStore = "no_store"
-        /// The text can't be a store's name, or the store has no legacy URL.
+        /// The text can't be a store's name, a database has the name of one of the store's side files, or the store has
+        /// no legacy URL.
         case badName = "bad_name"
         /// No agent answers, or it ended the connection.
         case noAgent = "no_agent"

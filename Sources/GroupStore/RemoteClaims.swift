@@ -75,6 +75,7 @@ extension RemoteRegistry {
             // The agent serves other groups; for this one there is no agent.
             case .failure(.refused(let error)) where error.code == "unknown_store": beginLocally(request)
             case .failure(.refused(let error)): refused(request, ClaimSettlement(error))
+            case .failure(.tooLong): refused(request, .failed(AgentConnectionError.tooLong.message))
             // Another agent may have started; without one nobody else can be asked.
             case .failure: client.afterConnectionAttempt { [weak self] in self?.ask(request) }
             }
@@ -195,6 +196,7 @@ extension RemoteRegistry {
                     return notGranted(request.number, nil)
                 }
                 notGranted(request.number, refusal)
+            case .failure(.tooLong): notGranted(request.number, nil)
             case .failure:
                 notGranted(request.number, nil)
                 // The next agent connected while this one was waited for, and nobody has asked it about this claim.
@@ -270,8 +272,10 @@ extension RemoteRegistry {
             guard let from = ItemAddress(move.from), let to = ItemAddress(move.to) else { return nil }
             return ReleaseOperation.Move(from: from, to: to)
         }
-        let operation = ReleaseOperation(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)
-        return client.request(.release(operation), on: remote.generation) { result in
+        let operations = ReleaseOperation.all(claim: remote.number, tookPlace: outcome.tookPlace, moves: moves)
+        for operation in operations.dropLast() { client.request(.release(operation), on: remote.generation) }
+        guard let last = operations.last else { return false }
+        return client.request(.release(last), on: remote.generation) { result in
             switch result {
             case .success, .failure(.refused): break
             case .failure: lost()

@@ -28,6 +28,8 @@ extension RemoteRegistry {
                     number,
                     error.code == "unknown_store"
                         ? .waiting(reason: error.message) : .refused(reason: error.message))
+            case .failure(.tooLong):
+                answered(number, .refused(reason: AgentConnectionError.tooLong.message))
             case .failure(let error): answered(number, .waiting(reason: error.message))
             }
         }
@@ -53,6 +55,11 @@ extension RemoteRegistry {
     private func registered(_ number: UInt64, as item: ClaimedItem, _ reply: AgentClient.Reply) {
         guard let known = reply.object.string("presenter").flatMap({ WireNumber($0, .presenter) })?.value else {
             return answered(number, .refused(reason: "the agent sent a presenter without a number"))
+        }
+        // The claims under way may be missing, and each of them keeps the presenter from its item.
+        guard reply.object.bool("truncated") != true else {
+            client.request(.unpresent(presenter: known), on: reply.generation)
+            return answered(number, .refused(reason: "too many claims on the item are under way"))
         }
         let remote = RemoteNumber(number: known, generation: reply.generation)
         let claims = reply.object.claims("waits_for").map { Self.number(of: $0, reply.generation) }
@@ -206,7 +213,9 @@ extension RemoteRegistry {
         _ item: ClaimedItem, _ container: GroupContainer, _ time: Duration, isOver: @escaping @Sendable () -> Bool
     ) -> Bool {
         // If the item can't be claimed, its presenter resumes and finds out by itself.
-        guard let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container) else { return true }
+        guard let container = try? container.current(),
+            let claim = try? Claim([ClaimIntent(item, .read(.withoutChanges))], in: container)
+        else { return true }
         defer { claim.release() }
         let wait = ClaimWait(Deadline(after: time), isCancelled: isOver)
         do {

@@ -17,7 +17,7 @@ extension SharedStore {
                 guard type == "group", row.string("group") == address.group,
                     let directory = row.path("directory").flatMap({ FilePath(bytes: $0) })
                 else { return }
-                if FileStatus(following: directory)?.identity == container.directory.identity { isServed = true }
+                if FileStatus(following: directory)?.identity == currentContainer.directory.identity { isServed = true }
             }
             return reply != nil && isServed
         }

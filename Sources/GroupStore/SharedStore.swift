@@ -3,6 +3,7 @@ import FileCoordination
 import FoundationEssentials
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 /// A store in a group container: its location, presentation, changes and relocation.
@@ -34,7 +35,8 @@ public final class SharedStore: Sendable {
     ///   - name: The database's file name, without a directory.
     ///   - container: The group container, which must have an identifier.
     ///   - legacy: The location from which the store is to be relocated.
-    /// - Throws: ``GroupStoreError`` with `badName` if the name can't be a file name or the container has no
+    /// - Throws: ``GroupStoreError`` with `badName` if the name can't be a file name, if it is one that SQLite or Core
+    ///   Data gives to another store's files (`-wal`, `-shm`, `-journal`, `.NAME_SUPPORT`), or if the container has no
     ///   identifier.
     public init(_ name: String, in container: GroupContainer, legacy: URL? = nil) throws(GroupStoreError) {
         guard let component = FilePath.Component(bytes: name.utf8), let group = container.identifier,
@@ -43,6 +45,7 @@ public final class SharedStore: Sendable {
             throw GroupStoreError(
                 .badName, "\(name) can't be a store's name", remedy: "name a file, without a directory")
         }
+        guard StoreName(component) != nil else { throw Self.badName(component) }
         self.container = container
         self.name = name
         self.component = component
@@ -65,6 +68,9 @@ public final class SharedStore: Sendable {
     }
 
     package var item: ClaimedItem { container.item(component) }
+
+    /// The container at its path: another directory may have replaced the one that was opened.
+    var currentContainer: GroupContainer { (try? container.current()) ?? container }
 
     private init(_ component: FilePath.Component, _ address: StoreAddress, in container: GroupContainer) {
         self.container = container
@@ -97,7 +103,7 @@ public final class SharedStore: Sendable {
 
     var location: Location {
         do {
-            if try container.directory.status(component)?.kind == .regular { return .group }
+            if try currentContainer.directory.status(component)?.kind == .regular { return .group }
         } catch {
             // Opening it there reports the error. The file at the legacy place may be an old copy.
             return .group
@@ -125,11 +131,12 @@ public final class SharedStore: Sendable {
     private func awaitSettledURL(_ deadline: Deadline, isCancelled: () -> Bool) throws -> URL {
         var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while true {
+            let container = currentContainer
             let isSettled = try location != .moving && !WithdrawnDatabase.isUnfinished(component, in: container)
             if try isSettled || WithdrawnDatabase.hasPublished(component, in: container) { return url }
             do {
                 if let lock = try container.lock() {
-                    return try withExtendedLifetime(lock) { _ in try urlAfterInterruption() }
+                    return try withExtendedLifetime(lock) { _ in try urlAfterInterruption(in: container) }
                 }
             } catch let error as SystemError
                 where error.errno == .permissionDenied || error.errno == .readOnlyFileSystem
@@ -157,10 +164,18 @@ public final class SharedStore: Sendable {
             let store = moved(to: item)
             // First without the lock, because a process that completes a relocation claims the store.
             _ = try store?.settledURL(deadline, isCancelled: isCancelled)
-            let lock = try PresentedClaim(
-                item, in: container, of: presentation, ClaimWait(deadline, isCancelled: isCancelled))
+            let lock: PresentedClaim
+            do throws(FileCoordinationError) {
+                lock = try PresentedClaim(
+                    item, in: currentContainer, of: presentation, ClaimWait(deadline, isCancelled: isCancelled))
+            } catch {
+                // Another directory has got the container's path meanwhile.
+                guard error.code == .containerReplaced, container.isReplaced, !deadline.hasPassed else { throw error }
+                continue
+            }
             do {
                 if presentation.item == item {
+                    try checkFiles(of: item)
                     return (try store?.settledURL(Deadline(after: .zero)) ?? container.url(of: item), lock)
                 }
                 // The process that was waited for has moved it.
@@ -176,9 +191,28 @@ public final class SharedStore: Sendable {
         }
     }
 
+    /// Throws if opening the item as a database would cost another store its files: the item was moved to the name of
+    /// one, or another store has the name of one of the item's side files.
+    private func checkFiles(of item: ClaimedItem) throws {
+        guard let last = item.path.lastComponent else { return }
+        guard let name = StoreName(last) else { throw Self.badName(last) }
+        let path = FilePath(container.url(of: item).path)
+        guard let directory = try? Directory(path.removingLastComponent()) else { return }
+        guard let found = try StoreLocation(directory: directory, name: name).databaseInPlaceOfSideFile() else {
+            return
+        }
+        throw GroupStoreError(
+            .badName, "\(PrintablePath(found)) is a database, and SQLite would remove it when \(name) is opened",
+            remedy: "move it to a name of its own: mv \(found.shellWord) \(found.shellWord).sqlite")
+    }
+
+    private static func badName(_ name: FilePath.Component) -> GroupStoreError {
+        GroupStoreError(.badName, "\(PrintablePath(name)) can't be a store's name", remedy: StoreName.remedy)
+    }
+
     /// Returns the location after an interrupted relocation. Nobody is relocating now, so the journal describes an
     /// interruption.
-    private func urlAfterInterruption() throws -> URL {
+    private func urlAfterInterruption(in container: GroupContainer) throws -> URL {
         let wasReturned = try WithdrawnDatabase.returnDatabase(of: component, in: container)
         guard wasReturned, location != .moving else {
             throw GroupStoreError(

@@ -64,7 +64,8 @@ public final class StorePresentation: FilePresenter {
 
     /// True if this is the store's presentation, under its name after any moves.
     func presents(_ store: SharedStore) -> Bool {
-        store.container.directory.identity == self.store.container.directory.identity && item == store.item
+        store.currentContainer.directory.identity == self.store.currentContainer.directory.identity
+            && item == store.item
     }
 
     /// Calls `body` once, now or on another thread: when the store is open or no longer presented.

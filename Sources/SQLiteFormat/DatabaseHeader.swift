@@ -32,7 +32,7 @@ package struct DatabaseHeader: Equatable, Sendable {
 
     /// The header's length in bytes.
     package static let length = 100
-    private static let magic = Array("SQLite format 3\0".utf8)
+    package static let magic = Array("SQLite format 3\0".utf8)
 
     /// Parses a header. Returns nil if the bytes don't begin a SQLite 3 database.
     package init?(_ bytes: [UInt8]) {

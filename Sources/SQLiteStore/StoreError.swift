@@ -11,6 +11,8 @@ package enum StoreError: ActionableError, Equatable {
     case notAFile(FilePath)
     /// The file is not a SQLite 3 database.
     case foreign(FileFormat, FilePath)
+    /// A database has the name of one of the store's side files. SQLite would remove it or write over it.
+    case sideFileIsDatabase(FilePath)
     /// SQLite or the header reports damage, with the result code (https://sqlite.org/rescode.html).
     case corrupt(code: Int32, message: String, FilePath)
     /// Another program keeps the store locked, or keeps changing it. The code and message are SQLite's, or those that
@@ -34,7 +36,8 @@ package enum StoreError: ActionableError, Equatable {
 
     package var path: FilePath {
         switch self {
-        case .missing(let path), .notAFile(let path), .foreign(_, let path), .corrupt(_, _, let path),
+        case .missing(let path), .notAFile(let path), .foreign(_, let path), .sideFileIsDatabase(let path),
+            .corrupt(_, _, let path),
             .busy(let path, _, _), .superJournalElsewhere(_, let path), .sqlite(_, _, let path):
             path
         }
@@ -46,7 +49,7 @@ extension StoreError {
     package var code: Int32? {
         switch self {
         case .busy(_, let code, _), .corrupt(let code, _, _), .sqlite(let code, _, _): code
-        case .missing, .notAFile, .foreign, .superJournalElsewhere: nil
+        case .missing, .notAFile, .foreign, .sideFileIsDatabase, .superJournalElsewhere: nil
         }
     }
 
@@ -54,7 +57,7 @@ extension StoreError {
     package var sqliteMessage: String {
         switch self {
         case .busy(_, _, let message), .corrupt(_, let message, _), .sqlite(_, let message, _): message
-        case .missing, .notAFile, .foreign, .superJournalElsewhere: description
+        case .missing, .notAFile, .foreign, .sideFileIsDatabase, .superJournalElsewhere: description
         }
     }
 
@@ -73,6 +76,7 @@ extension StoreError {
         case .missing: "no_such_store"
         case .notAFile: "not_a_file"
         case .foreign: "not_a_database"
+        case .sideFileIsDatabase: "bad_name"
         case .corrupt: "corrupt"
         case .busy: "in_use"
         case .superJournalElsewhere: "super_journal"
@@ -88,6 +92,8 @@ extension StoreError {
         case .missing: "\(place): no such file"
         case .notAFile: "\(place): not a regular file"
         case .foreign(let format, _): "\(place): not a SQLite database, but \(format)"
+        case .sideFileIsDatabase:
+            "\(place) is a database, and SQLite would remove it when the store without that suffix is opened"
         case .corrupt(let code, let message, _): "\(place): the database is damaged: \(message) (SQLite error \(code))"
         case .busy: "\(place): another program keeps it locked or keeps changing it"
         case .superJournalElsewhere(let name, _):
@@ -105,6 +111,8 @@ extension StoreError {
         case .foreign(.writeAheadLog, _), .foreign(.rollbackJournal, _):
             "name the database: the path without -wal or -journal"
         case .foreign: "name the store's database file"
+        case .sideFileIsDatabase(let path):
+            "move it to a name of its own: mv \(path.shellWord) \(path.shellWord).sqlite"
         case .corrupt: "restore a backup, or save what can be read: sqlite3 STORE .recover"
         case .busy: "close the programs that use it, or try again"
         case .superJournalElsewhere:

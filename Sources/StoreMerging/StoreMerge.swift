@@ -122,7 +122,7 @@ package struct StoreMerge: StoreCombination {
     // MARK: Files
 
     private static func location(_ name: FilePath.Component, in directory: Directory) throws -> StoreLocation {
-        guard let name = StoreName(name) else { throw StoreError.notAFile(directory.path.appending(name)) }
+        guard let name = StoreName.existing(name) else { throw StoreError.notAFile(directory.path.appending(name)) }
         return StoreLocation(directory: directory, name: name)
     }
 

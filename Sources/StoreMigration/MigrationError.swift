@@ -104,7 +104,7 @@ extension MigrationError {
     /// Returns this error with the paths of the copy and its support folder in the message replaced by the store's.
     package func replacingPath(_ copy: FilePath, with store: FilePath) -> MigrationError {
         var text = message
-        let names = (copy.lastComponent.flatMap(StoreName.init), store.lastComponent.flatMap(StoreName.init))
+        let names = (copy.lastComponent.flatMap(StoreName.existing), store.lastComponent.flatMap(StoreName.existing))
         if case (let copyName?, let storeName?) = names {
             let copyFolder = copy.removingLastComponent().appending(copyName.support)
             let storeFolder = store.removingLastComponent().appending(storeName.support)

@@ -2,6 +2,7 @@ import CSQLite
 import FileCoordination
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
@@ -9,7 +10,11 @@ extension RelocationFailure {
     package static func badName(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "bad_name", "\(PrintablePath(path)) can't be a store's name",
-            remedy: "choose a name that does not end in -wal, -shm or -journal and leaves room for those in 255 bytes")
+            remedy: StoreName.remedy)
+    }
+
+    static func sideFileIsDatabase(_ sideFile: FilePath) -> RelocationFailure {
+        RelocationFailure(.badData, StoreError.sideFileIsDatabase(sideFile))
     }
 
     static func noGroupDirectory(_ path: FilePath) -> RelocationFailure {
@@ -87,6 +92,7 @@ extension RelocationFailure {
             case .busy: (.busy, "in_use")
             case .presenterFailed, .cancelled: (.busy, error.code.rawValue)
             case .notWritable: (.notPermitted, "not_writable")
+            case .containerReplaced: (.unusablePlace, "replaced")
             case .outsideContainer, .system, .agent: (.failed, "io_error")
             }
         var failure = RelocationFailure(kind, code: code, error.message, remedy: error.remedy)
@@ -159,10 +165,12 @@ extension RelocationFailure {
             switch error {
             case .busy: .busy
             case .missing, .sqlite: .failed
-            case .notAFile, .foreign, .corrupt, .superJournalElsewhere: .badData
+            case .notAFile, .foreign, .sideFileIsDatabase, .corrupt, .superJournalElsewhere: .badData
             }
-        if case .superJournalElsewhere = error {
-            return RelocationFailure(kind, code: "super_journal", "\(error)", remedy: error.remedy)
+        switch error {
+        case .superJournalElsewhere, .sideFileIsDatabase:
+            return RelocationFailure(kind, code: error.errorCode, "\(error)", remedy: error.remedy)
+        default: break
         }
         return RelocationFailure(
             kind, code: kind == .busy ? "in_use" : "unreadable", "\(error)",

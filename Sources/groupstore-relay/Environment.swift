@@ -45,7 +45,9 @@ enum StorePlaces {
     static func existing(_ text: String) throws -> StoreLocation {
         let given = FilePath(text)
         guard let path = resolved(given) ?? groupStore(text).flatMap(resolved) else { throw StoreError.missing(given) }
-        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        guard let last = path.lastComponent, let name = StoreName.existing(last) else {
+            throw StoreError.notAFile(path)
+        }
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
@@ -56,7 +58,7 @@ enum StorePlaces {
         let given = FilePath(group)
         let standard = GroupIdentifier(group).flatMap { $0.defaultDirectory(environment: Environment.all) }
         let path = FileStatus(following: given) == nil ? standard ?? given : given
-        guard let component = FilePath.Component(bytes: Array(name.utf8)), let name = StoreName.validated(component)
+        guard let component = FilePath.Component(bytes: Array(name.utf8)), let name = StoreName(component)
         else {
             throw StoreError.notAFile(path.appending(name))
         }

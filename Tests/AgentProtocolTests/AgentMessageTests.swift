@@ -63,9 +63,18 @@ import Testing
     @Test func shortensALongLine() throws {
         let store = try #require(StoreAddress(group: "g", name: [UInt8](repeating: 1, count: 255)))
         let long = [UInt8(ascii: "/")] + [UInt8](repeating: 1, count: 4000)
-        let line = WireLine.bytes(StoreEvent.relocated(from: long, to: long).json(store: store, token: "e-1"))
+        let text = String(repeating: "x", count: 40_000)
+        let event = StoreEvent.abandoned(outcome: "busy", message: text)
+        let line = WireLine.bytes(event.json(store: store, token: "e-1"))
         #expect(line.count <= WireLine.maxLength)
-        guard case .event("relocated", let object) = try AgentMessage(parsing: line.dropLast()) else {
+        // Two long paths fit a line, whatever their bytes.
+        let relocated = WireLine.bytes(StoreEvent.relocated(from: long, to: long).json(store: store, token: "e-1"))
+        guard case .event(_, let whole) = try AgentMessage(parsing: relocated.dropLast()) else {
+            Issue.record("no event")
+            return
+        }
+        #expect(whole.path("from") == long && whole.path("to") == long && whole.bool("truncated") == nil)
+        guard case .event("abandoned", let object) = try AgentMessage(parsing: line.dropLast()) else {
             Issue.record("no event")
             return
         }

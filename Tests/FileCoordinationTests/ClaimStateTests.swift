@@ -63,6 +63,16 @@ import Testing
         #expect(claimState.end(1, .init(tookPlace: true)) == [])
     }
 
+    @Test func refusesForARemovedPresenterThatMayHaveItsItem() {
+        var claimState = claimState(2, 3)
+        _ = claimState.begin(1, writing, excluding: nil)
+        let refusal = ClaimState.Refusal(presenter: holder, message: "gone")
+        #expect(claimState.remove(2, failure: "gone") == [.settled(1, refusal)])
+        // Nobody is asked or waited for any more.
+        #expect(claimState.remove(3, failure: "gone") == [])
+        #expect(claimState.end(1, .init(tookPlace: false)) == [])
+    }
+
     @Test func reacquiresAfterAFailure() throws {
         var claimState = claimState(2, 3)
         _ = claimState.begin(1, writing, excluding: nil)

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import GroupContainers
 import LinuxSystem
 import Synchronization
 import SystemPackage
@@ -30,6 +31,55 @@ import Testing
         try await coordinator.coordinate(
             with: [.writingIntent(with: url ?? rig.notes, options: options)], deadline: .ample
         ) { _ in log.note("write") }
+    }
+
+    /// Another process that opens the container's path coordinates in the directory that is there now.
+    @Test func coordinatesInTheDirectoryThatHasTheContainersPath() async throws {
+        try write(rig.coordinator(), to: rig.notes, while: {})
+        let (path, parent) = (rig.scratch.path, try Directory(rig.scratch.path.removingLastComponent()))
+        let name = try #require(path.lastComponent)
+        let former = try #require(name.appending(".former"))
+        try parent.rename(name, to: former, in: parent, .refuse)
+        defer { try? parent.removeTree(former) }
+        // There is no directory to coordinate in.
+        let gone = #expect(throws: FileCoordinationError.self) {
+            try write(rig.coordinator(), to: rig.notes, while: {})
+        }
+        #expect(gone?.code == .containerReplaced)
+        try parent.makeDirectory(name, mode: 0o700)
+        let other = try FileCoordinator(
+            in: GroupContainer(path, identifier: rig.container.identifier),
+            presenters: RegisteredPresenters(registry: InProcessRegistry()))
+        try write(other, to: rig.notes) {
+            let late = #expect(throws: FileCoordinationError.self) {
+                try write(rig.coordinator(), to: rig.notes, deadline: .zero, while: {})
+            }
+            #expect(late?.code == .busy)
+        }
+        try write(rig.coordinator(), to: rig.notes, while: {})
+    }
+
+    /// The directory is replaced between the choice of the locks and their acquisition.
+    @Test func aClaimInAReplacedDirectoryFails() throws {
+        let intent = ClaimIntent(rig.container.item("Notes.sqlite"), .write([]))
+        let claim = try Claim([intent], in: rig.container)
+        defer { claim.release() }
+        let (path, parent) = (rig.scratch.path, try Directory(rig.scratch.path.removingLastComponent()))
+        let name = try #require(path.lastComponent)
+        let former = try #require(name.appending(".former"))
+        try parent.rename(name, to: former, in: parent, .refuse)
+        defer { try? parent.removeTree(former) }
+        try parent.makeDirectory(name, mode: 0o700)
+        let failure = #expect(throws: FileCoordinationError.self) {
+            try claim.acquire(ClaimWait(Deadline(after: .ample)))
+        }
+        #expect(failure?.code == .containerReplaced)
+    }
+
+    private func write(
+        _ coordinator: FileCoordinator, to url: URL, deadline: Duration = .ample, while body: () throws -> Void
+    ) throws {
+        try coordinator.coordinate(writingItemAt: url, deadline: deadline) { _ in try body() }
     }
 
     /// nsfilecoordinator/coordinate(readingitemat:options:error:byaccessor:)

@@ -44,6 +44,46 @@ import Testing
         #expect(throws: GroupStoreError.self) { try SharedStore("a/b", in: container) }
     }
 
+    /// SQLite and Core Data give these names to another store's files.
+    @Test(arguments: [
+        "Notes.sqlite-wal", "Notes.sqlite-shm", "Notes.sqlite-journal", ".Notes_SUPPORT", ".groupstore", "", "..",
+        "a/b",
+        "a\0b", String(repeating: "a", count: 250),
+    ])
+    func refusesANameOfAnotherStoresFiles(_ name: String) {
+        let refused = #expect(throws: GroupStoreError.self) { try SharedStore(name, in: container) }
+        #expect(refused?.code == .badName)
+    }
+
+    /// Opening the store would remove the database that has the name of its log.
+    @Test func doesNotOpenAStoreWhoseSideFileIsADatabase() async throws {
+        let database = Array("SQLite format 3\0".utf8)
+        try DurableFile.write(database, as: "Notes.sqlite-wal", in: container.directory, mode: 0o600)
+        let store = try SharedStore("Notes.sqlite", in: container)
+        let opened = Opened()
+        let refused = await #expect(throws: GroupStoreError.self) {
+            _ = try await store.present(open: { _ in opened.note("open") }, close: { opened.note("close") })
+        }
+        #expect(refused?.code == .badName && refused?.message.contains("Notes.sqlite-wal") == true)
+        #expect(opened.notes.isEmpty)
+    }
+
+    /// The store is opened where other processes look for it.
+    @Test func followsAReplacedContainer() async throws {
+        let path = container.directory.path
+        let parent = try Directory(scratch.path)
+        try parent.rename("group", to: "group.bak", in: parent, .refuse)
+        try parent.makeDirectory("group", mode: 0o700)
+        let identity = try make("Notes.sqlite", in: Directory(path))
+        #expect(store.location == .group)
+        let presentation = try await store.present(open: { _ in }, close: {})
+        #expect(FileStatus(following: FilePath(presentation.url.path))?.identity == identity)
+        // Its lock is in the new directory, and nothing was made in the old one.
+        #expect(try Directory(path).status(".groupstore") != nil)
+        #expect(try container.directory.status(".groupstore") == nil)
+        try await presentation.end()
+    }
+
     @Test func findsTheStoreInEitherLocation() throws {
         #expect(store.url == store.groupURL)
         _ = try make("Notes.sqlite", in: legacy)

@@ -16,7 +16,7 @@ struct LegacyFile {
 
     /// Returns nil if the path names no file.
     init?(_ path: FilePath, group: FilePath, groupName: StoreName) {
-        guard let last = path.lastComponent, let name = StoreName(last) else { return nil }
+        guard let last = path.lastComponent, let name = StoreName.existing(last) else { return nil }
         self.path = path
         self.name = name
         self.group = group

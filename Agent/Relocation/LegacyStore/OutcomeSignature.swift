@@ -28,7 +28,7 @@ struct OutcomeSignature: Equatable {
     private var files: [File?] = []
 
     init(legacy: FilePath, group: FilePath, name: StoreName) {
-        add(legacy.removingLastComponent(), legacy.lastComponent.flatMap(StoreName.init))
+        add(legacy.removingLastComponent(), legacy.lastComponent.flatMap(StoreName.existing))
         add(group, name)
         // The target of a link.
         files.append(FileStatus(following: legacy).map { File($0) })

@@ -67,6 +67,9 @@ extension FileHolder {
         }
     }
 
+    /// False if no process with this number has memory: it has ended, or is about to close its descriptors.
+    package var isRunning: Bool { ProcessIdentity.hasMemory(pid) }
+
     /// Returns the process's name as recorded by the kernel, at most 15 characters, or "?" if it can't be read.
     package static func program(of pid: Int32) -> String { name(of: pid) ?? "?" }
 

@@ -37,17 +37,38 @@ package struct ProcessIdentity: Codable, Hashable, Sendable {
     package var holder: FileHolder { FileHolder(pid: pid, program: program, isElsewhere: !isVisible) }
 
     private static func startTime(of pid: String) -> UInt64 {
+        let fields = statistics(of: pid)
+        return fields.count > 19 ? UInt64(fields[19]) ?? 0 : 0
+    }
+
+    /// Returns false if the process has ended or is ending: it gives up its memory before its descriptors. Its first
+    /// thread may have ended before the others.
+    static func hasMemory(_ pid: Int32) -> Bool {
+        guard let threads = try? Directory(FilePath("/proc/\(pid)/task")).names() else { return false }
+        return threads.contains { thread in
+            let fields = statistics(of: "\(pid)/task/\(thread.string)")
+            return fields.count > 20 && fields[20] != "0"
+        }
+    }
+
+    /// Returns the process's parent, or nil if the process has ended.
+    package static func parent(of pid: Int32) -> Int32? {
+        let fields = statistics(of: "\(pid)")
+        return fields.count > 1 ? Int32(fields[1]) : nil
+    }
+
+    /// Returns the fields of `/proc/PID/stat` from the state, the third, on.
+    private static func statistics(of pid: String) -> [Substring] {
         // The program's name, in parentheses, may itself contain spaces and parentheses.
         let line = text(FilePath("/proc/\(pid)/stat"))
-        guard let end = line.lastIndex(of: ")") else { return 0 }
-        let fields = line[line.index(after: end)...].split(separator: " ")
-        return fields.count > 19 ? UInt64(fields[19]) ?? 0 : 0
+        guard let end = line.lastIndex(of: ")") else { return [] }
+        return line[line.index(after: end)...].split(separator: " ")
     }
 
     private static func text(_ path: FilePath) -> String {
         guard let descriptor = try? Descriptor(opening: path, flags: O_RDONLY),
             let bytes = try? descriptor.read(count: 4096, at: 0)
         else { return "" }
-        return String(decoding: bytes.prefix { $0 != 0x0A }, as: UTF8.self)
+        return String(decoding: bytes.last == 0x0A ? bytes.dropLast() : bytes[...], as: UTF8.self)
     }
 }

@@ -13,13 +13,14 @@ package final class ReplicaConnection: SQLiteConnection {
     private let location: StoreLocation
 
     /// Opens the store, and waits up to `busyTimeout` for other programs' locks. It creates no file. Throws
-    /// `StoreError`: `.notAFile` if one of the store's files is not a regular file.
+    /// `StoreError`: `.notAFile` if one of the store's files is not a regular file, `.sideFileIsDatabase`.
     package init(_ location: StoreLocation, busyTimeout: Duration) throws {
         try HeldDirectoryVFS.register()
         for name in [location.name.database] + location.name.sideFiles {
             guard let kind = try location.directory.status(name)?.kind, kind != .regular else { continue }
             throw StoreError.notAFile(location.directory.path.appending(name))
         }
+        if let found = try location.databaseInPlaceOfSideFile() { throw StoreError.sideFileIsDatabase(found) }
         guard try location.directory.status(location.name.database) != nil else {
             throw StoreError.missing(location.path)
         }

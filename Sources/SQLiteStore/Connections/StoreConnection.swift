@@ -23,13 +23,14 @@ package final class StoreConnection: SQLiteConnection {
 
     /// Opens the store, and waits up to `busyTimeout` for other programs' locks. It creates no file.
     ///
-    /// Throws `StoreError`: `.notAFile` if one of the store's files is not a regular file.
+    /// Throws `StoreError`: `.notAFile` if one of the store's files is not a regular file, `.sideFileIsDatabase`.
     package init(_ location: StoreLocation, busyTimeout: Duration, locking: Locking = .shared) throws {
         try HeldDirectoryVFS.register()
         for name in [location.name.database] + location.name.sideFiles {
             guard let kind = try location.directory.status(name)?.kind, kind != .regular else { continue }
             throw StoreError.notAFile(location.directory.path.appending(name))
         }
+        if let found = try location.databaseInPlaceOfSideFile() { throw StoreError.sideFileIsDatabase(found) }
         self.location = location
         try super.init(
             opening: "file:\(location.encodedPath)?mode=rw&vfs=\(HeldDirectoryVFS.name)", of: location.path,

@@ -40,7 +40,7 @@ package final class NewStore {
         // remove it, so another name is tried.
         for _ in 0..<10 where held == nil {
             let random = String(UInt64.random(in: .min ... .max), radix: 16)
-            guard let name = FilePath.Component(Self.prefix + random).flatMap(StoreName.init),
+            guard let name = FilePath.Component(Self.prefix + random).flatMap(StoreName.existing),
                 let lockName = Self.lockName(of: name)
             else { continue }
             found = (name, lockName)
@@ -69,7 +69,8 @@ package final class NewStore {
             let text = component.string
             guard text.hasPrefix(prefix), text.hasSuffix("-lock"),
                 let database = FilePath.Component(String(text.dropLast(5))),
-                database.string.dropFirst(prefix.count).allSatisfy(\.isHexDigit), let name = StoreName(database),
+                database.string.dropFirst(prefix.count).allSatisfy(\.isHexDigit),
+                let name = StoreName.existing(database),
                 let lock = try? OpenFileLock(component, in: directory)
             else { continue }
             withExtendedLifetime(lock) { _ in remove(name, from: directory) }

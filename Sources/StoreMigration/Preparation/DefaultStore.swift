@@ -77,7 +77,7 @@ package struct DefaultStore: StoreReplacement {
 
     private func location(_ file: FilePath) throws -> StoreLocation {
         let (directory, last) = try Directory.resolving(file: file)
-        guard let name = StoreName(last) else { throw StoreError.notAFile(file) }
+        guard let name = StoreName.existing(last) else { throw StoreError.notAFile(file) }
         return StoreLocation(directory: directory, name: name)
     }
 

@@ -83,7 +83,7 @@ extension MigrationRequest {
         guard FileStatus(following: model)?.kind == .regular else { return nil }
         let (directory, last) = try Directory.resolving(file: model)
         guard let start = try? Descriptor(opening: model, flags: 0).read(count: 16, at: 0, path: model),
-            start == Array("SQLite format 3\0".utf8), let name = StoreName(last)
+            start == Array("SQLite format 3\0".utf8), let name = StoreName.existing(last)
         else { return nil }
         let store = try StoreModel.read(StoreLocation(directory: directory, name: name))
         guard let cachedModel = store?.cachedModel else {

@@ -128,7 +128,7 @@ private struct StorePreparing: Sendable {
     }
 
     private func create() throws -> StorePreparation {
-        guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName.validated(last) else {
+        guard options.createsMissingStore, let last = path.lastComponent, let name = StoreName(last) else {
             throw StoreError.missing(path)
         }
         let layout = StoreLayout(bundle.current.model)

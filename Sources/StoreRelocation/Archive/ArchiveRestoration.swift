@@ -146,7 +146,7 @@ extension TransferJournal {
     fileprivate var restoredPlace: StoreLocation? {
         get throws {
             guard case .restore(let directory, let name, _) = transfer.purpose,
-                let name = name.path.lastComponent.flatMap(StoreName.init)
+                let name = name.path.lastComponent.flatMap(StoreName.existing)
             else { return nil }
             return StoreLocation(directory: try self.directory(directory.path), name: name)
         }

@@ -37,7 +37,7 @@ package struct ArchivedStore: Sendable {
     package var path: FilePath { entry.directory.path }
     /// The archived database; nil if the note names none.
     package var location: StoreLocation? {
-        entry.name.flatMap(StoreName.init).map { StoreLocation(directory: entry.directory, name: $0) }
+        entry.name.flatMap(StoreName.existing).map { StoreLocation(directory: entry.directory, name: $0) }
     }
 
     package init(_ entry: ArchiveEntry, in container: GroupContainer) throws {
@@ -66,7 +66,7 @@ package struct ArchivedStore: Sendable {
         if try container.journals().contains(where: { $0.uses(entry, of: container) }) {
             return (.unfinished, "a relocation that uses it is under way or was interrupted (groupstore recover)")
         }
-        guard let note = entry.note, let name = entry.name.flatMap(StoreName.init) else {
+        guard let note = entry.note, let name = entry.name.flatMap(StoreName.existing) else {
             return (.unknown, "its about.json is missing or can't be read")
         }
         let snapshot = try StoreSnapshot(StoreLocation(directory: entry.directory, name: name))

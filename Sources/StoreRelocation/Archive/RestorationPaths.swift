@@ -46,7 +46,7 @@ struct RestorationPaths {
         let path = isDirectory ? path.appending(name.database) : path
         do {
             let found = try RelocationEndpoints.unresolved(path)
-            guard let valid = StoreName.validated(found.name.database) else { throw RelocationFailure.badName(path) }
+            guard let valid = StoreName(found.name.database) else { throw RelocationFailure.badName(path) }
             return StoreLocation(directory: found.directory, name: valid)
         } catch is RelocationEndpoints.NoLegacyDirectory {
             let parent = path.removingLastComponent()

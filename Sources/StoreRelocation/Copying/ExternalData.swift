@@ -29,7 +29,7 @@ extension StoreLocation {
     /// extension alone.
     func sharerOfExternalData() throws -> FilePath.Component? {
         try directory.names().first { other in
-            guard other != name.database, StoreName(other)?.support == name.support,
+            guard other != name.database, StoreName.existing(other)?.support == name.support,
                 try directory.status(other)?.kind == .regular
             else { return false }
             let file = try directory.open(other, flags: O_RDONLY)

@@ -15,7 +15,7 @@ struct RelocationEndpoints {
 
     init(_ request: RelocationRequest) throws {
         container = try Self.container(request.group, request.identifier)
-        guard let component = request.name ?? request.source.lastComponent, let name = StoreName.validated(component)
+        guard let component = request.name ?? request.source.lastComponent, let name = StoreName(component)
         else {
             throw RelocationFailure.badName(request.name.map { FilePath(root: nil, [$0]) } ?? request.source)
         }
@@ -63,7 +63,7 @@ struct RelocationEndpoints {
     private static func resolve(_ path: FilePath) throws -> StoreLocation {
         do {
             let (directory, last) = try Directory.resolving(file: path)
-            guard let name = StoreName(last) else {
+            guard let name = StoreName.existing(last) else {
                 throw RelocationFailure.badName(directory.path.appending(last))
             }
             return StoreLocation(directory: directory, name: name)
@@ -74,7 +74,9 @@ struct RelocationEndpoints {
 
     /// Returns the location with its directory resolved, but not a symbolic link at the store's name.
     static func unresolved(_ path: FilePath) throws -> StoreLocation {
-        guard let last = path.lastComponent, let name = StoreName(last) else { throw RelocationFailure.badName(path) }
+        guard let last = path.lastComponent, let name = StoreName.existing(last) else {
+            throw RelocationFailure.badName(path)
+        }
         let parent = path.removingLastComponent()
         do throws(SystemError) {
             return StoreLocation(directory: try Directory(resolving: parent.isEmpty ? "." : parent), name: name)

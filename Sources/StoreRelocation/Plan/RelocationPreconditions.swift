@@ -44,6 +44,11 @@ struct RelocationPreconditions {
     }
 
     func check() throws {
+        for snapshot in snapshots {
+            if let found = try snapshot.location.databaseInPlaceOfSideFile() {
+                throw RelocationFailure.sideFileIsDatabase(found)
+            }
+        }
         for store in moved {
             try store.checkExternalDataIsUnshared()
             try store.checkNothingIsMounted()

@@ -78,7 +78,9 @@ struct UndoPaths {
         guard let given = places.first else { throw RelocationFailure.badName(request.source) }
         var name = given.name
         if let other = request.name {
-            guard let valid = StoreName(other) else { throw RelocationFailure.badName(FilePath(root: nil, [other])) }
+            guard let valid = StoreName.existing(other) else {
+                throw RelocationFailure.badName(FilePath(root: nil, [other]))
+            }
             name = valid
         }
         group = StoreLocation(directory: container.directory, name: name)

@@ -23,7 +23,7 @@ package struct OpenerGracePeriod: Sendable {
         self.maximum = maximum
     }
 
-    func wait() {
+    package func wait() {
         let start = ContinuousClock.now
         var quietSince = start
         var now = start

@@ -88,7 +88,7 @@ struct TransferPaths {
 
     private static func name(_ stored: StoredPath) throws(SystemError) -> StoreName {
         guard stored.path.components.count == 1, let component = stored.path.lastComponent,
-            let name = StoreName(component)
+            let name = StoreName.existing(component)
         else { throw SystemError("open", .invalidArgument, path: stored.path) }
         return name
     }

@@ -21,7 +21,7 @@ struct MissingSource {
         // A link that leads nowhere is there.
         if names.contains(name) { return nil }
         isDirectoryMissing = false
-        let files = names.filter { StoreName.validated($0) != nil && (try? directory.status($0))?.kind == .regular }
+        let files = names.filter { StoreName($0) != nil && (try? directory.status($0))?.kind == .regular }
         nearest = files.compactMap(\.utf8).sorted().nearest(to: name.utf8 ?? "").map {
             path.removingLastComponent().appending($0)
         }

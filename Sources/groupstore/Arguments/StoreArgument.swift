@@ -22,7 +22,9 @@ struct StoreArgument {
         let given = ArgumentBytes.path(text)
         let path = try Self.resolved(given) ?? groupStore().flatMap(Self.resolved)
         guard let path else { throw StoreError.missing(given) }
-        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        guard let last = path.lastComponent, let name = StoreName.existing(last) else {
+            throw StoreError.notAFile(path)
+        }
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
@@ -78,7 +80,9 @@ struct HeldStoreOptions: ParsableArguments {
     func location(_ text: String) throws -> StoreLocation {
         guard noLinks || onlyFile != nil else { return try StoreArgument(text).location() }
         let path = ArgumentBytes.path(text)
-        guard let last = path.lastComponent, let name = StoreName(last) else { throw StoreError.notAFile(path) }
+        guard let last = path.lastComponent, let name = StoreName.existing(last) else {
+            throw StoreError.notAFile(path)
+        }
         let directory = try Directory(path.removingLastComponent())
         guard let found = try directory.status(last) else { throw StoreError.missing(path) }
         guard found.kind == .regular else { throw StoreError.notAFile(path) }

@@ -53,7 +53,7 @@ struct CreateCommand: ParsableCommand {
     }
 
     private func create(_ layout: StoreLayout, at path: FilePath) throws {
-        guard let last = path.lastComponent, let name = StoreName.validated(last) else {
+        guard let last = path.lastComponent, let name = StoreName(last) else {
             throw RelocationFailure.badName(path)
         }
         let parent = path.removingLastComponent()

@@ -136,7 +136,7 @@ struct MigrateCommand: ParsableCommand {
     private func migrate(_ job: MigrationJob, _ reporter: MigrationReporter) throws -> Done {
         guard let to else { return try migrateInPlace(job, reporter) }
         let path = ArgumentBytes.path(to)
-        guard let last = path.lastComponent, let name = StoreName.validated(last) else {
+        guard let last = path.lastComponent, let name = StoreName(last) else {
             throw RelocationFailure.badName(path)
         }
         let parent = path.removingLastComponent()

@@ -185,7 +185,7 @@ struct RelocateCommand: ParsableCommand {
                     + "--on-incompatible don't apply", remedy: "leave them out")
         }
         let stem = request.source.lastComponent?.stem ?? "Store"
-        guard let name = (request.name ?? FilePath.Component(stem + ".sqlite")).flatMap(StoreName.validated) else {
+        guard let name = (request.name ?? FilePath.Component(stem + ".sqlite")).flatMap(StoreName.init) else {
             throw RelocationFailure.badName(request.source)
         }
         Interruption.installHandlers(announcing: true)

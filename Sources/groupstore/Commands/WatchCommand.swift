@@ -262,7 +262,7 @@ extension AgentConnectionError {
         switch self {
         case .noSocketPath, .noAgent: true
         case .refused(let refusal): ["not_served", "unknown_store"].contains(refusal.code)
-        case .lost, .timedOut, .notUnderstood, .interrupted: false
+        case .lost, .timedOut, .notUnderstood, .tooLong, .interrupted: false
         }
     }
 }

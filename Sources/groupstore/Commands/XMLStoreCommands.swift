@@ -69,7 +69,7 @@ struct XMLStoreJob {
         to path: FilePath, dryRun: Bool, writeAhead: Bool, reporter: MigrationReporter, output: Output
     ) throws {
         let started = ContinuousClock.now
-        guard let last = path.lastComponent, let name = StoreName.validated(last) else {
+        guard let last = path.lastComponent, let name = StoreName(last) else {
             throw RelocationFailure.badName(path)
         }
         let result: XMLStoreMigration.Result

@@ -114,6 +114,7 @@ extension CommandFailure {
         switch error {
         case .noSocketPath, .noAgent, .lost, .notUnderstood: .unavailable
         case .timedOut: .busy
+        case .tooLong: .usage
         case .interrupted: .interrupted
         case .refused(let refusal):
             switch refusal.code {

@@ -124,16 +124,34 @@ import Testing
         #expect(try reply(claimant).bool("ok") == true)
     }
 
-    @Test(arguments: [true, false]) func doesNotWaitForAPresenterThatLeaves(_ says: Bool) throws {
+    @Test func doesNotWaitForAPresenterThatLeaves() throws {
         let (presenter, number) = try presenting()
         let claimant = try claiming()
         _ = try next(presenter, "relinquish")
-        if says {
-            _ = try presenter.ask(#"{"id":2,"op":"unpresent","presenter":"\#(number)"}"#, id: 2)
-        } else {
-            presenter.endSending()
-        }
+        _ = try presenter.ask(#"{"id":2,"op":"unpresent","presenter":"\#(number)"}"#, id: 2)
         #expect(try reply(claimant).bool("ok") == true)
+    }
+
+    /// The process lives and may have the item open: it was about to say so. Half an answer, and one that is longer
+    /// than a line, are none.
+    @Test(arguments: ["", #"{"op":"relinquished","error":"#, String(repeating: "x", count: 40_000)])
+    func aBrokenConnectionIsARefusal(_ last: String) throws {
+        let (presenter, _) = try presenting()
+        let (other, _) = try presenting()
+        let claimant = try claiming()
+        let claim = try next(other, "relinquish").string("claim")
+        _ = try next(presenter, "relinquish")
+        try presenter.send(last)
+        presenter.endSending()
+        let error = try #require(try reply(claimant).object("error"))
+        #expect(error.string("code") == "presenter_failed")
+        // The other presenter gets its item back.
+        #expect(try next(other, "reacquire").string("claim") == claim)
+        // Nobody presents with that connection any more.
+        let second = try claiming()
+        _ = try other.ask(
+            #"{"id":2,"op":"relinquished","claim":"\#(try next(other, "relinquish").string("claim") ?? "")"}"#, id: 2)
+        #expect(try reply(second).bool("ok") == true)
     }
 
     @Test func endsTheClaimOfADeadClaimant() throws {
@@ -166,6 +184,20 @@ import Testing
             #"{"id":6,"op":"release","claim":"\#(claim)","moves":[{"from":"\#(notes)","to":"group.example/New.sqlite"}]}"#,
             id: 6)
         #expect(try next(presenter, "did_move").string("to") == "group.example/New.sqlite")
+    }
+
+    @Test func takesMovesOfSeveralRequests() throws {
+        let (presenter, _) = try presenting()
+        let claimant = try claiming()
+        let claim = try next(presenter, "relinquish").string("claim") ?? ""
+        _ = try presenter.ask(#"{"id":2,"op":"relinquished","claim":"\#(claim)"}"#, id: 2)
+        _ = try reply(claimant)
+        let move = { (from: String, to: String) in #"[{"from":"group.example/\#(from)","to":"group.example/\#(to)"}]"# }
+        _ = try claimant.ask(
+            #"{"id":6,"op":"release","claim":"\#(claim)","moves":\#(move("Notes.sqlite", "A")),"more":true}"#, id: 6)
+        _ = try claimant.ask(#"{"id":7,"op":"release","claim":"\#(claim)","moves":\#(move("A", "B"))}"#, id: 7)
+        #expect(try next(presenter, "did_move").string("to") == "group.example/A")
+        #expect(try next(presenter, "did_move").string("to") == "group.example/B")
     }
 
     @Test(arguments: [

@@ -50,6 +50,14 @@ struct GroupArgument: ParsableArguments {
     func existingPath() throws -> FilePath {
         let path = try path()
         guard FileStatus(following: path)?.kind == .directory else {
+            if let name = path.lastComponent, let parent = try? Directory(GroupRemoval.parent(of: path)),
+                let interrupted = try InterruptedRemoval.all(of: name, in: parent).first
+            {
+                throw CommandFailure(
+                    .conflict, code: "interrupted",
+                    "a removal of \(group) was interrupted: what is left is in \(PrintablePath(interrupted.path))",
+                    remedy: try Self.continuation(of: identifier(), at: path))
+            }
             throw CommandFailure(
                 .inputOutput, code: "no_container",
                 "there is no group container \(group): \(PrintablePath(path)) is not a directory",

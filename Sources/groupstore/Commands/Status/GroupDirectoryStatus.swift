@@ -64,7 +64,7 @@ struct GroupDirectoryStatus {
 
     /// Returns a database's header, or nil if the file isn't a SQLite database or can't be read without waiting.
     private static func header(of name: FilePath.Component, in directory: Directory) -> DatabaseHeader? {
-        guard StoreName(name) != nil, (try? directory.status(name))?.kind == .regular,
+        guard StoreName.existing(name) != nil, (try? directory.status(name))?.kind == .regular,
             let file = try? directory.open(name, flags: O_RDONLY)
         else { return nil }
         return (try? file.read(count: DatabaseHeader.length, at: 0)).flatMap(DatabaseHeader.init)
