@@ -1,5 +1,6 @@
 import FoundationEssentials
 import PropertyLists
+import XMLDocuments
 
 /// Reads Xcode's `.xcmappingmodel`. Its `xcmapping.xml` is a Core Data XML store whose objects refer to each other by
 /// number; its expressions are keyed archives. Apple doesn't document the format; it was derived from files that Xcode
