@@ -22,8 +22,8 @@ package indirect enum PropertyListValue: Equatable, Sendable {
     /// more.
     package static let maximumDepth = 64
 
-    /// Parses a binary property list. Throws `PropertyListError`. `XMLDocuments` reads those in XML as well; this target
-    /// needs no XML parser, so that apps which only open stores don't either.
+    /// Parses a binary property list. Throws `PropertyListError`. `XMLDocuments` reads those in XML as well; this
+    /// target needs no XML parser, so that apps which only open stores don't either.
     package init(binary bytes: [UInt8]) throws(PropertyListError) {
         guard bytes.count <= Self.maximumSize else {
             throw PropertyListError("the property list is larger than \(Self.maximumSize >> 20) MiB")

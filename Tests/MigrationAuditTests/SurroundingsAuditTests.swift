@@ -44,11 +44,13 @@ struct SurroundingsAuditTests {
     }
 
     /// `A` is removed: its number is `B`'s now.
-    @Test(arguments: [
-        ("(2, 1, 7, 2)", "", nil), ("(1, 1, 7, 1), (2, 1, 7, 2)", "", "RECORDMETADATA"), ("(2, 2, 7, 2)", "", "RECORDMETADATA"),
-        ("(2, 1, 8, 2)", "", "RECORDMETADATA"), ("(1, 2, 7, 1), (2, 1, 7, 2)", "", "RECORDMETADATA"),
-        ("(2, 1, 7, 2)", "(1, 1)", "MOVERECEIPT"), ("", "", "RECORDMETADATA"),
-    ] as [(String, String, String?)])
+    @Test(
+        arguments: [
+            ("(2, 1, 7, 2)", "", nil), ("(1, 1, 7, 1), (2, 1, 7, 2)", "", "RECORDMETADATA"),
+            ("(2, 2, 7, 2)", "", "RECORDMETADATA"),
+            ("(2, 1, 8, 2)", "", "RECORDMETADATA"), ("(1, 2, 7, 1), (2, 1, 7, 2)", "", "RECORDMETADATA"),
+            ("(2, 1, 7, 2)", "(1, 1)", "MOVERECEIPT"), ("", "", "RECORDMETADATA"),
+        ] as [(String, String, String?)])
     func checksCloudKitsRecords(_ records: String, _ receipts: String, _ table: String?) throws {
         let tables = [
             "CREATE TABLE ANSCKRECORDMETADATA (Z_PK INTEGER PRIMARY KEY, ZENTITYID INTEGER, ZENTITYPK INTEGER, x)",
@@ -70,7 +72,8 @@ struct SurroundingsAuditTests {
 
     /// `A` becomes `C`, its relationship `bs` `others`, and `as` is removed.
     @Test(arguments: [
-        ("(1, 'C', 'B', 'others'), (3, 'X', NULL, NULL)", true), ("(1, 'A', 'B', 'others'), (3, 'X', NULL, NULL)", false),
+        ("(1, 'C', 'B', 'others'), (3, 'X', NULL, NULL)", true),
+        ("(1, 'A', 'B', 'others'), (3, 'X', NULL, NULL)", false),
         ("(1, 'C', 'B', 'bs'), (3, 'X', NULL, NULL)", false), ("(1, 'C', 'B', 'others')", false),
         ("(1, 'C', 'B', 'others'), (2, 'B', 'C', 'as'), (3, 'X', NULL, NULL)", false),
     ])
@@ -78,7 +81,8 @@ struct SurroundingsAuditTests {
         func link(_ name: String, _ other: String, _ more: String = "") -> String {
             "<relationship name='\(name)' optional='YES' toMany='YES' destinationEntity='\(other)' \(more)/>"
         }
-        let table = "CREATE TABLE ANSCKMIRROREDRELATIONSHIP (Z_PK INTEGER PRIMARY KEY, ZCDENTITYNAME, ZRELATEDENTITYNAME, "
+        let table =
+            "CREATE TABLE ANSCKMIRROREDRELATIONSHIP (Z_PK INTEGER PRIMARY KEY, ZCDENTITYNAME, ZRELATEDENTITYNAME, "
             + "ZRELATIONSHIPNAME)"
         let stores = try AuditedStores(
             "<entity name='A'>\(link("bs", "B"))</entity><entity name='B'>\(link("as", "A"))</entity>",

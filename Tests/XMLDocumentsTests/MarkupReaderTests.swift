@@ -34,12 +34,14 @@ import Testing
         ("<a>\n<b>\n</a>", 3, "mismatched tag: <b> of line 2"), ("<a>\n", 2, "<a> of line 1 is not closed"),
         ("<a></a>\n<b/>", 2, "junk after document element"), ("<a></a>\ntext", 2, "junk after document element"),
         ("<a x=1/>", 1, "not well-formed"), ("<a\nx='1' x='2'/>", 1, "duplicate attribute"),
-        ("<a x='1'y='2'/>", 1, "not well-formed"), ("<a x/>", 1, "not well-formed"), ("<a x='<'/>", 1, "not well-formed"),
+        ("<a x='1'y='2'/>", 1, "not well-formed"), ("<a x/>", 1, "not well-formed"),
+        ("<a x='<'/>", 1, "not well-formed"),
         ("<a>\n&nbsp;</a>", 2, "undefined entity"), ("<a>& b</a>", 1, "not well-formed"),
         ("<a>&#0;</a>", 1, "invalid character number"), ("<a>&#xD800;</a>", 1, "invalid character number"),
         ("<a>&#xFFFE;</a>", 1, "invalid character number"), ("<a>\n\u{1}</a>", 2, "a character is invalid"),
         ("<a>\n\u{FFFE}</a>", 2, "a character is invalid"), ("<1/>", 1, "not well-formed"), ("<a", 1, "unclosed token"),
-        ("</a>", 1, "not well-formed"), ("<!-- <a/>", 1, "unclosed token"), ("<a><!-- -- --></a>", 1, "not well-formed"),
+        ("</a>", 1, "not well-formed"), ("<!-- <a/>", 1, "unclosed token"),
+        ("<a><!-- -- --></a>", 1, "not well-formed"),
         ("<a><![CDATA[ </a>", 1, "unclosed CDATA"), ("<a>]]></a>", 1, "not well-formed"), ("<?xml <a/>", 1, "XML"),
         (" <?xml version='1.0'?><a/>", 1, "XML or text declaration not at start"), ("<!DOCTYPE a", 1, "unclosed token"),
         ("<a/><!DOCTYPE a>", 1, "not well-formed"),
@@ -95,11 +97,12 @@ import Testing
     static let word = "é ü 😀 Ж"
 
     /// The same document in many encodings, with and without a byte order mark.
-    @Test(arguments: [
-        (nil, "utf-8"), ("UTF-8", "utf-8"), ("utf-8", "utf-8-sig"), (nil, "utf-8-sig"), ("UTF-16", "utf-16-le-sig"),
-        (nil, "utf-16-be-sig"), ("UTF-16", "utf-16-be-sig"), (nil, "utf-16-le"), ("UTF-16BE", "utf-16-be"),
-        ("UTF-32", "utf-32-le-sig"), (nil, "utf-32-be"),
-    ] as [(String?, String)])
+    @Test(
+        arguments: [
+            (nil, "utf-8"), ("UTF-8", "utf-8"), ("utf-8", "utf-8-sig"), (nil, "utf-8-sig"), ("UTF-16", "utf-16-le-sig"),
+            (nil, "utf-16-be-sig"), ("UTF-16", "utf-16-be-sig"), (nil, "utf-16-le"), ("UTF-16BE", "utf-16-be"),
+            ("UTF-32", "utf-32-le-sig"), (nil, "utf-32-be"),
+        ] as [(String?, String)])
     func readsUnicodesEncodings(_ declared: String?, _ encoding: String) throws {
         let declaration = declared.map { "<?xml version='1.0' encoding='\($0)'?>" } ?? "<?xml version='1.0'?>"
         let text = "\(declaration)\n<a b='\(Self.word)'>\(Self.word)</a>"
@@ -122,10 +125,12 @@ import Testing
         }
     }
 
-    @Test(arguments: [
-        ("ISO-8859-1", 0xE9, "é"), ("iso-8859-15", 0xA4, "€"), ("windows-1252", 0x80, "€"), ("windows-1251", 0xC6, "Ж"),
-        ("KOI8-R", 0xF6, "Ж"), ("macintosh", 0x8E, "é"), ("latin1", 0xE9, "é"), ("IBM850", 0x82, "é"),
-    ] as [(String, UInt8, String)])
+    @Test(
+        arguments: [
+            ("ISO-8859-1", 0xE9, "é"), ("iso-8859-15", 0xA4, "€"), ("windows-1252", 0x80, "€"),
+            ("windows-1251", 0xC6, "Ж"),
+            ("KOI8-R", 0xF6, "Ж"), ("macintosh", 0x8E, "é"), ("latin1", 0xE9, "é"), ("IBM850", 0x82, "é"),
+        ] as [(String, UInt8, String)])
     func readsOneByteEncodings(_ name: String, _ byte: UInt8, _ character: String) throws {
         let start = Array("<?xml version='1.0' encoding='\(name)'?>\n<a b='".utf8)
         let root = try MarkupReader.read(start + [byte] + Array("'>".utf8) + [byte] + Array("\r\n</a>".utf8))
@@ -140,24 +145,34 @@ import Testing
         #expect(root.text == "日本")
     }
 
-    @Test(arguments: [
-        // Bytes that aren't in the encoding that is declared, or in UTF-8.
-        (Array("<a>\n".utf8) + [0xC3, 0x28] + Array("</a>".utf8), 2, "encoding"),
-        (Array("<a>\n".utf8) + [0xFF] + Array("</a>".utf8), 2, "encoding"),
-        (Array("<a>\n".utf8) + [0xED, 0xA0, 0x80] + Array("</a>".utf8), 2, "encoding"),
-        (Array("<?xml version='1.0' encoding='US-ASCII'?>\n<a>é</a>".utf8), 2, "encoding"),
-        (Array("<?xml version='1.0' encoding='windows-1252'?>\n<a>".utf8) + [0x81] + Array("</a>".utf8), 2, "windows-1252"),
-        (Array("<?xml version='1.0' encoding='x-unknown'?><a/>".utf8), 1, "“x-unknown” is unknown"),
-        (Array("<?xml version='1.0' encoding='Shift_JIS'?><a/>".utf8), 1, "“Shift_JIS” isn't an extension of ASCII"),
-        (Array("<?xml version='1.0' encoding='UTF-7'?><a/>".utf8), 1, "“UTF-7” isn't an extension of ASCII"),
-        (Array("<?xml version='1.0' encoding='EBCDIC-US'?><a/>".utf8), 1, "isn't an extension of ASCII"),
-        (Array("<?xml version='1.0' encoding='UTF-16'?><a/>".utf8), 1, "encoding specified in XML declaration is incorrect"),
-        (Array("<?xml version='1.0' encoding='UTF-8//IGNORE'?><a/>".utf8), 1, "XML declaration not well-formed"),
-        (bytes(of: "<?xml version='1.0' encoding='UTF-8'?><a/>", "utf-16-le-sig"), 1, "is incorrect"),
-        (bytes(of: "<a>\n</a>", "utf-16-le-sig").dropLast(), 2, ""),
-        (bytes(of: "<a>\n\u{FFFD}</a>", "utf-16-le-sig").map { $0 == 0xFD ? 0xFF : $0 }, 2, "encoding"),
-        ([0xFF, 0xFE, 0x3C, 0, 0x61, 0], 1, ""),
-    ] as [([UInt8], Int, String)])
+    @Test(
+        arguments: [
+            // Bytes that aren't in the encoding that is declared, or in UTF-8.
+            (Array("<a>\n".utf8) + [0xC3, 0x28] + Array("</a>".utf8), 2, "encoding"),
+            (Array("<a>\n".utf8) + [0xFF] + Array("</a>".utf8), 2, "encoding"),
+            (Array("<a>\n".utf8) + [0xED, 0xA0, 0x80] + Array("</a>".utf8), 2, "encoding"),
+            (Array("<?xml version='1.0' encoding='US-ASCII'?>\n<a>é</a>".utf8), 2, "encoding"),
+            (
+                Array("<?xml version='1.0' encoding='windows-1252'?>\n<a>".utf8) + [0x81] + Array("</a>".utf8), 2,
+                "windows-1252"
+            ),
+            (Array("<?xml version='1.0' encoding='x-unknown'?><a/>".utf8), 1, "“x-unknown” is unknown"),
+            (
+                Array("<?xml version='1.0' encoding='Shift_JIS'?><a/>".utf8), 1,
+                "“Shift_JIS” isn't an extension of ASCII"
+            ),
+            (Array("<?xml version='1.0' encoding='UTF-7'?><a/>".utf8), 1, "“UTF-7” isn't an extension of ASCII"),
+            (Array("<?xml version='1.0' encoding='EBCDIC-US'?><a/>".utf8), 1, "isn't an extension of ASCII"),
+            (
+                Array("<?xml version='1.0' encoding='UTF-16'?><a/>".utf8), 1,
+                "encoding specified in XML declaration is incorrect"
+            ),
+            (Array("<?xml version='1.0' encoding='UTF-8//IGNORE'?><a/>".utf8), 1, "XML declaration not well-formed"),
+            (bytes(of: "<?xml version='1.0' encoding='UTF-8'?><a/>", "utf-16-le-sig"), 1, "is incorrect"),
+            (bytes(of: "<a>\n</a>", "utf-16-le-sig").dropLast(), 2, ""),
+            (bytes(of: "<a>\n\u{FFFD}</a>", "utf-16-le-sig").map { $0 == 0xFD ? 0xFF : $0 }, 2, "encoding"),
+            ([0xFF, 0xFE, 0x3C, 0, 0x61, 0], 1, ""),
+        ] as [([UInt8], Int, String)])
     func refusesBytesOfAnotherEncoding(_ bytes: [UInt8], _ line: Int, _ word: String) {
         let error = #expect(throws: MarkupError.self) { try MarkupReader.read(bytes) }
         #expect(error?.line == line)
@@ -182,11 +197,14 @@ import Testing
         #expect(throws: MarkupError.self) { try read(many) }
     }
 
-    @Test(arguments: [
-        ("1.5", 1.5), ("-1e3", -1000), ("inf", .infinity), ("-Infinity", -.infinity), ("0", 0), ("-0.000", 0), ("0e999", 0),
-        ("1e400", nil), ("-1e400", nil), ("1e-400", nil), ("0.0001e-400", nil), ("0x10", nil), ("1,5", nil), ("", nil),
-        ("5e-324", .leastNonzeroMagnitude), ("1.7976931348623157e308", 1.7976931348623157e308),
-    ] as [(String, Double?)])
+    @Test(
+        arguments: [
+            ("1.5", 1.5), ("-1e3", -1000), ("inf", .infinity), ("-Infinity", -.infinity), ("0", 0), ("-0.000", 0),
+            ("0e999", 0),
+            ("1e400", nil), ("-1e400", nil), ("1e-400", nil), ("0.0001e-400", nil), ("0x10", nil), ("1,5", nil),
+            ("", nil),
+            ("5e-324", .leastNonzeroMagnitude), ("1.7976931348623157e308", 1.7976931348623157e308),
+        ] as [(String, Double?)])
     func readsNumbersThatFit(_ text: String, _ number: Double?) {
         #expect(text.number(as: Double.self) == number)
     }

@@ -3,12 +3,11 @@
 ///
 /// The three kinds of CloudKit's tables that refer to objects were derived from the names of their columns:
 ///
-/// | table | columns |
-/// | --- | --- |
-/// | `ACHANGE` | `ZENTITY`, `ZENTITYPK`; `ZCOLUMNS` and the tombstones number an entity's properties |
-/// | `ANSCKRECORDMETADATA`, `ANSCKHISTORYANALYZERSTATE` | `ZENTITYID`, `ZENTITYPK` |
-/// | `ANSCKMIRROREDRELATIONSHIP`, `ANSCKIMPORTPENDINGRELATIONSHIP` | `ZCDENTITYNAME`, `ZRELATEDENTITYNAME`, `ZRELATIONSHIPNAME`: names; the objects are named by their records |
-/// | `ANSCKRECORDZONEMOVERECEIPT` and the tables of assets | `ZRECORDMETADATA`: a row of `ANSCKRECORDMETADATA` |
+/// - `ACHANGE`: `ZENTITY`, `ZENTITYPK`; `ZCOLUMNS` and the tombstones number an entity's properties.
+/// - `ANSCKRECORDMETADATA`, `ANSCKHISTORYANALYZERSTATE`: `ZENTITYID`, `ZENTITYPK`.
+/// - `ANSCKMIRROREDRELATIONSHIP`, `ANSCKIMPORTPENDINGRELATIONSHIP`: the names `ZCDENTITYNAME`, `ZRELATEDENTITYNAME` and
+///   `ZRELATIONSHIPNAME`; the objects are known by their records.
+/// - `ANSCKRECORDZONEMOVERECEIPT` and tables of assets: `ZRECORDMETADATA`, a row of `ANSCKRECORDMETADATA`.
 ///
 /// The other `ANSCK…` tables hold zones, operations, events and settings. `Z_ENT` in all of these is the table's own
 /// entity, whose number no model changes (from 16001 on).
@@ -72,8 +71,8 @@ package enum FrameworkTables {
         schema.columns.keys.filter { isMirroring($0) && schema.has(column: column, in: $0) }.sorted()
     }
 
-    /// Returns true for a column of a table that isn't Core Data's if its name says that it may hold entity numbers. What
-    /// other frameworks keep there isn't known.
+    /// Returns true for a column of a table that isn't Core Data's if its name says that it may hold entity numbers.
+    /// What other frameworks keep there isn't known.
     package static func isSuspect(_ column: String) -> Bool {
         ["Z_ENT", "ZENTITY", "ZENTITYID"].contains(column.uppercased())
     }
@@ -81,7 +80,8 @@ package enum FrameworkTables {
     /// Returns the suspect columns of tables that aren't Core Data's, as `TABLE.COLUMN`.
     package static func suspects(in schema: StoreSchema, besides layout: StoreLayout) -> [String] {
         let own = Set((layout.tables.map(\.name) + layout.joinTables.map(\.name)).map { $0.uppercased() })
-        return schema.columns.keys.filter { !contains($0) && !own.contains($0.uppercased()) }.sorted().flatMap { table in
+        return schema.columns.keys.filter { !contains($0) && !own.contains($0.uppercased()) }.sorted().flatMap {
+            table in
             (schema.columns[table] ?? []).map(\.name).filter(isSuspect).map { "\(table).\($0)" }
         }
     }

@@ -1,5 +1,5 @@
-/// A check of Core Data's persistent history. Rows of removed entities must be gone: their numbers may be those of other
-/// entities now.
+/// A check of Core Data's persistent history. Rows of removed entities must be gone: their numbers may be those of
+/// other entities now.
 struct HistoryCheck {
     static let tables = ["ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
 

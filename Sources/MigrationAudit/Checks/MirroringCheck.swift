@@ -1,7 +1,7 @@
 import ManagedObjectModels
 
-/// The changes of entities' numbers and names as SQL. The names of tables and columns are read here independently of the
-/// migration.
+/// The changes of entities' numbers and names as SQL. The names of tables and columns are read here independently of
+/// the migration.
 struct EntityChanges {
     private let context: AuditContext
     /// The numbers that had no entity, or one that is removed, and that may be another entity's now.
@@ -91,8 +91,8 @@ struct EntityChanges {
     }
 }
 
-/// A check of the tables that mirror a store to CloudKit. Rows about removed entities must be gone, the others must have
-/// their entities' new numbers and names, and everything else is the same.
+/// A check of the tables that mirror a store to CloudKit. Rows about removed entities must be gone, the others must
+/// have their entities' new numbers and names, and everything else is the same.
 struct MirroringCheck {
     let context: AuditContext
 

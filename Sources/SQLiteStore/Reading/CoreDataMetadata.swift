@@ -36,8 +36,8 @@ extension CoreDataMetadata {
     /// Turns the bytes of `Z_PLIST` into a value; nil if they aren't a property list.
     package typealias ListParser = @Sendable ([UInt8]) -> PropertyListValue?
 
-    /// The parser of what Core Data writes. Core Data also reads a list in XML, as do programs with an XML parser, which
-    /// this target needn't have.
+    /// The parser of what Core Data writes. Core Data also reads a list in XML, as do programs with an XML parser,
+    /// which this target needn't have.
     package static let binary: ListParser = { try? PropertyListValue(binary: $0) }
 
     /// Reads the metadata. Returns nil if the store isn't Core Data's. Throws `StoreError`.

@@ -2,8 +2,8 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// Migrates Core Data's persistent history: the bitmaps of updated columns and the tombstones in `ACHANGE` become those of
-/// the new model.
+/// Migrates Core Data's persistent history: the bitmaps of updated columns and the tombstones in `ACHANGE` become those
+/// of the new model.
 struct HistoryMigration {
     private let store: StoreWriter
     private let schema: StoreSchema

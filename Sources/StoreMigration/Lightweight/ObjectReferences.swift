@@ -3,12 +3,12 @@ import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
-/// Migrates the references to objects in Core Data's own tables (`FrameworkTables`): the history's and those that mirror
-/// the store to CloudKit. They follow their entities' new numbers and names.
+/// Migrates the references to objects in Core Data's own tables (`FrameworkTables`): the history's and those that
+/// mirror the store to CloudKit. They follow their entities' new numbers and names.
 ///
-/// A reference to an entity that is gone is deleted, as Core Data does: its number or name may be another entity's in
-/// the new model, and the row would then describe that one's objects. CloudKit keeps its record, which no object has any
-/// more.
+/// A reference to an entity that is gone is deleted, as by Core Data: its number or name may be another entity's in
+/// the new model, and the row would then describe that one's objects. CloudKit keeps its record, which no object has
+/// any more.
 struct ObjectReferences {
     private let store: SQLiteConnection
     private let schema: StoreSchema
@@ -117,13 +117,14 @@ struct ObjectReferences {
         let number = EntityNumberExpression(changed, of: column).text
         try store.execute(
             "UPDATE \(name) SET \(column) = \(lowest) - (\(number)) WHERE \(column) IN (\(changed.keys.sorted().list))")
-        try store.execute("UPDATE \(name) SET \(column) = \(lowest) - \(column) WHERE \(isNumber) AND \(column) < \(lowest)")
+        try store.execute(
+            "UPDATE \(name) SET \(column) = \(lowest) - \(column) WHERE \(isNumber) AND \(column) < \(lowest)")
     }
 
     // MARK: Names
 
-    /// The relationships of each entity that stays, with their new names; nil for one that is gone, or that is stored in
-    /// another way.
+    /// The relationships of each entity that stays, with their new names; nil for one that is gone, or that was to-one
+    /// and is to-many, or the other way around.
     private var relationships: [(entity: String, old: String, new: String?)] {
         matching.source.numbers.entities.flatMap { entity -> [(entity: String, old: String, new: String?)] in
             guard let successor = matching.successors[entity.name],

@@ -25,7 +25,8 @@ package struct XMLStoreFile: Sendable {
     package static func isXMLStore(_ path: FilePath) throws -> Bool {
         guard let status = FileStatus(following: path), status.kind == .regular else { return false }
         let file = try Descriptor(opening: path, flags: 0)
-        return FileFormat(firstBytes: try file.read(count: FileFormat.sampleLength, at: 0, path: path), size: status.size) == .coreDataXML
+        let sample = try file.read(count: FileFormat.sampleLength, at: 0, path: path)
+        return FileFormat(firstBytes: sample, size: status.size) == .coreDataXML
     }
 
     /// Reads a file. Throws `XMLStoreError` and `SystemError`.

@@ -45,7 +45,8 @@ struct XMLStoreValue {
             value = Int64(digits).map { .integer($0) } ?? .real(real)
             isRounded = Int64(digits) == nil && Self.significantDigits(digits) > 15
         case .double: value = .real(try number(text.trimmed.number(as: Double.self).flatMap { $0.isNaN ? nil : $0 }))
-        case .float: value = .real(Double(try number(text.trimmed.number(as: Float.self).flatMap { $0.isNaN ? nil : $0 })))
+        case .float:
+            value = .real(Double(try number(text.trimmed.number(as: Float.self).flatMap { $0.isNaN ? nil : $0 })))
         case .date: value = .real(try number(text.trimmed.number(as: Double.self).flatMap { $0.isFinite ? $0 : nil }))
         case .string, .uri:
             let decoded = Self.unescaped(text)

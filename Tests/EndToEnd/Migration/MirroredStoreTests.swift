@@ -4,7 +4,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// Stores that NSPersistentCloudKitContainer mirrors, through the commands: a row of its tables is never another entity's.
+/// Stores that NSPersistentCloudKitContainer mirrors, through the commands: a row of its tables is never another
+/// entity's.
 @Suite(.ownThreads) struct MirroredStoreTests {
     private let scratch: TemporaryDirectory
     private let bundle: FilePath

@@ -121,14 +121,17 @@ import Testing
     }
 
     /// An XML parser's reading: the encoding that is declared, or that the first bytes tell.
-    @Test(arguments: [
-        ("ISO-8859-1", "latin-1"), ("windows-1252", "cp1252"), (nil, "utf-8-sig"), (nil, "utf-16"), ("UTF-16", "utf-16"),
-    ] as [(String?, Word)])
+    @Test(
+        arguments: [
+            ("ISO-8859-1", "latin-1"), ("windows-1252", "cp1252"), (nil, "utf-8-sig"), (nil, "utf-16"),
+            ("UTF-16", "utf-16"),
+        ] as [(String?, Word)])
     func convertsOtherEncodings(_ declared: String?, _ encoding: Word) throws {
         let text = Self.file.replacing(">one<", with: ">Ã©\r\n<").replacing(
             "<?xml version=\"1.0\"", with: "<?xml version=\"1.0\"" + (declared.map { " encoding=\"\($0)\"" } ?? ""))
         try write(text, to: old)
-        let recode = "import sys; p = sys.argv[1]; t = open(p, newline='').read(); open(p, 'wb').write(t.encode(sys.argv[2]))"
+        let recode =
+            "import sys; p = sys.argv[1]; t = open(p, newline='').read(); open(p, 'wb').write(t.encode(sys.argv[2]))"
         #expect(try run("python3", ["-c", Word(recode), Word(old), encoding]).status == 0)
         let new = scratch.path.appending("New.sqlite")
         let done = try groupstore("migrate", Word(old), "--model", Word(model), "--to", Word(new), "--json")

@@ -12,7 +12,8 @@ import Testing
 /// Entity numbers, keys and names in Core Data's own tables, and in other frameworks'.
 @Suite struct ObjectReferenceTests {
     private static func entities(_ names: String...) -> String {
-        names.map { "<entity name='\($0)'><attribute name='k' optional='YES' attributeType='String'/></entity>" }.joined()
+        names.map { "<entity name='\($0)'><attribute name='k' optional='YES' attributeType='String'/></entity>" }
+            .joined()
     }
 
     private static let tables = [
@@ -39,7 +40,9 @@ import Testing
     private static let all = "SELECT ZENTITYID, ZENTITYPK, ZCKRECORDNAME FROM ANSCKRECORDMETADATA ORDER BY 1"
 
     private func losses(_ count: Int, _ tables: String...) -> [String] {
-        tables.map { "CloudKit's table ANSCK\($0) loses \(count) \(count == 1 ? "row" : "rows") about removed entities or relationships" }
+        tables.map {
+            "CloudKit's table ANSCK\($0) loses \(count) \(count == 1 ? "row" : "rows") about removed entities or relationships"
+        }
     }
 
     /// The number of the removed entity is another one's in the new model.
@@ -142,7 +145,8 @@ import Testing
     @Test func countsTheRowsBefore() throws {
         let old = try model(Self.entities("Note", "Tag"))
         let store = try StagedStore(old, Self.records(1, 2))
-        let manager = try MigrationManager(from: old, to: try model(Self.entities("Tag")), named: "new", options: MigrationOptions())
+        let manager = try MigrationManager(
+            from: old, to: try model(Self.entities("Tag")), named: "new", options: MigrationOptions())
         let last = try #require(store.path.lastComponent)
         let name = try #require(StoreName(last))
         let location = StoreLocation(directory: try Directory(store.path.removingLastComponent()), name: name)
