@@ -30,7 +30,7 @@ final class MarkupParsing {
     static func parse(
         _ bytes: [UInt8], _ limits: MarkupReader.Limits, isConverted: Bool = false
     ) throws(MarkupError) -> Outcome {
-        guard let parser = XML_ParserCreate(isConverted ? "UTF-8" : nil) else {
+        guard bytes.count <= Int(Int32.max), let parser = XML_ParserCreate(isConverted ? "UTF-8" : nil) else {
             throw MarkupError(message: "there is no memory for the document", line: 1)
         }
         defer { XML_ParserFree(parser) }
@@ -47,7 +47,9 @@ final class MarkupParsing {
         setHandlers()
         let status = withExtendedLifetime(self) {
             bytes.withUnsafeBytes { document in
-                document.withMemoryRebound(to: CChar.self) { XML_Parse(parser, $0.baseAddress, Int32($0.count), 1) }
+                document.withMemoryRebound(to: CChar.self) {
+                    XML_Parse(parser, $0.baseAddress, Int32(clamping: $0.count), 1)
+                }
             }
         }
         if let unknownEncoding { return .encoding(unknownEncoding) }

@@ -55,6 +55,8 @@ STRAY = (
     ("</databaseInfo>", "x</databaseInfo>"), ("<metadata>", "<metadata>."), ("</database>", "</database>\nstray"),
     ("</database>", "&#32;stray</database>"), ("</database>", "<database/></database>"), ("<database>", "<database>&nbsp;"),
     ("<database>", "<database x='&nbsp;'>"), ("</database>", "<object/></database>"),
+    ("<databaseInfo>", "<databaseInfo></databaseInfo><databaseInfo>"), ("<metadata>", "<metadata><key>a</key>"),
+    ("<metadata>", "<metadata></metadata><metadata>"), ("<UUID>", "<UUID>1</UUID><UUID>"),
     ("\"file:///System/Library/DTDs/CoreData.dtd\"", "\"CoreData.dtd\" [<!ENTITY nbsp ' '>]"), ("</UUID>", "</uuid>"),
     ("<version>", "<version a='1' a='2'>"), ("<version>", "<version>&#0;"), ("<version>", "<version>\x0b"),
     ("<version>", "<version>\ufffe"),

@@ -71,7 +71,19 @@ package struct XMLStoreFile: Sendable {
         for child in root.children where !["databaseInfo", "object"].contains(child.name) {
             throw XMLStoreError(path, "<\(child.name)> is unknown here", line: child.line, remedy: remedy)
         }
-        for element in [root, info] + info.children(named: "metadata") {
+        let known = [(root, "databaseInfo"), (info, "UUID"), (info, "metadata")]
+        for (element, name) in known where element.children(named: name).count > 1 {
+            let line = element.children(named: name)[1].line
+            throw XMLStoreError(path, "<\(name)> is there twice", line: line, remedy: remedy)
+        }
+        let metadataElements = info.children(named: "metadata")
+        if let other = metadataElements.flatMap(\.children).enumerated().first(where: {
+            $0.offset > 0 || $0.element.name != "plist"
+        }) {
+            throw XMLStoreError(
+                path, "<\(other.element.name)> is unknown here", line: other.element.line, remedy: remedy)
+        }
+        for element in [root, info] + metadataElements {
             guard let line = element.textLine else { continue }
             throw XMLStoreError(path, "there is text in <\(element.name)>", line: line, remedy: remedy)
         }
