@@ -60,7 +60,8 @@ enum XMLStoreReader {
     static func reader(_ directory: FilePath) throws -> Reader {
         let model = try model()
         let store = directory.appending("converted.sqlite")
-        let wide = [0xFF, 0xFE] + example.utf16.flatMap { [UInt8(truncatingIfNeeded: $0), UInt8($0 >> 8)] }
+        let units = example.utf16.flatMap { unit -> [UInt8] in [UInt8(truncatingIfNeeded: unit), UInt8(unit >> 8)] }
+        let wide: [UInt8] = [0xFF, 0xFE] + units
         let declared = ["ISO-8859-1", "windows-1252"].map {
             Array(example.replacing("version=\"1.0\" ", with: "version=\"1.0\" encoding=\"\($0)\" ").utf8)
         }
