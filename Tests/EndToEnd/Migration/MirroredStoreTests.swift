@@ -87,7 +87,7 @@ import Testing
             """)
         let words: [Word] = [
             "relocate", Word(store), Word(scratch.path.appending("group")), "--model", Word(bundle), "--on-conflict",
-            "merge", "--json",
+            "merge", "--merge-key", "Tag=k", "--json",
         ]
         let refused = try groupstore(options: words)
         #expect(refused.status != 0 && refused.summary.object("error")?.string("code") == "merge_unsupported")
