@@ -42,7 +42,8 @@ import Testing
         ("<a>\n\u{FFFE}</a>", 2, "a character is invalid"), ("<1/>", 1, "not well-formed"), ("<a", 1, "unclosed token"),
         ("</a>", 1, "not well-formed"), ("<!-- <a/>", 1, "unclosed token"),
         ("<a><!-- -- --></a>", 1, "not well-formed"),
-        ("<a><![CDATA[ </a>", 1, "unclosed CDATA"), ("<a>]]></a>", 1, "not well-formed"), ("<?xml <a/>", 1, "unclosed token"),
+        ("<a><![CDATA[ </a>", 1, "unclosed CDATA"), ("<a>]]></a>", 1, "not well-formed"),
+        ("<?xml <a/>", 1, "unclosed token"),
         (" <?xml version='1.0'?><a/>", 1, "XML or text declaration not at start"), ("<!DOCTYPE a", 1, "no element"),
         ("<a/><!DOCTYPE a>", 1, "junk after document element"),
     ])
