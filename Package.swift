@@ -41,6 +41,7 @@ let package = Package(
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ] + documentation,
     targets: [
+        .systemLibrary(name: "CExpat", providers: [.apt(["libexpat1-dev"])]),
         .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
         .systemLibrary(name: "CNATS", providers: [.apt(["libnats-dev"])]),
         .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
@@ -85,6 +86,7 @@ let package = Package(
             ],
             swiftSettings: strict),
         .target(name: "PropertyLists", swiftSettings: strict),
+        .target(name: "XMLDocuments", dependencies: ["CExpat", "PropertyLists"], swiftSettings: strict),
         .target(name: "StrictYAML", dependencies: ["CYAML"], swiftSettings: strict),
         .target(name: "SQLiteFormat", dependencies: ["CLinux", "LinuxSystem", systemPackage], swiftSettings: strict),
         .target(
@@ -105,11 +107,13 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "ManagedObjectModels",
-            dependencies: ["CZlib", "LinuxSystem", "PropertyLists", systemPackage],
+            dependencies: ["CZlib", "LinuxSystem", "PropertyLists", "XMLDocuments", systemPackage],
             swiftSettings: strict),
         .target(
             name: "CoreDataStore",
-            dependencies: ["ManagedObjectModels", "PropertyLists", "SQLiteFormat", "SQLiteStore", systemPackage],
+            dependencies: [
+                "ManagedObjectModels", "PropertyLists", "SQLiteFormat", "SQLiteStore", "XMLDocuments", systemPackage,
+            ],
             swiftSettings: strict),
         .target(
             name: "PersistentHistory",
@@ -128,13 +132,14 @@ let package = Package(
             name: "MigrationAudit",
             dependencies: [
                 "CXXHash", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat", "SQLiteStore",
-                systemPackage,
+                "XMLDocuments", systemPackage,
             ],
             swiftSettings: strict),
         .target(
             name: "MappingModels",
             dependencies: [
-                "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "StrictYAML", systemPackage,
+                "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "StrictYAML", "XMLDocuments",
+                systemPackage,
             ],
             swiftSettings: strict),
         .target(
@@ -148,7 +153,8 @@ let package = Package(
             name: "StoreMigration",
             dependencies: [
                 "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "MappingModels", "MigrationAudit",
-                "PersistentHistory", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreRelocation", systemPackage,
+                "PersistentHistory", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreRelocation", "XMLDocuments",
+                systemPackage,
             ],
             swiftSettings: strict),
         .target(
@@ -280,17 +286,24 @@ let package = Package(
             ],
             swiftSettings: strict),
         .testTarget(
-            name: "PropertyListsTests", dependencies: ["PropertyLists", "TestSupport"], swiftSettings: strict),
+            name: "PropertyListsTests", dependencies: ["PropertyLists", "TestSupport", "XMLDocuments"],
+            swiftSettings: strict),
+        .testTarget(name: "XMLDocumentsTests", dependencies: ["XMLDocuments"], swiftSettings: strict),
         .testTarget(name: "StrictYAMLTests", dependencies: ["StrictYAML"], swiftSettings: strict),
         .testTarget(
             name: "SQLiteFormatTests", dependencies: ["SQLiteFormat"], swiftSettings: strict),
         .testTarget(
             name: "SQLiteStoreTests",
-            dependencies: ["LinuxSystem", "SQLiteFormat", "SQLiteStore", "TestSupport", grdb, systemPackage],
+            dependencies: [
+                "LinuxSystem", "PropertyLists", "SQLiteFormat", "SQLiteStore", "TestSupport", "XMLDocuments", grdb,
+                systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "ManagedObjectModelsTests",
-            dependencies: ["LinuxSystem", "ManagedObjectModels", "PropertyLists", "TestSupport", systemPackage],
+            dependencies: [
+                "LinuxSystem", "ManagedObjectModels", "PropertyLists", "TestSupport", "XMLDocuments", systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "CoreDataStoreTests",

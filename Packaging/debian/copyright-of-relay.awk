@@ -2,7 +2,7 @@
 BEGIN { RS = ""; ORS = "\n\n" }
 /^Format:/ {
     sub(/The program contains/, "groupstore-relay contains")
-    sub(/xxHash, libyaml, zlib/, "OpenSSL, protobuf-c, zlib")
+    sub(/xxHash, expat, libyaml, zlib/, "OpenSSL, protobuf-c, expat, zlib")
     sub(/ It is built without libinotifytools, and so contains/, " It contains")
 }
 /^Files: usr\/bin\/groupstore\n/ { sub(/usr\/bin\/groupstore/, "usr/bin/groupstore-relay") }

@@ -1,7 +1,9 @@
 import ManagedObjectModels
+import PropertyLists
 import SQLiteFormat
 import SQLiteStore
 import SystemPackage
+import XMLDocuments
 
 /// The model information that a Core Data store carries.
 package struct StoreModel: Sendable {
@@ -19,7 +21,7 @@ package struct StoreModel: Sendable {
 extension StoreModel {
     /// Reads the model information; nil if the store isn't Core Data's. Throws `StoreError`.
     package init?(_ reader: StoreReader) throws {
-        guard let metadata = try CoreDataMetadata(reader) else { return nil }
+        guard let metadata = try CoreDataMetadata(reader, parsing: CoreDataMetadata.anyFormat) else { return nil }
         location = reader.location
         guard let content = try Self.cache(reader) else {
             self.metadata = metadata
@@ -54,6 +56,9 @@ extension StoreModel {
 }
 
 extension CoreDataMetadata {
+    /// The parser of binary lists and of those in XML.
+    package static let anyFormat: ListParser = { try? PropertyListValue(parsing: $0) }
+
     /// Returns the metadata with the entity names of `model`, the store's own. `Z_PRIMARYKEY` keeps an entity's name
     /// from before a renaming; rows and history identify an entity by its number. Returns the metadata unchanged if the
     /// model's numbers aren't the store's.

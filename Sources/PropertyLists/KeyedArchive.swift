@@ -6,9 +6,8 @@ package struct KeyedArchive {
     /// True if reading exceeded the element limit, so that later collections were returned empty.
     package var isExhausted: Bool { content.remainingElements < 0 }
 
-    /// Parses a binary or XML property list. Throws `PropertyListError`.
-    package init(_ bytes: [UInt8]) throws(PropertyListError) {
-        let list = try PropertyListValue(parsing: bytes)
+    /// Reads an archive's property list. Throws `PropertyListError`.
+    package init(_ list: PropertyListValue) throws(PropertyListError) {
         guard let members = list.dictionary, members["$archiver"]?.string == "NSKeyedArchiver",
             let objects = members["$objects"]?.array, let top = members["$top"]?.dictionary?["root"]?.uid
         else { throw PropertyListError("the property list is not a keyed archive") }

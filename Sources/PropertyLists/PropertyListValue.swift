@@ -22,22 +22,17 @@ package indirect enum PropertyListValue: Equatable, Sendable {
     /// more.
     package static let maximumDepth = 64
 
-    /// Parses a binary or XML property list; the first bytes determine the format. Throws `PropertyListError`.
-    package init(parsing bytes: [UInt8]) throws(PropertyListError) {
+    /// Parses a binary property list. Throws `PropertyListError`. `XMLDocuments` reads those in XML as well; this
+    /// target needs no XML parser, so that apps which only open stores don't either.
+    package init(binary bytes: [UInt8]) throws(PropertyListError) {
         guard bytes.count <= Self.maximumSize else {
             throw PropertyListError("the property list is larger than \(Self.maximumSize >> 20) MiB")
         }
-        if bytes.starts(with: Array("bplist".utf8)) {
-            self = try BinaryPropertyList.read(bytes)
-        } else {
-            self = try XMLPropertyList.read(bytes)
-        }
+        self = try BinaryPropertyList.read(bytes)
     }
 
-    /// Reads a `<plist>` element of a document. Throws `PropertyListError`.
-    package init(_ element: MarkupElement) throws(PropertyListError) {
-        self = try XMLPropertyList.value(ofList: element)
-    }
+    /// True if the bytes begin like a binary property list.
+    package static func isBinary(_ bytes: [UInt8]) -> Bool { bytes.starts(with: Array("bplist".utf8)) }
 
     package var string: String? { if case .string(let value) = self { value } else { nil } }
     package var data: [UInt8]? { if case .data(let value) = self { value } else { nil } }
@@ -62,7 +57,7 @@ package struct PropertyListError: Error, Equatable {
     /// The line of the error in XML, counted from 1; nil in a binary list.
     package let line: Int?
 
-    init(_ message: String, line: Int? = nil) {
+    package init(_ message: String, line: Int? = nil) {
         self.message = message
         self.line = line
     }

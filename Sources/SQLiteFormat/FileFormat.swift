@@ -36,8 +36,10 @@ package enum FileFormat: Equatable, Sendable, CaseIterable {
                 signature.format == .sqlite3 && DatabaseHeader(firstBytes) == nil ? .damagedSQLite3 : signature.format
         } else if sample.allSatisfy({ $0 == 0 }) {
             self = .zeros
-        } else if let text = Self.text(sample) {
-            self = Self.isCoreDataXML(text) ? .coreDataXML : .text
+        } else if XMLPrologue(sample).isCoreDataStore {
+            self = .coreDataXML
+        } else if Self.isText(sample) {
+            self = .text
         } else if size.isMultiple(of: 512), Self.entropy(sample) >= Self.minimumRandomEntropy(sample.count) {
             self = .encrypted
         } else {
@@ -56,19 +58,13 @@ package enum FileFormat: Equatable, Sendable, CaseIterable {
         ([0xFD, 0x37, 0x7A, 0x58, 0x5A, 0x00], .compressed), (Array("BZh".utf8), .compressed),
     ]
 
-    /// Returns the sample as text if it is UTF-8 without control characters. The last character may be cut off.
-    private static func text(_ sample: ArraySlice<UInt8>) -> String? {
+    /// True if the sample is UTF-8 without control characters. The last character may be cut off.
+    private static func isText(_ sample: ArraySlice<UInt8>) -> Bool {
         for cut in 0...min(3, sample.count - 1) {
             guard let text = String(validating: sample.dropLast(cut), as: UTF8.self) else { continue }
-            let isPlain = text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || (0x09...0x0D).contains($0) }
-            return isPlain ? text : nil
+            return text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || (0x09...0x0D).contains($0) }
         }
-        return nil
-    }
-
-    /// The document element of Core Data's XML store is `database`.
-    private static func isCoreDataXML(_ text: String) -> Bool {
-        text.hasPrefix("<?xml") && (text.contains("<!DOCTYPE database") || text.contains("<database>"))
+        return false
     }
 
     /// Returns the Shannon entropy of the sample in bits per byte.

@@ -71,7 +71,10 @@ package struct StoreDescription {
 
 extension StoreDescription {
     /// Reads the store without changing it. Throws `StoreError`, and `SystemError` if a file can't be reached.
-    package init(_ location: StoreLocation, busyTimeout: Duration = .seconds(2)) throws {
+    package init(
+        _ location: StoreLocation, parsing parse: CoreDataMetadata.ListParser = CoreDataMetadata.binary,
+        busyTimeout: Duration = .seconds(2)
+    ) throws {
         // Must come before this process opens the store itself.
         let database = try location.directory.status(location.name.database)
         let holders = database.map { FileHolder.of($0.identity) } ?? []
@@ -79,7 +82,7 @@ extension StoreDescription {
             StoreDescription(
                 path: location.path, files: try Self.files(location), support: try Self.support(location),
                 settings: try Settings(reader), tables: try reader.tables().map { try Table($0, reader) },
-                coreData: try CoreDataMetadata(reader), holders: holders)
+                coreData: try CoreDataMetadata(reader, parsing: parse), holders: holders)
         }
     }
 

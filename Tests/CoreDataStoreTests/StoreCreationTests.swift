@@ -29,7 +29,7 @@ struct StoreCreationTests {
         for identifiers in [[], [""], ["2", "1"]] {
             let model = try ManagedObjectModel(
                 entities: [EntityDescription(name: "Note")], versionIdentifiers: Set(identifiers))
-            let values = try PropertyListValue(parsing: StoreProperties(for: model).bytes).dictionary
+            let values = try PropertyListValue(binary: StoreProperties(for: model).bytes).dictionary
             #expect(values?["NSStoreModelVersionIdentifiers"] == .array(identifiers.sorted().map { .string($0) }))
         }
     }

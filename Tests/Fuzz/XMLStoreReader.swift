@@ -60,7 +60,12 @@ enum XMLStoreReader {
     static func reader(_ directory: FilePath) throws -> Reader {
         let model = try model()
         let store = directory.appending("converted.sqlite")
-        return Reader(examples: [Array(example.utf8)]) { bytes in
+        let units = example.utf16.flatMap { unit -> [UInt8] in [UInt8(truncatingIfNeeded: unit), UInt8(unit >> 8)] }
+        let wide: [UInt8] = [0xFF, 0xFE] + units
+        let declared = ["ISO-8859-1", "windows-1252"].map {
+            Array(example.replacing("version=\"1.0\" ", with: "version=\"1.0\" encoding=\"\($0)\" ").utf8)
+        }
+        return Reader(examples: [Array(example.utf8), wide] + declared) { bytes in
             guard let file = try? XMLStoreFile(bytes, of: "Old.xml") else { return .refused }
             do {
                 var conversion = try XMLStoreConversion(file, of: model)

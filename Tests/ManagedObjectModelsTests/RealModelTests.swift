@@ -3,6 +3,7 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 import Testing
+import XMLDocuments
 
 @testable import ManagedObjectModels
 @testable import PropertyLists

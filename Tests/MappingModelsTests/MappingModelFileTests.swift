@@ -207,6 +207,9 @@ struct MappingModelFileTests {
         <relationship name="entitymapping" idrefs="2"/></object></database>
         """,
         "<!DOCTYPE a [<!ENTITY b SYSTEM \"file:///etc/passwd\">]><database>&b;</database>",
+        "<database><object id='1' type='XDDEVMAPPINGMODEL'>stray</object></database>",
+        "<database><object id='1' type='XDDEVMAPPINGMODEL'><attribute name='a'><b/></attribute></object></database>",
+        "<database><object id='1' type='XDDEVMAPPINGMODEL'><attribute name='a'/><attribute name='a'/></object></database>",
     ])
     func refusesDamagedXML(text: String) {
         #expect(throws: MappingFault.self) { () throws in _ = try XcodeMappingReader.read(Array(text.utf8)) }

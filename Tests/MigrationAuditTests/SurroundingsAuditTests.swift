@@ -43,6 +43,58 @@ struct SurroundingsAuditTests {
         #expect(try (stores.audit() == nil) == passes)
     }
 
+    /// `A` is removed: its number is `B`'s now.
+    @Test(
+        arguments: [
+            ("(2, 1, 7, 2)", "", nil), ("(1, 1, 7, 1), (2, 1, 7, 2)", "", "RECORDMETADATA"),
+            ("(2, 2, 7, 2)", "", "RECORDMETADATA"),
+            ("(2, 1, 8, 2)", "", "RECORDMETADATA"), ("(1, 2, 7, 1), (2, 1, 7, 2)", "", "RECORDMETADATA"),
+            ("(2, 1, 7, 2)", "(1, 1)", "MOVERECEIPT"), ("", "", "RECORDMETADATA"),
+        ] as [(String, String, String?)])
+    func checksCloudKitsRecords(_ records: String, _ receipts: String, _ table: String?) throws {
+        let tables = [
+            "CREATE TABLE ANSCKRECORDMETADATA (Z_PK INTEGER PRIMARY KEY, ZENTITYID INTEGER, ZENTITYPK INTEGER, x)",
+            "CREATE TABLE ANSCKRECORDZONEMOVERECEIPT (Z_PK INTEGER PRIMARY KEY, ZRECORDMETADATA INTEGER)",
+        ]
+        let b = "<entity name='B'/>"
+        let stores = try AuditedStores(
+            a + b, b, rows: tables,
+            before: [
+                "INSERT INTO ANSCKRECORDMETADATA VALUES (1, 1, 7, 1), (2, 2, 7, 2)",
+                "INSERT INTO ANSCKRECORDZONEMOVERECEIPT VALUES (1, 1)",
+            ],
+            after: (records.isEmpty ? [] : ["INSERT INTO ANSCKRECORDMETADATA VALUES \(records)"])
+                + (receipts.isEmpty ? [] : ["INSERT INTO ANSCKRECORDZONEMOVERECEIPT VALUES \(receipts)"]))
+        let failure = try stores.audit()
+        #expect((failure == nil) == (table == nil), "\(String(describing: failure))")
+        #expect(table.map { failure?.entity?.contains($0) == true } ?? true)
+    }
+
+    /// `A` becomes `C`, its relationship `bs` `others`, and `as` is removed.
+    @Test(arguments: [
+        ("(1, 'C', 'B', 'others'), (3, 'X', NULL, NULL)", true),
+        ("(1, 'A', 'B', 'others'), (3, 'X', NULL, NULL)", false),
+        ("(1, 'C', 'B', 'bs'), (3, 'X', NULL, NULL)", false), ("(1, 'C', 'B', 'others')", false),
+        ("(1, 'C', 'B', 'others'), (2, 'B', 'C', 'as'), (3, 'X', NULL, NULL)", false),
+    ])
+    func checksCloudKitsRelationships(_ rows: String, _ passes: Bool) throws {
+        func link(_ name: String, _ other: String, _ more: String = "") -> String {
+            "<relationship name='\(name)' optional='YES' toMany='YES' destinationEntity='\(other)' \(more)/>"
+        }
+        let table =
+            "CREATE TABLE ANSCKMIRROREDRELATIONSHIP (Z_PK INTEGER PRIMARY KEY, ZCDENTITYNAME, ZRELATEDENTITYNAME, "
+            + "ZRELATIONSHIPNAME)"
+        let stores = try AuditedStores(
+            "<entity name='A'>\(link("bs", "B"))</entity><entity name='B'>\(link("as", "A"))</entity>",
+            "<entity name='B'/><entity name='C' elementID='A'>\(link("others", "B", "elementID='bs'"))</entity>",
+            rows: [table],
+            before: [
+                "INSERT INTO ANSCKMIRROREDRELATIONSHIP VALUES (1, 'A', 'B', 'bs'), (2, 'B', 'A', 'as'), (3, 'X', NULL, NULL)"
+            ], after: ["INSERT INTO ANSCKMIRROREDRELATIONSHIP VALUES \(rows)"])
+        let failure = try stores.audit()
+        #expect((failure == nil) == passes, "\(String(describing: failure))")
+    }
+
     // MARK: Recorded writes
 
     @Test(arguments: [

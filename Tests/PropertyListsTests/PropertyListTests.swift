@@ -1,5 +1,6 @@
 import TestSupport
 import Testing
+import XMLDocuments
 
 @testable import PropertyLists
 
@@ -55,7 +56,11 @@ import Testing
     @Test(arguments: [
         ("<plist><string>x</array></plist>", 1), ("<plist>\n<dict><key>a</key></dict></plist>", 2),
         ("<plist>\n\n<integer>many</integer></plist>", 3), ("<plist/>", 1), ("<model/>", 1),
-        ("<plist><data>%%%</data><string/></plist>", 1), ("<plist><date>today</date></plist>", 1), ("plain text", 1),
+        ("<plist><data>%%%</data><string/></plist>", 1), ("<plist>\n<data>AA!!EC</data></plist>", 2),
+        ("<plist>\n<string>a<b/>c</string></plist>", 2), ("<plist><dict>\n\n<key>a</key>x<true/></dict></plist>", 3),
+        ("<plist>\n<array>,<true/></array></plist>", 2), ("<plist>\n<true>no</true></plist>", 2),
+        ("<plist>\n<real>1e400</real></plist>", 2), ("x<plist><true/></plist>", 1), ("<plist>\nx<true/></plist>", 2),
+        ("<plist><date>today</date></plist>", 1), ("plain text", 1),
     ])
     func refusesDamagedXML(_ text: String, _ line: Int) {
         let error = #expect(throws: PropertyListError.self) { try PropertyListValue(parsing: Array(text.utf8)) }

@@ -42,6 +42,37 @@ import Testing
         #expect(FileFormat(firstBytes: bytes, size: Int64(bytes.count)) == format)
     }
 
+    /// An XML store stays one in every encoding: what is wrong with it is for the XML parser to say.
+    @Test(arguments: [
+        "<database>", "<?xml version='1.0' encoding='ISO-8859-1'?><database>", "\n<!-- é < > -->\n<database >",
+        "<?xml version='1.0'?><!DOCTYPE\ndatabase[]><database>",
+    ])
+    func detectsAnXMLStoreInEachEncoding(_ text: String) {
+        let units = Array(text.utf16)
+        let wide = { (bytes: (UInt16) -> [UInt8]) in units.flatMap(bytes) }
+        let big = wide { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }
+        let little = wide { [UInt8($0 & 0xFF), UInt8($0 >> 8)] }
+        let encoded: [[UInt8]] = [
+            Array(text.utf8), [0xEF, 0xBB, 0xBF] + Array(text.utf8), units.map { UInt8($0) }, [0xFE, 0xFF] + big,
+            [0xFF, 0xFE] + little, [0xFF, 0xFE, 0, 0] + little.chunked(by: 2).flatMap { $0 + [0, 0] },
+        ]
+        for bytes in encoded + (text.hasPrefix("<") ? [big, little] : []) {
+            #expect(FileFormat(firstBytes: bytes, size: Int64(bytes.count)) == .coreDataXML, "\(bytes)")
+        }
+    }
+
+    @Test(arguments: ["<databases>", "<html>\n<database>", "<!-- <database> -->", "database", "<?xml <database>"])
+    func takesOtherTextForText(_ text: String) {
+        #expect(FileFormat(firstBytes: Array(text.utf8), size: Int64(text.utf8.count)) == .text)
+    }
+
+    /// Nothing may be taken for text that was encrypted, only because it begins with `<` or a byte order mark.
+    @Test(arguments: [[0x3C], [0xFF, 0xFE], [0xEF, 0xBB, 0xBF], [0, 0x3C]] as [[UInt8]])
+    func randomPagesMayBeginLikeMarkup(_ start: [UInt8]) {
+        let bytes = start + Self.random.dropFirst(start.count)
+        #expect(FileFormat(firstBytes: bytes, size: 40960) == .encrypted)
+    }
+
     @Test func treatsRandomPagesAsEncrypted() {
         let format = FileFormat(firstBytes: Self.random, size: 40960)
         #expect(format == .encrypted)
@@ -55,5 +86,11 @@ import Testing
 
     @Test func eachFormatHasItsOwnCode() {
         #expect(Set(FileFormat.allCases.map(\.code)).count == FileFormat.allCases.count)
+    }
+}
+
+extension [UInt8] {
+    fileprivate func chunked(by count: Int) -> [[UInt8]] {
+        stride(from: 0, to: self.count, by: count).map { Array(self[$0..<$0 + count]) }
     }
 }

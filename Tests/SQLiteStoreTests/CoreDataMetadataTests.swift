@@ -1,6 +1,8 @@
 import Foundation
 import GRDB
+import PropertyLists
 import Testing
+import XMLDocuments
 
 @testable import SQLiteStore
 
@@ -21,7 +23,7 @@ import Testing
             }
         }
         try queue.close()
-        return try fixture.read { try CoreDataMetadata($0) }
+        return try fixture.read { try CoreDataMetadata($0, parsing: { try? PropertyListValue(parsing: $0) }) }
     }
 
     private static func plist(_ format: PropertyListSerialization.PropertyListFormat) throws -> Data {

@@ -2,7 +2,10 @@
 """Random models, and XML stores of them as Core Data writes them: what `groupstore migrate --to` makes of each is read by
 an independent implementation of SQLite stores (Tests/Inference), and every value, link, order and record is compared.
 
-Each round also damages the file at random: the program must end with an error, and leave nothing behind.
+The files are in many encodings, with and without byte order marks, and have the ends of lines of all systems.
+
+Each round also damages the file at random: the program must end with an error, and leave nothing behind. It must refuse
+what Python's XML parser refuses, and what no value or element is, with the line.
 
 usage: xmlstores.py GROUPSTORE [--seed N] [--first N] [--rounds N] [--keep DIRECTORY]
 """
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+import xml.etree.ElementTree
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inference"))
@@ -37,6 +41,32 @@ TEXTS = (
     "", " ", "  two  ", "a\nb", "a\r\nb\tc", "<b>&amp;</b>", "it's \"so\"", "]]>", "\\", "\\u", "\\u003c", "C:\\users",
     "😀 é e\u0301", "\u2028", "x" * 3000, "\x01\x1f", "NULL", "0", "\\n",
 )
+# The declared encoding, Python's name of it, and a byte order mark.
+ENCODINGS = (
+    ("", "utf-8", b""), ("", "utf-8", b"\xef\xbb\xbf"), ("UTF-8", "utf-8", b""), ("utf-8", "utf-8", b"\xef\xbb\xbf"),
+    ("", "utf-16-le", b"\xff\xfe"), ("UTF-16", "utf-16-be", b"\xfe\xff"), ("UTF-16", "utf-16-le", b"\xff\xfe"),
+    ("UTF-16LE", "utf-16-le", b""), ("", "utf-16-be", b""), ("ISO-8859-1", "iso-8859-1", b""),
+    ("ISO-8859-15", "iso-8859-15", b""), ("windows-1252", "cp1252", b""), ("windows-1251", "cp1251", b""),
+    ("US-ASCII", "ascii", b""), ("KOI8-R", "koi8-r", b""), ("GB18030", "gb18030", b""),
+)
+# What is put in place of a text in the file, and no conversion may accept.
+STRAY = (
+    ("</object>", "stray</object>"), ("</object>", "</object>\n\nstray"), ("<object ", "]]&gt;<object "),
+    ("</databaseInfo>", "x</databaseInfo>"), ("<metadata>", "<metadata>."), ("</database>", "</database>\nstray"),
+    ("</database>", "&#32;stray</database>"), ("</database>", "<database/></database>"), ("<database>", "<database>&nbsp;"),
+    ("<database>", "<database x='&nbsp;'>"), ("</database>", "<object/></database>"),
+    ("<databaseInfo>", "<databaseInfo></databaseInfo><databaseInfo>"), ("<metadata>", "<metadata><key>a</key>"),
+    ("<metadata>", "<metadata></metadata><metadata>"), ("<UUID>", "<UUID>1</UUID><UUID>"),
+    ("\"file:///System/Library/DTDs/CoreData.dtd\"", "\"CoreData.dtd\" [<!ENTITY nbsp ' '>]"), ("</UUID>", "</uuid>"),
+    ("<version>", "<version a='1' a='2'>"), ("<version>", "<version>&#0;"), ("<version>", "<version>\x0b"),
+    ("<version>", "<version>\ufffe"),
+)
+# Numbers that don't fit their types.
+LARGE = {
+    "int16": ("32768", "1e400"), "int32": ("2147483648", "0x10"), "int64": ("9223372036854775808", "1.0"),
+    "double": ("1e400", "-1e400", "1e-400", "0x10"), "float": ("1e39", "-1e400", "1e-60"), "decimal": ("1e400", "nan"),
+    "date": ("1e400", "inf"),
+}
 
 
 def content(text, rand):
@@ -129,6 +159,7 @@ class Round:
         self.compare(links)
         self.onward()
         self.damage()
+        self.refuse()
         return "wrong" if self.problems else "converted"
 
     def migrate(self, model, to):
@@ -192,11 +223,19 @@ class Round:
             f"        <version>134481920</version>\n        <UUID>{self.uuid}</UUID>\n"
             f"        <nextObjectID>5000</nextObjectID>\n        <metadata>\n{plist}</metadata>\n    </databaseInfo>\n"
             + "\n".join(elements) + "\n</database>\n")
-        with open(self.path("Old.xml"), "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        self.text = text.encode()
+        self.declared, self.encoding, self.mark = self.random.choice(ENCODINGS)
+        declaration = f' encoding="{self.declared}"' if self.declared else ""
+        text = text.replace('version="1.0"', 'version="1.0"' + declaration, 1)
+        text = text.replace("\n", self.random.choice(("\n", "\n", "\r\n", "\r")))
+        self.text = self.encoded(text)
+        self.document = text
+        with open(self.path("Old.xml"), "wb") as file:
+            file.write(self.text)
         self.links = links
         return is_clear
+
+    def encoded(self, text):
+        return self.mark + text.encode(self.encoding, "xmlcharrefreplace")
 
     def leaves_out(self, entity, one, back):
         """Decides once for each relationship. The other end of it is then written."""
@@ -302,9 +341,47 @@ class Round:
             status, said = self.migrate("V1.xcdatamodel", f"D{number}.sqlite")
             if status not in (0, 64, 65, 74):
                 self.problems.append(f"damaged file: exit {status}: {said}")
+            if status == 0 and not is_well_formed(bytes(data)):
+                self.problems.append("a damaged file, which isn't well-formed, is converted")
             left = [name for name in os.listdir(self.directory) if name.startswith((f"D{number}", ".groupstore"))]
             if status and left:
                 self.problems.append(f"damaged file: exit {status} leaves {left}")
+
+    # What isn't in the file's language
+
+    def refuse(self):
+        for number in range(2):
+            words = [word for word in LARGE if f'type="{word}">' in self.document]
+            if words and self.random.random() < 0.5:
+                word = self.random.choice(words)
+                start = f'type="{word}">'
+                place = self.document.index(start) + len(start)
+                end = self.document.index("<", place)
+                text = self.document[:place] + self.random.choice(LARGE[word]) + self.document[end:]
+            else:
+                part, replacement = self.random.choice([one for one in STRAY if one[0] in self.document])
+                place = self.document.index(part)
+                text = self.document.replace(part, replacement, 1)
+            with open(self.path("Old.xml"), "wb") as file:
+                file.write(self.encoded(text))
+            status, said = self.migrate("V1.xcdatamodel", f"R{number}.sqlite")
+            near = text[max(0, place - 40):place + 60]
+            if status != 65 or "bad_xml_store" not in said or ", line " not in said:
+                self.problems.append(f"{self.declared} {self.encoding}: not refused, exit {status}: {near!r}: {said}")
+            if os.path.exists(self.path(f"R{number}.sqlite")):
+                self.problems.append(f"a refused file leaves a store: {near!r}")
+
+
+def is_well_formed(data):
+    """Returns False if Python's parser refuses the bytes for a reason other than their encoding's name."""
+    try:
+        xml.etree.ElementTree.fromstring(data)
+    except xml.etree.ElementTree.ParseError as error:
+        # 18: an encoding that Python's parser doesn't know.
+        return error.code == 18
+    except (LookupError, ValueError):
+        return True
+    return True
 
 
 def main():

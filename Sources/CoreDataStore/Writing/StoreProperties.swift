@@ -1,6 +1,7 @@
 import FoundationEssentials
 import ManagedObjectModels
 import PropertyLists
+import XMLDocuments
 
 /// The property list in `Z_METADATA`: Core Data's entries for a model, and the app's own.
 package struct StoreProperties: Sendable {

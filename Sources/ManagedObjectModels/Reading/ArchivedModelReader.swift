@@ -1,5 +1,6 @@
 import PropertyLists
 import SystemPackage
+import XMLDocuments
 
 /// A reader of an archived `NSManagedObjectModel`: a compiled `.mom` or a store's model cache.
 struct ArchivedModelReader {

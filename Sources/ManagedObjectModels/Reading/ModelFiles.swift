@@ -2,6 +2,7 @@ import Glibc
 import LinuxSystem
 import PropertyLists
 import SystemPackage
+import XMLDocuments
 
 /// A reader of a model's files: it finds the versions and the current one.
 struct ModelFiles {

@@ -1,5 +1,5 @@
 import FoundationEssentials
-import PropertyLists
+import XMLDocuments
 
 /// A reader of an `<attribute>` in a model's XML: its type, default and validation.
 struct XMLAttributeReader {

@@ -1,5 +1,5 @@
-import PropertyLists
 import SystemPackage
+import XMLDocuments
 
 /// A reader of the `contents` of an `.xcdatamodel`, as Xcode 4 and later write it. Apple documents no schema; the
 /// meaning of the elements was derived by comparing sources with the output of Xcode's compiler.

@@ -1,7 +1,7 @@
 import Glibc
 import LinuxSystem
-import PropertyLists
 import SystemPackage
+import XMLDocuments
 
 extension ManagedObjectModel {
     /// The model as the `contents` of an `.xcdatamodel`: the XML that Xcode reads.

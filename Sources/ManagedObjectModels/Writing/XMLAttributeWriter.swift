@@ -1,5 +1,5 @@
 import FoundationEssentials
-import PropertyLists
+import XMLDocuments
 
 extension AttributeDescription {
     /// The settings of the attribute as the XML attributes of `<attribute>`, without a composite's elements.

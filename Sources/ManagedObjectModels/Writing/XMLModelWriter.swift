@@ -1,4 +1,4 @@
-import PropertyLists
+import XMLDocuments
 
 /// A writer of models as the `contents` of an `.xcdatamodel`, in the form of Xcode 4 and later (`XMLModelReader`).
 ///

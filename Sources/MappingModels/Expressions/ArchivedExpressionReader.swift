@@ -1,6 +1,7 @@
 import FoundationEssentials
 import ManagedObjectModels
 import PropertyLists
+import XMLDocuments
 
 /// Reads archived `NSExpression`s and `NSPredicate`s from Xcode's and compiled mapping models. Hand-written because
 /// Foundation can't decode them on Linux.

@@ -1,4 +1,5 @@
 import PropertyLists
+import XMLDocuments
 
 /// Reads a compiled `.cdm`: a keyed archive of an `NSMappingModel` without implicit parts. The format was derived from
 /// files that Xcode compiled.

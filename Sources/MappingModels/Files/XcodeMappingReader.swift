@@ -1,5 +1,6 @@
 import FoundationEssentials
 import PropertyLists
+import XMLDocuments
 
 /// Reads Xcode's `.xcmappingmodel`. Its `xcmapping.xml` is a Core Data XML store whose objects refer to each other by
 /// number; its expressions are keyed archives. Apple doesn't document the format; it was derived from files that Xcode
@@ -196,6 +197,9 @@ private struct XcodeObject {
         guard let identifier = element["id"], let type = element["type"] else {
             throw MappingFault("<object> needs an id and a type", line: element.line)
         }
+        if let line = element.textLine {
+            throw MappingFault("there is text in <object>", line: line, element: identifier)
+        }
         self.identifier = identifier
         self.type = type
         line = element.line
@@ -205,7 +209,12 @@ private struct XcodeObject {
             guard let name = child["name"] else {
                 throw MappingFault("<\(child.name)> has no name", line: child.line, element: identifier)
             }
-            if child.name == "attribute" { attributes[name] = child.text }
+            if let line = child.children.first?.line ?? (child.name == "attribute" ? nil : child.textLine) {
+                throw MappingFault("“\(name)” has content that belongs nowhere", line: line, element: identifier)
+            }
+            if child.name == "attribute", attributes.updateValue(child.text, forKey: name) != nil {
+                throw MappingFault("“\(name)” is there twice", line: child.line, element: identifier)
+            }
             if child.name == "relationship" {
                 relationships[name] = (child["idrefs"] ?? "").split(separator: " ").map(String.init)
             }

@@ -2,6 +2,7 @@ import FoundationEssentials
 import ManagedObjectModels
 import PropertyLists
 import SQLiteStore
+import XMLDocuments
 
 /// A check of Core Data's own tables: entity numbers, highest keys and the store's identity.
 struct BookkeepingCheck {

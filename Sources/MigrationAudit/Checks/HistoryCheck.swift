@@ -1,4 +1,5 @@
-/// A check of Core Data's persistent history and synchronization tables. It ignores rows of removed entities.
+/// A check of Core Data's persistent history. Rows of removed entities must be gone: their numbers may be those of
+/// other entities now.
 struct HistoryCheck {
     static let tables = ["ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
 
@@ -8,18 +9,17 @@ struct HistoryCheck {
         for earlier in context.oldSchema.all where !earlier.isVirtual {
             switch earlier.name.uppercased() {
             case "ACHANGE": try checkChanges(earlier)
-            case "ATRANSACTION", "ATRANSACTIONSTRING": try check(earlier, entity: nil)
-            case let name where name.hasPrefix("ANSCK"): try check(earlier, entity: "ZENTITYID")
+            case "ATRANSACTION", "ATRANSACTIONSTRING": try check(earlier)
+            case let name where name.hasPrefix("ANSCK"): try MirroringCheck(context: context).check(earlier)
             default: break
             }
         }
     }
 
-    private func check(_ earlier: AuditSchema.Table, entity: String?) throws {
+    private func check(_ earlier: AuditSchema.Table) throws {
         guard let table = context.newSchema.table(earlier.name) else { throw missingTable(earlier) }
-        let column = entity.flatMap { earlier.column($0)?.name }
-        if column == nil || renumbering == nil, context.isUntouched(table, earlier: earlier) { return }
-        try comparison(table, earlier, entity: column).check()
+        if context.isUntouched(table, earlier: earlier) { return }
+        try comparison(table, earlier, entity: nil).check()
     }
 
     private func comparison(
@@ -27,23 +27,12 @@ struct HistoryCheck {
     ) -> TableComparison {
         var comparison = TableComparison(context: context, table: table, earlier: earlier)
         guard let entity, table.index(of: entity) != nil else { return comparison }
-        let old = ColumnRule.oldValue(entity)
-        let removed = context.oldLayout.tree.names.filter { context.pairing.successors[$0] == nil }
+        let changes = EntityChanges(context)
         comparison.ignoredColumns = [entity]
-        comparison.isRequired =
-            "\(old) IS NULL OR \(old) NOT IN \(sqlList(context.oldLayout.tree.numbers(of: removed)))"
-        comparison.condition = ColumnRule.equal(ColumnRule.newValue(entity), renumbering.map { $0(old) } ?? old)
+        comparison.expect(gone: changes.isGone(ColumnRule.oldValue(entity)))
+        comparison.condition = ColumnRule.equal(
+            ColumnRule.newValue(entity), changes.newNumber(ColumnRule.oldValue(entity)))
         return comparison
-    }
-
-    /// Returns SQL that maps an entity number to its new number; nil if no number changed.
-    private var renumbering: ((String) -> String)? {
-        let changed = context.pairing.successors.map {
-            (context.oldLayout.tree.number(of: $0), context.newLayout.tree.number(of: $1))
-        }.filter { $0.0 != $0.1 }.sorted { $0.0 < $1.0 }
-        guard !changed.isEmpty else { return nil }
-        let cases = changed.map { "WHEN \($0.0) THEN \($0.1)" }.joined(separator: " ")
-        return { "(CASE \($0) \(cases) ELSE \($0) END)" }
     }
 
     private func missingTable(_ earlier: AuditSchema.Table) -> AuditFailure {
@@ -58,8 +47,7 @@ struct HistoryCheck {
             HistoryPropertyChange($0, context)
         }
         let isUnchanged =
-            renumbering == nil && slots.allSatisfy(\.isUnchanged)
-            && context.pairing.successors.count == context.oldLayout.tree.names.count
+            EntityChanges(context).keepsNumbers && slots.allSatisfy(\.isUnchanged)
         if isUnchanged, table.columns.prefix(earlier.columns.count).map(\.name) == earlier.columns.map(\.name),
             context.isUntouched(table, earlier: earlier)
         {

@@ -7,8 +7,16 @@ struct TableComparison {
     var ignoredColumns: Set<String> = []
     /// An SQL condition on the old row `b`: the row must still exist. Never NULL.
     var isRequired = "1"
+    /// An SQL condition on the old row `b`: the row must not exist. Never NULL.
+    var isGone = "0"
     /// A further SQL condition on the new row `a` and the old row `b`. Never NULL.
     var condition = "1"
+
+    /// Sets a condition on the old row `b` under which the row must be gone. It may be NULL.
+    mutating func expect(gone condition: String) {
+        isGone = "coalesce(\(condition), 0)"
+        isRequired = "NOT \(isGone)"
+    }
 
     /// Compares the rows. Throws `AuditFailure` for the first row that differs.
     func check() throws {
@@ -47,6 +55,10 @@ struct TableComparison {
             "SELECT a.\(id) FROM \(new) AS a NOT INDEXED WHERE NOT EXISTS "
                 + "(SELECT 1 FROM \(old) AS b WHERE b.\(id) = a.\(id)) LIMIT 1")
         if let added { throw failure(added, expected: "no such row", found: "one") }
+        guard isGone != "0" else { return }
+        let left = try context.integer(
+            "SELECT b.\(id) FROM \(old) AS b NOT INDEXED JOIN \(new) AS a ON a.\(id) = b.\(id) WHERE \(isGone) LIMIT 1")
+        if let left { throw failure(left, expected: "no row about a removed entity", found: "one") }
     }
 
     private func checkAsSets(_ columns: [AuditSchema.Column]) throws {

@@ -1,3 +1,4 @@
+import CoreDataStore
 import SQLiteStore
 
 /// A short hash of the version hashes in a Core Data store's metadata. It reveals a change of the store's model
@@ -7,7 +8,7 @@ package struct ModelFingerprint: Sendable, Equatable, CustomStringConvertible {
 
     /// Reads the fingerprint. Returns nil if the store isn't Core Data's or doesn't name its model version.
     init?(_ reader: StoreReader) throws {
-        let entities = try CoreDataMetadata(reader)?.entities ?? []
+        let entities = try CoreDataMetadata(reader, parsing: CoreDataMetadata.anyFormat)?.entities ?? []
         let hashes = entities.compactMap { entity in entity.versionHash.map { (entity.name, $0) } }
         guard !hashes.isEmpty else { return nil }
         self.init(versionHashes: hashes)

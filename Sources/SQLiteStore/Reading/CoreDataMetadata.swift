@@ -33,8 +33,15 @@ package struct CoreDataMetadata: Equatable, Sendable {
 }
 
 extension CoreDataMetadata {
+    /// Turns the bytes of `Z_PLIST` into a value; nil if they aren't a property list.
+    package typealias ListParser = @Sendable ([UInt8]) -> PropertyListValue?
+
+    /// The parser of what Core Data writes. Core Data also reads a list in XML, as do programs with an XML parser,
+    /// which this target needn't have.
+    package static let binary: ListParser = { try? PropertyListValue(binary: $0) }
+
     /// Reads the metadata. Returns nil if the store isn't Core Data's. Throws `StoreError`.
-    package init?(_ reader: StoreReader) throws {
+    package init?(_ reader: StoreReader, parsing parse: ListParser = binary) throws {
         let tables = try reader.integer(
             "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('Z_METADATA', 'Z_PRIMARYKEY')")
         guard tables == 2 else { return nil }
@@ -43,7 +50,7 @@ extension CoreDataMetadata {
         uuid = hasRow ? row.text(0) : nil
         var properties: Properties?
         if hasRow, let bytes = row.bytes(1, limit: PropertyListValue.maximumSize) {
-            properties = (try? PropertyListValue(parsing: bytes))?.dictionary.map(Properties.init)
+            properties = parse(bytes)?.dictionary.map(Properties.init)
             problem = properties == nil ? "Z_PLIST is not a property list" : nil
         } else {
             problem = !hasRow ? "Z_METADATA has no row" : row.isNull(1) ? "Z_PLIST is NULL" : "Z_PLIST is too long"

@@ -13,11 +13,6 @@ struct CoreDataTables {
 
     private var model: ManagedObjectModel { layout.model }
 
-    /// The names of Core Data's own tables, which are not merged.
-    static let bookkeeping: Set<String> = [
-        "Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING",
-    ]
-
     /// The tables of the group's store that the model describes, in capitals.
     var names: Set<String> {
         Set((layout.tables.map(\.name) + layout.joinTables.map(\.name)).map { $0.uppercased() })

@@ -44,7 +44,7 @@ struct MergePreparation {
                 let name = table.name.uppercased()
                 return table.kind != .shadow && !isModelled(name) && !joins.contains(name)
                     && !(hasHistory && HistorySchema.isOwn(name))
-                    && !(tables != nil && (CoreDataTables.bookkeeping.contains(name) || name.hasPrefix("ANSCK")))
+                    && !(tables != nil && FrameworkTables.contains(name))
             }
         }
         let shadows = shadowNames(groupFacts).union(shadowNames(legacyFacts))
@@ -92,7 +92,7 @@ struct MergePreparation {
     }
 
     private func checkCloudKit(_ legacy: SchemaFacts) throws {
-        let names = legacy.tables.filter { $0.name.uppercased().hasPrefix("ANSCK") && $0.kind != .virtual }.map(\.name)
+        let names = legacy.tables.filter { FrameworkTables.isMirroring($0.name) && $0.kind != .virtual }.map(\.name)
         guard !names.isEmpty else { return }
         try StoreReader.read(self.legacy) { reader in
             for name in names where try reader.integer("SELECT 1 FROM \(StoreTable.quote(name)) LIMIT 1") != nil {

@@ -30,11 +30,8 @@ package struct ForeignObjects {
         objects = found.filter { !spatialNames.contains($0.name) }
     }
 
-    private static let historyTables: Set<String> = ["ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING"]
-    private static let bookkeeping: Set<String> = ["Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE"]
-
     private func isCoreDataTable(_ table: String) -> Bool {
-        isObjectTable(table) || Self.bookkeeping.contains(table) || isRecreated(table)
+        isObjectTable(table) || FrameworkTables.contains(table)
     }
 
     /// True for the tables of entities and many-to-many relationships.
@@ -44,7 +41,7 @@ package struct ForeignObjects {
 
     /// True for tables that Core Data recreates, with their indexes.
     private func isRecreated(_ table: String) -> Bool {
-        Self.historyTables.contains(table) || table.hasPrefix("ANSCK")
+        FrameworkTables.history.contains(table) || FrameworkTables.isMirroring(table)
     }
 
     private var tables: [StoreSchema.Object] { objects.filter { $0.kind == .table && !isCoreDataTable($0.table) } }
@@ -74,11 +71,12 @@ package struct ForeignObjects {
     }
 
     mutating func carryOver() throws {
-        if objects.contains(where: { Self.historyTables.contains($0.name) }) {
+        if objects.contains(where: { FrameworkTables.history.contains($0.name) }) {
             notes.append("persistent history belongs to the older model, and starts again")
         }
-        noteMirroring()
+        try noteMirroring()
         try noteForeignColumns()
+        try noteSuspects()
         try store.addCoreDataFunctions()
         let copy = ForeignTableCopy(store)
         let virtual = tables.filter { ForeignTableCopy.isVirtual($0) }
@@ -96,10 +94,32 @@ package struct ForeignObjects {
 
     /// Reports CloudKit's tables, which describe the older objects. The mirroring recreates them, and fetches each
     /// record again.
-    private mutating func noteMirroring() {
-        let names = objects.filter { $0.kind == .table && $0.name.hasPrefix("ANSCK") }.map(\.name).sorted()
+    private mutating func noteMirroring() throws {
+        let mirroring = objects.filter {
+            $0.kind == .table && FrameworkTables.isMirroring($0.name) && !ForeignTableCopy.isVirtual($0)
+        }
+        let names = try mirroring.map(\.name).sorted().map { name in
+            let count = try store.integer("SELECT count(*) FROM source.\(name.sqlName)") ?? 0
+            return count == 0 ? name : "\(name) (\(count) \(count == 1 ? "row" : "rows"))"
+        }
         guard !names.isEmpty else { return }
         notes.append("CloudKit's tables describe the older objects, and are dropped: \(names.joined(separator: ", "))")
+    }
+
+    /// Reports foreign tables that are copied unchanged and may refer to objects by entity number and key.
+    private mutating func noteSuspects() throws {
+        var found: [String] = []
+        for table in tables where !ForeignTableCopy.isVirtual(table) {
+            let rows = try store.prepare("SELECT name FROM pragma_table_info(?, 'source')", [.text(table.name)])
+            while try rows.step() {
+                guard let column = rows.text(0), FrameworkTables.isSuspect(column) else { continue }
+                found.append("\(table.name).\(column)")
+            }
+        }
+        guard !found.isEmpty else { return }
+        notes.append(
+            "these columns of tables that aren't Core Data's may hold the older objects' entity numbers, and are copied "
+                + "unchanged: \(found.joined(separator: ", "))")
     }
 
     private mutating func noteForeignColumns() throws {

@@ -2,13 +2,12 @@ import CoreDataStore
 import MappingModels
 import SQLiteStore
 
-/// Migrates Core Data's persistent history: entity numbers, the bitmaps of updated columns, and tombstones become those
-/// of the new model. (Format notes: table `ACHANGE`; also the tables that mirror to CloudKit.)
+/// Migrates Core Data's persistent history: the bitmaps of updated columns and the tombstones in `ACHANGE` become those
+/// of the new model.
 struct HistoryMigration {
     private let store: StoreWriter
     private let schema: StoreSchema
     private let matching: EntityMatching
-    private(set) var notes: [String] = []
 
     init(_ store: StoreWriter, schema: StoreSchema, matching: EntityMatching) {
         self.store = store
@@ -18,53 +17,11 @@ struct HistoryMigration {
 
     private var hasHistory: Bool { schema.has(column: "ZENTITY", in: "ACHANGE") }
 
-    /// The numbers of the removed entities.
-    private static func removedNumbers(_ matching: EntityMatching) -> [Int64] {
-        matching.source.numbers.entities.filter { matching.successors[$0.name] == nil }
-            .map { matching.source.numbers.number(of: $0.name) }
-    }
-
-    /// Deletes the changes of removed entities. Core Data refuses to lose them unless it is allowed to
-    /// (`StoreObstacles`).
-    mutating func deleteChangesOfRemovedEntities() throws {
-        let removed = Self.removedNumbers(matching)
-        guard hasHistory, !removed.isEmpty else { return }
-        notes = try Self.notes(on: store, schema: schema, matching: matching)
-        try store.execute("DELETE FROM ACHANGE WHERE ZENTITY IN (\(removed.list))")
-    }
-
-    /// Returns what `deleteChangesOfRemovedEntities` reports.
-    static func notes(
-        on store: SQLiteConnection, schema: StoreSchema, matching: EntityMatching
-    ) throws -> [String] {
-        let removed = removedNumbers(matching)
-        guard schema.has(column: "ZENTITY", in: "ACHANGE"), !removed.isEmpty else { return [] }
-        let count =
-            try store.integer("SELECT count(*) FROM ACHANGE NOT INDEXED WHERE ZENTITY IN (\(removed.list))") ?? 0
-        return count > 0 ? ["persistent history loses \(count) changes of removed entities"] : []
-    }
-
+    /// Runs before `ObjectReferences` gives the changes their new entity numbers.
     func migrate() throws {
-        if hasHistory {
-            try migrateColumns()
-            try migrateTombstones()
-            try renumber("ACHANGE", "ZENTITY")
-        }
-        for table in ["ANSCKRECORDMETADATA", "ANSCKHISTORYANALYZERSTATE"]
-        where schema.has(column: "ZENTITYID", in: table) {
-            try renumber(table, "ZENTITYID")
-        }
-    }
-
-    private func renumber(_ table: String, _ column: String) throws {
-        let changed = matching.numbers.filter { $0.key != $0.value }
-        guard !changed.isEmpty else { return }
-        let number = EntityNumberExpression(changed, of: column).text
-        // Negative numbers avoid conflicts: where the number and a key are unique together, a row must not collide with
-        // one that isn't renumbered yet.
-        try store.execute(
-            "UPDATE \(table) SET \(column) = -(\(number)) WHERE \(column) IN (\(changed.keys.sorted().list))")
-        try store.execute("UPDATE \(table) SET \(column) = -\(column) WHERE \(column) < 0")
+        guard hasHistory else { return }
+        try migrateColumns()
+        try migrateTombstones()
     }
 
     // MARK: Bitmaps

@@ -48,8 +48,9 @@ struct LightweightMigration {
         // Checked again, because the copy may be newer than the store that was checked.
         let obstacles = try StoreObstacles(store, schema: schema, matching: matching).find(options)
         if let error = MigrationError(obstacles, in: store.path) { throw error }
-        var history = HistoryMigration(store, schema: schema, matching: matching)
-        try history.deleteChangesOfRemovedEntities()
+        let objectReferences = ObjectReferences(store, schema: schema, matching: matching)
+        notes += try objectReferences.notes() + objectReferences.suspicions
+        try objectReferences.deleteObsolete()
         var objects = SchemaMigration(store, schema: schema, matching: matching, indexes: indexes)
         try objects.dropTriggersAndViews()
         try objects.dropConflictingIndexes()
@@ -74,13 +75,15 @@ struct LightweightMigration {
         try joins.finish()
         try references.finish()
         try writeEntityNumbers()
-        try history.migrate()
+        try HistoryMigration(store, schema: schema, matching: matching).migrate()
+        try objectReferences.renumber()
+        try objectReferences.rename()
         var derived = DerivedValues(store, matching)
         try derived.derive()
         progress.step("making indexes")
         try objects.restore(tables, joins: joins.changedTables)
         try writeMetadata()
-        notes += unknownRows.notes + objects.notes + history.notes + derived.notes
+        notes += unknownRows.notes + objects.notes + derived.notes
         losses = references.losses
     }
 
@@ -169,6 +172,6 @@ extension MigrationManager {
         for change in TableChange.all(for: matching, schema: schema, indexes: indexes) {
             try unknownRows.inspect(change, isReadOnly: true)
         }
-        return unknownRows.notes + (try HistoryMigration.notes(on: reader, schema: schema, matching: matching))
+        return unknownRows.notes + (try ObjectReferences(reader, schema: schema, matching: matching).notes())
     }
 }

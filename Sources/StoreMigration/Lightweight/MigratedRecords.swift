@@ -29,8 +29,8 @@ extension LightweightMigration {
                 .integer(highest),
             ])
         }
-        // Core Data's own entities, such as history's, have numbers from 16001 on.
-        try store.execute("DELETE FROM Z_PRIMARYKEY WHERE Z_ENT < 16000")
+        // Core Data's own entities, such as history's, have higher numbers.
+        try store.execute("DELETE FROM Z_PRIMARYKEY WHERE Z_ENT < \(FrameworkTables.firstNumber)")
         for row in rows {
             try store.execute("INSERT INTO Z_PRIMARYKEY (Z_ENT, Z_NAME, Z_SUPER, Z_MAX) VALUES (?, ?, ?, ?)", row)
         }

@@ -75,7 +75,7 @@ package struct RecordedMigration {
         let tables = Set(models.flatMap { StoreLayout($0).tables.map { $0.name.uppercased() } })
         return { table in
             let name = table.uppercased()
-            return name.hasPrefix("Z_") || name.hasPrefix("ANSCK") || tables.contains(name)
+            return name.hasPrefix("Z_") || FrameworkTables.contains(name) || tables.contains(name)
         }
     }
 

@@ -3,6 +3,7 @@ import ManagedObjectModels
 import PropertyLists
 import SQLiteFormat
 import SystemPackage
+import XMLDocuments
 
 /// A store of the type `NSXMLStoreType`: one XML document that Core Data reads and writes as a whole.
 ///
@@ -24,7 +25,8 @@ package struct XMLStoreFile: Sendable {
     package static func isXMLStore(_ path: FilePath) throws -> Bool {
         guard let status = FileStatus(following: path), status.kind == .regular else { return false }
         let file = try Descriptor(opening: path, flags: 0)
-        return FileFormat(firstBytes: try file.read(count: 4096, at: 0, path: path), size: status.size) == .coreDataXML
+        let sample = try file.read(count: FileFormat.sampleLength, at: 0, path: path)
+        return FileFormat(firstBytes: sample, size: status.size) == .coreDataXML
     }
 
     /// Reads a file. Throws `XMLStoreError` and `SystemError`.
@@ -68,6 +70,22 @@ package struct XMLStoreFile: Sendable {
         }
         for child in root.children where !["databaseInfo", "object"].contains(child.name) {
             throw XMLStoreError(path, "<\(child.name)> is unknown here", line: child.line, remedy: remedy)
+        }
+        let known = [(root, "databaseInfo"), (info, "UUID"), (info, "metadata")]
+        for (element, name) in known where element.children(named: name).count > 1 {
+            let line = element.children(named: name)[1].line
+            throw XMLStoreError(path, "<\(name)> is there twice", line: line, remedy: remedy)
+        }
+        let metadataElements = info.children(named: "metadata")
+        if let other = metadataElements.flatMap(\.children).enumerated().first(where: {
+            $0.offset > 0 || $0.element.name != "plist"
+        }) {
+            throw XMLStoreError(
+                path, "<\(other.element.name)> is unknown here", line: other.element.line, remedy: remedy)
+        }
+        for element in [root, info] + metadataElements {
+            guard let line = element.textLine else { continue }
+            throw XMLStoreError(path, "there is text in <\(element.name)>", line: line, remedy: remedy)
         }
         var objects: [XMLStoreObject] = []
         var seen: Set<String> = []
@@ -125,6 +143,7 @@ struct XMLStoreObject: Sendable {
         guard let id = element["id"], let type = element["type"], !id.isEmpty else {
             throw Fault(reason: "<object> needs an id and a type", line: element.line)
         }
+        if let line = element.textLine { throw Fault(reason: "there is text in <object>", line: line) }
         var (attributes, relationships): ([Attribute], [Relationship]) = ([], [])
         for child in element.children {
             guard let name = child["name"] else {
@@ -137,6 +156,9 @@ struct XMLStoreObject: Sendable {
                 }
                 attributes.append(Attribute(name: name, type: child["type"] ?? "", text: child.text, line: child.line))
             case "relationship":
+                if let line = child.textLine ?? child.children.first?.line {
+                    throw Fault(reason: "“\(name)” has content of its own", line: line)
+                }
                 let references = (child["idrefs"] ?? "").split(whereSeparator: \.isWhitespace).map(String.init)
                 guard Set(references).count == references.count else {
                     throw Fault(reason: "“\(name)” lists an object twice", line: child.line)
@@ -153,13 +175,5 @@ struct XMLStoreObject: Sendable {
         self.attributes = attributes
         self.relationships = relationships
         line = element.line
-    }
-}
-
-extension String {
-    /// The text without white space around it.
-    var trimmed: String {
-        let start = drop(while: \.isWhitespace)
-        return String(start.reversed().drop(while: \.isWhitespace).reversed())
     }
 }

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import ManagedObjectModels
 import SQLiteStore
+import XMLDocuments
 
 /// A value of an XML store as SQLite's store holds it.
 struct XMLStoreValue {
@@ -39,13 +40,14 @@ struct XMLStoreValue {
         case .boolean: value = .integer(try number(["0": 0, "1": 1, "NO": 0, "YES": 1][text.trimmed]))
         case .decimal:
             let digits = text.trimmed
-            let real = try number(Double(digits).flatMap { $0.isFinite ? $0 : nil })
+            let real = try number(digits.number(as: Double.self).flatMap { $0.isFinite ? $0 : nil })
             // Whole numbers stay exact beyond 2^53.
             value = Int64(digits).map { .integer($0) } ?? .real(real)
             isRounded = Int64(digits) == nil && Self.significantDigits(digits) > 15
-        case .double: value = .real(try number(Double(text.trimmed).flatMap { $0.isNaN ? nil : $0 }))
-        case .float: value = .real(Double(try number(Float(text.trimmed).flatMap { $0.isNaN ? nil : $0 })))
-        case .date: value = .real(try number(Double(text.trimmed).flatMap { $0.isFinite ? $0 : nil }))
+        case .double: value = .real(try number(text.trimmed.number(as: Double.self).flatMap { $0.isNaN ? nil : $0 }))
+        case .float:
+            value = .real(Double(try number(text.trimmed.number(as: Float.self).flatMap { $0.isNaN ? nil : $0 })))
+        case .date: value = .real(try number(text.trimmed.number(as: Double.self).flatMap { $0.isFinite ? $0 : nil }))
         case .string, .uri:
             let decoded = Self.unescaped(text)
             guard !decoded.contains("\0") else { throw fault("a text with a NUL can't be stored in SQLite") }

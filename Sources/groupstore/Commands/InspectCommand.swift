@@ -1,6 +1,7 @@
 import AgentProtocol
 import ArgumentParser
 import CommandSupport
+import CoreDataStore
 import GroupStoreAgent
 import LinuxSystem
 import SQLiteFormat
@@ -34,7 +35,7 @@ struct InspectCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let location = try StoreArgument(store).location()
-            let description = try StoreDescription(location)
+            let description = try StoreDescription(location, parsing: CoreDataMetadata.anyFormat)
             let configured = models.isEmpty && description.coreData != nil ? configuredModel(location) : nil
             let named = configured.map { ([$0.model] + $0.mergedModels).map(\.string) } ?? models
             let version =

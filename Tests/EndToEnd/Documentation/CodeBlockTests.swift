@@ -76,6 +76,7 @@ import Testing
             build.string + "/Modules", Self.root + "/Sources/CSQLite", Self.root + "/Sources/CZlib",
             Self.root + "/Sources/CXXHash", checkouts + "/GRDB.swift/Sources/GRDBSQLite",
             checkouts + "/swift-system/Sources/CSystem/include", Self.root + "/Sources/CYAML",
+            Self.root + "/Sources/CExpat",
         ]
         var options: [Word] = ["-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks"]
         options += ["-Xcc", Word("-fmodule-map-file=\(build.string)/CLinux.build/module.modulemap")]

@@ -120,13 +120,34 @@ import Testing
         #expect(try sqlite(group.appending("Notes.sqlite"), Self.rows) == Self.expected)
     }
 
+    /// An XML parser's reading: the encoding that is declared, or that the first bytes tell.
+    @Test(
+        arguments: [
+            ("ISO-8859-1", "latin-1"), ("windows-1252", "cp1252"), (nil, "utf-8-sig"), (nil, "utf-16"),
+            ("UTF-16", "utf-16"),
+        ] as [(String?, Word)])
+    func convertsOtherEncodings(_ declared: String?, _ encoding: Word) throws {
+        let text = Self.file.replacing(">one<", with: ">Ã©\r\n<").replacing(
+            "<?xml version=\"1.0\"", with: "<?xml version=\"1.0\"" + (declared.map { " encoding=\"\($0)\"" } ?? ""))
+        try write(text, to: old)
+        let recode =
+            "import sys; p = sys.argv[1]; t = open(p, newline='').read(); open(p, 'wb').write(t.encode(sys.argv[2]))"
+        #expect(try run("python3", ["-c", Word(recode), Word(old), encoding]).status == 0)
+        let new = scratch.path.appending("New.sqlite")
+        let done = try groupstore("migrate", Word(old), "--model", Word(model), "--to", Word(new), "--json")
+        #expect(done.status == 0, "\(done.errors)")
+        let names = "SELECT count(*) FROM ZFOLDER WHERE ZNAME = 'Ã©' || char(10)"
+        #expect(try sqlite(new, names) == "1\n")
+    }
+
     @Test(arguments: [
         ("<attribute name=\"pagecount\" type=\"int16\">7<", "<attribute name=\"pagecount\" type=\"int16\">70000<", 12),
         ("<attribute name=\"title\"", "<attribute name=\"unknown\"", 13),
         ("type=\"int16\"", "type=\"string\"", 12), ("type=\"FOLDER\" id", "type=\"SHELF\" id", 16),
         ("idrefs=\"z104 z103\"", "idrefs=\"z104 z199\"", 18), ("id=\"z103\"", "id=\"z104\"", 20),
         ("idrefs=\"z104 z103\"", "idrefs=\"z102\"", 18), ("</database>", "", 24),
-        ("<attribute name=\"title\"", "<x", 13),
+        ("<attribute name=\"title\"", "<x", 13), ("<object type=\"FOLDER\"", "stray <object type=\"FOLDER\"", 16),
+        ("<attribute name=\"title\"", "stray<attribute name=\"title\"", 13), ("<database>", "<database a='&nbsp;'>", 4),
     ])
     func refusesWhatItCannotConvert(_ part: String, _ replacement: String, _ line: Int) throws {
         let alone = scratch.path.appending("alone")

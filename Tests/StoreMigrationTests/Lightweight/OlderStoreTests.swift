@@ -15,7 +15,7 @@ struct OlderStoreTests {
         let writer = try StoreWriter(store.path)
         let row = try writer.prepare("SELECT Z_PLIST FROM Z_METADATA")
         #expect(try row.step())
-        var values = try #require(try PropertyListValue(parsing: row.bytes(0, limit: 1 << 20) ?? []).dictionary)
+        var values = try #require(try PropertyListValue(binary: row.bytes(0, limit: 1 << 20) ?? []).dictionary)
         row.reset()
         values["NSPersistenceFrameworkVersion"] = .integer(framework)
         let bytes = BinaryPropertyListWriter.bytes(of: .dictionary(values))

@@ -1,6 +1,7 @@
 import AgentProtocol
 import ArgumentParser
 import CommandSupport
+import CoreDataStore
 import GroupContainers
 import GroupStoreAgent
 import LinuxSystem
@@ -57,7 +58,9 @@ struct ArchiveShowCommand: ParsableCommand {
 
     /// Prints the store's description, if SQLite can read it.
     private func describe(_ set: ArchivedStore, _ output: Output) {
-        guard let location = set.location, let description = try? StoreDescription(location) else { return }
+        guard let location = set.location,
+            let description = try? StoreDescription(location, parsing: CoreDataMetadata.anyFormat)
+        else { return }
         let entities = try? EntityReport(location, nil)
         if output.json {
             for line in description.json(entities).dropLast() { output.record(line, "") }

@@ -1,4 +1,22 @@
 import FoundationEssentials
+import PropertyLists
+
+extension PropertyListValue {
+    /// Parses a binary or XML property list; the first bytes determine the format. Throws `PropertyListError`.
+    package init(parsing bytes: [UInt8]) throws(PropertyListError) {
+        self = try Self.isBinary(bytes) ? PropertyListValue(binary: bytes) : XMLPropertyList.read(bytes)
+    }
+
+    /// Reads a `<plist>` element of a document. Throws `PropertyListError`.
+    package init(_ element: MarkupElement) throws(PropertyListError) {
+        self = try XMLPropertyList.value(ofList: element)
+    }
+}
+
+extension KeyedArchive {
+    /// Parses a binary or XML property list. Throws `PropertyListError`.
+    package init(_ bytes: [UInt8]) throws(PropertyListError) { try self.init(PropertyListValue(parsing: bytes)) }
+}
 
 /// A reader of XML property lists (PropertyList-1.0.dtd, www.apple.com/DTDs).
 enum XMLPropertyList {
@@ -13,6 +31,7 @@ enum XMLPropertyList {
     /// Reads a `<plist>`, which may be part of a document.
     static func value(ofList root: MarkupElement) throws(PropertyListError) -> PropertyListValue {
         guard root.name == "plist" else { throw PropertyListError("the root element is not <plist>", line: root.line) }
+        try checkText(root)
         guard let content = root.children.first, root.children.count == 1 else {
             throw PropertyListError("a <plist> must hold exactly one value", line: root.line)
         }
@@ -21,6 +40,11 @@ enum XMLPropertyList {
 
     private static func value(_ element: MarkupElement) throws(PropertyListError) -> PropertyListValue {
         let text = element.text
+        if ["array", "dict", "true", "false"].contains(element.name) {
+            try checkText(element)
+        } else if let child = element.children.first {
+            throw PropertyListError("<\(element.name)> contains <\(child.name)>", line: child.line)
+        }
         switch element.name {
         case "true": return .boolean(true)
         case "false": return .boolean(false)
@@ -29,13 +53,15 @@ enum XMLPropertyList {
             if let value = Int64(text.trimmed) { return .integer(value) }
             if let value = UInt64(text.trimmed) { return .unsigned(value) }
         case "real":
-            if let value = Double(text.trimmed) { return .real(value) }
+            if let value = text.trimmed.number(as: Double.self) { return .real(value) }
         case "date":
             if let date = try? Date(text.trimmed, strategy: .iso8601) {
                 return .date(date.timeIntervalSinceReferenceDate)
             }
         case "data":
-            if let data = Data(base64Encoded: text, options: .ignoreUnknownCharacters) { return .data(Array(data)) }
+            // Foundation's lenient decoder would drop what it doesn't know.
+            let digits = text.utf8.filter { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
+            if let data = Data(base64Encoded: Data(digits)) { return .data(Array(data)) }
         case "array":
             var found: [PropertyListValue] = []
             for child in element.children { found.append(try value(child)) }
@@ -44,6 +70,12 @@ enum XMLPropertyList {
         default: throw PropertyListError("<\(element.name)> is not a property list element", line: element.line)
         }
         throw PropertyListError("<\(element.name)> has an invalid value", line: element.line)
+    }
+
+    /// Refuses text where only elements belong.
+    private static func checkText(_ element: MarkupElement) throws(PropertyListError) {
+        guard let line = element.textLine else { return }
+        throw PropertyListError("there is text in <\(element.name)>", line: line)
     }
 
     /// Reads a dictionary. A keyed archive's reference is written as a dictionary whose only key is `CF$UID`.

@@ -7,6 +7,8 @@ package struct MarkupElement: Sendable {
     package var children: [MarkupElement] = []
     /// The text between the tags, without the children's text.
     package var text = ""
+    /// The line of the first text that isn't white space, counted from 1; nil if there is none.
+    package var textLine: Int?
 
     init(name: String, line: Int, attributes: [(name: String, value: String)]) {
         self.name = name
