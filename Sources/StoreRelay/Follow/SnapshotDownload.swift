@@ -159,7 +159,8 @@ struct SnapshotDownload {
             let chunkSize = object.integer("chunk_size"), chunkSize >= 1 << 10, chunkSize <= SnapshotServer.chunkSize,
             let sha256 = object.string("chunks_sha256"), let upto = object.string("upto"),
             let token = HistoryToken(upto),
-            let schema = object.string("schema")
+            // A home with an older program doesn't say the state.
+            let schema = object.string("schema_state") ?? object.string("schema")
         else { throw .badSnapshot("the announcement lacks something") }
         try request.check(token)
         return Announcement(
