@@ -122,10 +122,13 @@ struct BatchTests {
     }
 
     /// SQLite joins half a surrogate pair with the unit that follows it, and the history has another character then.
-    @Test(arguments: ["UTF-16le", "UTF-16be"], ["00d84100", "d8000041", "00dc4100", "dc000041", "4100d800d8", "0041d8"])
+    @Test(
+        arguments: ["UTF-16le", "UTF-16be"],
+        ["00d84100", "d8000041", "00dc4100", "dc000041", "4100d800d8", "0041d8"])
     func takesNoKeyForAnother(_ encoding: String, _ digits: String) throws {
         let pair = try ReplicatedPair(
-            "CREATE TABLE k (t TEXT PRIMARY KEY, v) WITHOUT ROWID; CREATE TABLE r (t TEXT UNIQUE, v)", encoding: encoding)
+            "CREATE TABLE k (t TEXT PRIMARY KEY, v) WITHOUT ROWID; CREATE TABLE r (t TEXT UNIQUE, v)",
+            encoding: encoding)
         let replica = try pair.replica()
         let text = "CAST(x'\(digits)' AS TEXT)"
         for sql in ["INSERT INTO # VALUES (\(text), 1)", "UPDATE # SET v = 2", "DELETE FROM #"] {

@@ -116,7 +116,9 @@ struct SchemaStateTests {
         if let replica { try pair.update(replica) }
         try replica?.replace(with: pair.snapshot())
         replica = nil
-        func state(_ store: StoreLocation) throws -> String { try StoreReader.read(store) { try ChangeBatch($0).schema } }
+        func state(_ store: StoreLocation) throws -> String {
+            try StoreReader.read(store) { try ChangeBatch($0).schema }
+        }
         let known = try state(pair.home)
         #expect(try state(pair.copy) == known)
         try ReplicatedPair.write("VACUUM", pair.copy)
