@@ -59,8 +59,8 @@ package struct RecordedPosition: Sendable, Equatable {
         guard nonce == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 
-    /// Returns the last change after this number that no batch can carry; nil if there is none. It is a gap, or a change
-    /// of a table whose triggers were made again since. In a UTF-16 store it is also one whose key SQLite may have
+    /// Returns the last change after this number that no batch can carry; nil if there is none. It is a gap, or one of
+    /// a table whose triggers were made again since. In a UTF-16 store it is also one whose key SQLite may have
     /// repaired, because different keys of a WITHOUT ROWID table may have the same text, and one of a row that can't be
     /// written again as it is.
     package static func lastBreak(

@@ -1,7 +1,7 @@
 import SQLiteStore
 
-/// The rows of a UTF-16 store from which SQLite may compute something else when they are written again: rows with a BLOB
-/// in a table with a STORED generated column, or with a unique index on what follows from columns.
+/// The rows of a UTF-16 store from which SQLite may compute something else when they are written again: those with a
+/// BLOB in a table with a STORED generated column, or with a unique index on what follows from columns.
 ///
 /// Where such a column or index reads a BLOB as text, SQLite takes one that the app binds for UTF-8, and one that it
 /// reads from a table for UTF-16. The row doesn't say which it was.
