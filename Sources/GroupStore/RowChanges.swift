@@ -84,7 +84,8 @@ public struct RowChangePage: Sendable, Equatable {
     public let token: String
     /// True if the next page is available at once.
     public let hasMore: Bool
-    /// The digest of the store's schema; nil if values weren't requested.
+    /// The state of the store's schema; nil if values weren't requested. Each change of the schema and each VACUUM
+    /// changes it.
     public let schema: String?
     /// The tables whose changes aren't among the store's recorded ones. Empty if values weren't requested.
     public let unrecordedTables: [String]
@@ -125,12 +126,12 @@ extension SharedStore {
     /// With values, each row comes once, whole, as it is when the page is read, or with no values if it is gone. Remove
     /// what is gone first, then put the others over what is there. A copy that had the store's state at the token then
     /// has a later one once ``RowChangePage/hasMore`` is false; until then its rows may be of different times. The copy
-    /// must have the schema that ``RowChangePage/schema`` is the digest of.
+    /// must have been made or brought up to date under the same ``RowChangePage/schema``.
     ///
     /// - Parameters:
     ///   - token: The token after which to begin; nil for the whole history.
     ///   - includingValues: True for the rows with their values.
-    ///   - schema: The digest of an earlier page. If the store's schema has another one, the page is a reset.
+    ///   - schema: The state of an earlier page. If the store's schema has another one, the page is a reset.
     ///   - limit: The maximum number of rows, 1 to 1000.
     ///   - filter: Selects rows.
     /// - Throws: ``GroupStoreError`` with `noAgent`; `refused`, for example if the store keeps no history or the agent

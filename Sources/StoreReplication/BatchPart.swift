@@ -9,7 +9,7 @@ package struct BatchPart: Sendable, Equatable {
     package let from: HistoryToken
     /// … up to this one. It leads to the state that the home had at this token's commit.
     package let upto: HistoryToken
-    /// The digest of the schema (Documentation/Formats.md, "Change batches").
+    /// The state of the schema (Documentation/Formats.md, "Change batches").
     package let schema: String
     /// Whole lines of JSON, in UTF-8.
     package let body: [UInt8]

@@ -13,11 +13,11 @@ enum RowStatements {
 
     /// Writes a row over what is there. The parameters are the rowid, if it is no column, and the columns.
     ///
-    /// - Parameter malformed: The parameters that are bytes to be taken for a text, from 0.
-    static func insertion(_ table: ReplicatedTable, malformed: Set<Int> = []) -> String {
+    /// - Parameter kept: The parameters that `TextTable` keeps, from 0.
+    static func insertion(_ table: ReplicatedTable, kept: [Int: TextTable.Kind] = [:]) -> String {
         var columns = table.columns.map(StoreTable.quote)
         if hasHiddenKey(table), let rowid = table.rowid { columns.insert(rowid, at: 0) }
-        let values = columns.indices.map { malformed.contains($0) ? TextTable.text(ofParameter: $0 + 1) : "?\($0 + 1)" }
+        let values = columns.indices.map { TextTable.value(ofParameter: $0 + 1, kept[$0]) }
         return "INSERT OR REPLACE INTO \(name(table)) (\(columns.joined(separator: ", "))) "
             + "VALUES (\(values.joined(separator: ", ")))"
     }
@@ -30,8 +30,8 @@ enum RowStatements {
     }
 
     /// Deletes the row with exactly this key.
-    static func deletion(_ table: ReplicatedTable, reals: Set<Int>, malformed: Set<Int> = []) -> String {
-        "DELETE FROM \(name(table)) AS r WHERE \(condition(table, reals: reals, malformed: malformed))"
+    static func deletion(_ table: ReplicatedTable, reals: Set<Int>, kept: [Int: TextTable.Kind] = [:]) -> String {
+        "DELETE FROM \(name(table)) AS r WHERE \(condition(table, reals: reals, kept: kept))"
     }
 
     /// A statement that uses all indexes of the table.
@@ -39,10 +39,12 @@ enum RowStatements {
 
     /// The condition for exactly this key. The parameters are the rowid; or the key's columns, their bounds for those
     /// that are REAL, and the text of the key as the home's history has it, which may be rounded.
-    private static func condition(_ table: ReplicatedTable, reals: Set<Int>, malformed: Set<Int> = []) -> String {
+    private static func condition(
+        _ table: ReplicatedTable, reals: Set<Int>, kept: [Int: TextTable.Kind] = [:]
+    ) -> String {
         if let rowid = table.rowid { return "r.\(rowid) = ?1" }
         let count = table.key.count
-        let values = (1...max(count, 1)).map { malformed.contains($0 - 1) ? TextTable.text(ofParameter: $0) : "?\($0)" }
+        let values = (1...max(count, 1)).map { TextTable.value(ofParameter: $0, kept[$0 - 1]) }
         var conditions: [String] = []
         for (index, name) in table.key.enumerated() {
             // The index narrows the search, by the column's own affinity and collation.

@@ -79,7 +79,9 @@ class ChangePage:
     reset: Optional[str] = None
     """The reason why the rows don't cover everything since the token, such as `epoch`: read the store again."""
     schema: Optional[str] = None
-    """The digest of the store's schema, if values were requested."""
+    """The state of the store's schema, if values were requested.
+
+    Each change of the schema and each VACUUM changes it."""
     encoding: Optional[str] = None
     """The store's text encoding, if values were requested."""
     unrecorded: list[str] = field(default_factory=list)
@@ -106,7 +108,7 @@ def read_changes(
         page = groupstore.read_changes("group.com.example.notes/Notes.sqlite", token, values=True)
 
     - `values`: Each row once, whole, as it is now.
-    - `schema`: The digest of an earlier page. If the store's schema has another one, the page is a reset.
+    - `schema`: The state of an earlier page. If the store's schema has another one, the page is a reset.
     - `limit`: At most this many rows, 1 to 1000.
 
     The other options select changes, and are those of `Changes`. Raises Refused and NoAgent.

@@ -13,7 +13,7 @@ package final class ChangeBatch {
         package let isLast: Bool
     }
 
-    /// The digest of the schema.
+    /// The state of the schema.
     package let schema: String
     package let encoding: TextEncoding
     /// The tables with rows whose changes the history doesn't record.
@@ -48,7 +48,7 @@ package final class ChangeBatch {
             throw HistoryError.disabled(reader.location.path)
         }
         identifier = try history.start().history
-        schema = try SchemaDigest.read(reader)
+        schema = try SchemaDigest.state(reader)
         unrecorded = try source.unrecordedTables()
     }
 

@@ -126,10 +126,12 @@ extension BatchTable {
 }
 
 extension StoredValue {
-    /// True for text that malformed text may have become, or that SQLite repairs when it converts it to UTF-16.
+    /// True for text that malformed text may have become when SQLite converted it from UTF-16, or that SQLite repairs
+    /// when it converts it to UTF-16. SQLite joins half a surrogate pair with whatever unit follows it, so that any
+    /// character beyond U+FFFF may come of one.
     package var mayBeRepaired: Bool {
         switch self {
-        case .text(let text): text.unicodeScalars.contains { 0xFFFD...0xFFFF ~= $0.value }
+        case .text(let text): text.unicodeScalars.contains { $0.value >= 0xFFFD }
         case .malformedText: true
         case .null, .integer, .real, .blob: false
         }

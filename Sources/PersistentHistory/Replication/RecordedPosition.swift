@@ -59,9 +59,10 @@ package struct RecordedPosition: Sendable, Equatable {
         guard nonce == token.nonce else { throw StoreHistory.Discontinuity.epoch }
     }
 
-    /// Returns the last change after this number that no batch can carry; nil if there is none. It is a gap, a change
-    /// of a table whose triggers were made again since, or one whose key SQLite has repaired: different keys of a
-    /// WITHOUT ROWID table may have the same text in a UTF-16 store.
+    /// Returns the last change after this number that no batch can carry; nil if there is none. It is a gap, or one of
+    /// a table whose triggers were made again since. In a UTF-16 store it is also one whose key SQLite may have
+    /// repaired, because different keys of a WITHOUT ROWID table may have the same text, and one of a row that can't be
+    /// written again as it is.
     package static func lastBreak(
         after number: Int64, _ database: SQLiteConnection
     ) throws -> (number: Int64, nonce: Int64)? {
@@ -72,9 +73,10 @@ package struct RecordedPosition: Sendable, Equatable {
                 AND table_id NOT IN (SELECT id FROM main.GS_TABLE WHERE installed = 1))
             ORDER BY number DESC LIMIT 1
             """, [.integer(number)])
-        let last = try row.step() ? (number: row.integer(0), nonce: row.integer(1)) : nil
+        var last = try row.step() ? (number: row.integer(0), nonce: row.integer(1)) : nil
         let encoding = try TextEncoding(database)
         guard encoding != .utf8 else { return last }
+        last = try UnrepeatableRows.lastChange(after: last?.number ?? number, database) ?? last
         let keyed = try database.prepare(
             """
             SELECT number, nonce, key FROM main.GS_CHANGE
@@ -102,9 +104,17 @@ package struct RecordedPosition: Sendable, Equatable {
         try HistoryAssessment.firstDoubtful(database)
     }
 
-    /// The digest of a store's schema (Documentation/Formats.md, "Change batches").
-    package static func schemaDigest(_ database: SQLiteConnection) throws -> String {
-        try SchemaDigest.read(database)
+    /// The state of a store's schema (Documentation/Formats.md, "Change batches").
+    package static func schemaState(_ database: SQLiteConnection) throws -> String {
+        try SchemaDigest.state(database)
+    }
+
+    /// The digest in a state.
+    package static func schemaDigest(of state: String) -> String { SchemaDigest.digest(of: state) }
+
+    /// Returns whether a store's schema has the digest of this state.
+    package static func hasSchema(_ state: String, _ database: SQLiteConnection) throws -> Bool {
+        try SchemaDigest.read(database) == SchemaDigest.digest(of: state)
     }
 
     /// Makes the triggers count as made for the present schema.

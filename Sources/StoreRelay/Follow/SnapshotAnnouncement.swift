@@ -22,7 +22,9 @@ struct SnapshotAnnouncement: Codable, Equatable {
     init(_ object: JSONObject, for request: SnapshotRequest) throws(RelayError) {
         guard let id = object.string("id"), let size = object.integer("size"),
             let chunkSize = object.integer("chunk_size"), let sha256 = object.string("chunks_sha256"),
-            let upto = object.string("upto"), let schema = object.string("schema")
+            let upto = object.string("upto"),
+            // A home with an older program doesn't say the state.
+            let schema = object.string("schema_state") ?? object.string("schema")
         else { throw .badSnapshot("the announcement lacks something") }
         (self.id, self.size, self.chunkSize) = (id, size, Int(clamping: chunkSize))
         (chunksSHA256, self.upto, self.schema) = (sha256, upto, schema)

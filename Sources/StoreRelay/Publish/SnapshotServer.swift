@@ -248,7 +248,8 @@ final class SnapshotServer: Sendable {
             return [
                 "state": "ready", "id": .string(id), "size": .integer(snapshot.size),
                 "chunk_size": .integer(Int64(chunkSize)), "chunks_sha256": .string(digest.sha256),
-                "upto": .string("\(snapshot.upto)"), "schema": .string(snapshot.schema),
+                "upto": .string("\(snapshot.upto)"), "schema": .string(snapshot.schemaDigest),
+                "schema_state": .string(snapshot.schema),
             ]
         }
         mailbox.post { $0.wantsSnapshot = true }

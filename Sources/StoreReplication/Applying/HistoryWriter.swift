@@ -38,8 +38,8 @@ final class HistoryWriter {
         try line.end()
     }
 
-    private static func insertion(malformed: Set<Int> = []) -> String {
-        let values = (1...8).map { malformed.contains($0 - 1) ? TextTable.text(ofParameter: $0) : "?\($0)" }
+    private static func insertion(kept: [Int: TextTable.Kind] = [:]) -> String {
+        let values = (1...8).map { TextTable.value(ofParameter: $0, kept[$0 - 1]) }
         return "INSERT INTO main.GS_CHANGE (number, table_id, operation, key, columns, nonce, time, author) "
             + "VALUES (\(values.joined(separator: ", ")))"
     }
@@ -50,12 +50,12 @@ final class HistoryWriter {
             var sink = BindingSink(insertion, convertsText: encoding != .utf8)
             let change = try readRow(&line, into: &sink)
             try add(change, by: insertion)
-        } catch is UnbindableText {
+        } catch is UnbindableValue {
             line.rewind(to: start)
             var sink = CollectingSink(encoding: encoding)
             let change = try readRow(&line, into: &sink)
             let values = try texts.keep(sink)
-            let statement = try database.prepare(Self.insertion(malformed: sink.malformed))
+            let statement = try database.prepare(Self.insertion(kept: sink.kept))
             try statement.bind(stored: values)
             try add(change, by: statement)
         }

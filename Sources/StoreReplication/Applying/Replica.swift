@@ -41,7 +41,7 @@ package final class Replica {
 
     /// The last change that the replica has.
     package var position: HistoryToken { state.position }
-    /// The digest of its schema.
+    /// The state of its home's schema.
     package var schema: String { state.schema }
     package var stream: String { state.stream }
 

@@ -8,7 +8,7 @@ struct ReplicaState: Equatable {
     let stream: String
     /// The last change that the replica has.
     var position: HistoryToken
-    /// The digest of the schema.
+    /// The state of the home's schema.
     var schema: String
     /// The highest number in `GS_CHANGE`. Only another writer's rows have higher ones.
     var lastRow: Int64
@@ -55,7 +55,7 @@ struct ReplicaState: Equatable {
         if found.lastRow > lastRow { return try RecordedPosition.tables(changedAfter: lastRow, database) }
         guard found.number == position.number, found.nonce == position.nonce else { return ["GS_CHANGE"] }
         guard try found.isOutdated(database) else { return [] }
-        if try RecordedPosition.schemaDigest(database) != schema { return ["sqlite_schema"] }
+        if try !RecordedPosition.hasSchema(schema, database) { return ["sqlite_schema"] }
         return try RecordedPosition.firstDoubtfulTable(database).map { [$0] } ?? []
     }
 

@@ -1,12 +1,12 @@
 import SQLiteStore
 
-/// A value that can't be bound as it is: SQLite would repair it.
-struct UnbindableText: Error {}
+/// A value that can't be bound as it is: SQLite would repair it, or read it in another encoding.
+struct UnbindableValue: Error {}
 
 /// Binds values to a statement's parameters.
 struct BindingSink: ValueSink {
     let statement: SQLiteStatement
-    /// True if SQLite converts the texts to UTF-16.
+    /// True if SQLite converts the texts to UTF-16, and reads BLOBs that are bound in another encoding than others.
     let convertsText: Bool
     /// The last parameter that was bound.
     private(set) var position: Int32 = 0
@@ -34,13 +34,16 @@ struct BindingSink: ValueSink {
     mutating func real(_ number: Double) throws { try statement.bind(number, at: next()) }
 
     mutating func text(_ bytes: UnsafeRawBufferPointer) throws {
-        if convertsText, Self.hasNoncharacter(bytes) { throw UnbindableText() }
+        if convertsText, Self.hasNoncharacter(bytes) { throw UnbindableValue() }
         try statement.bind(text: bytes, at: next())
     }
 
-    mutating func malformedText(_ bytes: UnsafeRawBufferPointer) throws { throw UnbindableText() }
+    mutating func malformedText(_ bytes: UnsafeRawBufferPointer) throws { throw UnbindableValue() }
 
-    mutating func blob(_ bytes: UnsafeRawBufferPointer) throws { try statement.bind(blob: bytes, at: next()) }
+    mutating func blob(_ bytes: UnsafeRawBufferPointer) throws {
+        if convertsText, !bytes.isEmpty { throw UnbindableValue() }
+        try statement.bind(blob: bytes, at: next())
+    }
 
     /// Returns whether SQLite would repair the text on its way to UTF-16: it has U+FFFE or U+FFFF.
     private static func hasNoncharacter(_ bytes: UnsafeRawBufferPointer) -> Bool {
@@ -57,22 +60,26 @@ struct BindingSink: ValueSink {
 struct CollectingSink: ValueSink {
     let encoding: TextEncoding
     private(set) var values: [StoredValue] = []
-    /// The values that are bytes to be taken for a text.
-    private(set) var malformed: Set<Int> = []
+    /// The values that are bytes and can't be bound.
+    private(set) var kept: [Int: TextTable.Kind] = [:]
 
     init(encoding: TextEncoding) { self.encoding = encoding }
 
     mutating func null() { values.append(.null) }
     mutating func integer(_ number: Int64) { values.append(.integer(number)) }
     mutating func real(_ number: Double) { values.append(.real(number)) }
-    mutating func blob(_ bytes: UnsafeRawBufferPointer) { values.append(.blob(Array(bytes))) }
+
+    mutating func blob(_ bytes: UnsafeRawBufferPointer) {
+        if encoding != .utf8, !bytes.isEmpty { kept[values.count] = .blob }
+        values.append(.blob(Array(bytes)))
+    }
 
     mutating func text(_ bytes: UnsafeRawBufferPointer) {
         let text = String(decoding: bytes, as: UTF8.self)
         guard encoding != .utf8, text.unicodeScalars.contains(where: { 0xFFFE...0xFFFF ~= $0.value }) else {
             return values.append(.text(text))
         }
-        malformed.insert(values.count)
+        kept[values.count] = .text
         let isBigEndian = encoding == .utf16be
         values.append(
             .blob(
@@ -83,7 +90,7 @@ struct CollectingSink: ValueSink {
     }
 
     mutating func malformedText(_ bytes: UnsafeRawBufferPointer) {
-        malformed.insert(values.count)
+        kept[values.count] = .text
         values.append(.blob(Array(bytes)))
     }
 }

@@ -38,9 +38,9 @@ final class RowWriter {
             let count = table.columns.count + (hasHiddenKey ? 1 : 0)
             guard sink.position == count else { throw line.malformed("\(count) values were expected") }
             try run(insertion)
-        } catch is UnbindableText {
+        } catch is UnbindableValue {
             line.rewind(to: start)
-            try applyMalformed(&line)
+            try applyUnbindable(&line)
         }
     }
 
@@ -82,8 +82,8 @@ final class RowWriter {
 
     // MARK: The rare cases
 
-    /// Writes a row with texts that are not valid in the store's encoding.
-    private func applyMalformed(_ line: inout LineScanner) throws {
+    /// Writes a row with values that can't be bound as they are.
+    private func applyUnbindable(_ line: inout LineScanner) throws {
         var sink = CollectingSink(encoding: encoding)
         if table.rowid != nil {
             let number = try line.anyInteger()
@@ -93,7 +93,7 @@ final class RowWriter {
         }
         try readValues(&line, into: &sink)
         let values = try texts.keep(sink)
-        let statement = try other(RowStatements.insertion(table, malformed: sink.malformed))
+        let statement = try other(RowStatements.insertion(table, kept: sink.kept))
         try statement.bind(stored: values)
         try run(statement)
     }
@@ -115,7 +115,7 @@ final class RowWriter {
         try line.end()
         let reals = Set(sink.values.indices.filter { sink.values[$0].isReal })
         let values = try texts.keep(sink)
-        let statement = try other(RowStatements.deletion(table, reals: reals, malformed: sink.malformed))
+        let statement = try other(RowStatements.deletion(table, reals: reals, kept: sink.kept))
         try statement.bind(key: values, quoted: quoted, reals: reals)
         try run(statement)
     }

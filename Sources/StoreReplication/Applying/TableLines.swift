@@ -72,7 +72,7 @@ extension LineScanner {
                 try value(into: &sink)
             }
             try expect("]")
-            guard sink.malformed.isEmpty else { throw malformed("a text isn't valid") }
+            guard sink.kept.isEmpty else { throw malformed("a text isn't valid") }
             rows.append(sink.values)
         } while take(",")
         try expect("]}")

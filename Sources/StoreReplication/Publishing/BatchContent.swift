@@ -15,6 +15,8 @@ struct BatchContent {
 
     struct Known: Equatable {
         let lines: [UInt8]
+        /// The state of the schema.
+        let schema: String
         /// The digests of virtual tables' contents, by the bytes of their names.
         var contents: [[UInt8]: ContentsReading.Digest] = [:]
     }
@@ -51,7 +53,7 @@ struct BatchContent {
             guard case .own(let content)? = table.content else { return nil }
             return ContentsReading(content, reader, encoding: encoding)
         }
-        var extras = Known(lines: settings.lines)
+        var extras = Known(lines: settings.lines, schema: store.schema)
         for content in contents { extras.contents[Array(content.table.name.utf8)] = try content.digest() }
         self.extras = extras
         if now.number == token.number, known == extras { return nil }

@@ -5,6 +5,7 @@ import SQLiteStore
 /// A store whose replicas can be kept, as it was found.
 struct ReplicableStore {
     let position: RecordedPosition
+    /// The state of the schema.
     let schema: String
     let tables: [ReplicatedTable]
     let virtualTables: [VirtualTable]
@@ -34,7 +35,7 @@ struct ReplicableStore {
         }
         try Self.checkSupport(location)
         version = try reader.integer("PRAGMA main.schema_version")
-        schema = try RecordedPosition.schemaDigest(reader)
+        schema = try RecordedPosition.schemaState(reader)
         if let known, known.schema == schema, known.version == version,
             known.position.identifier == position.identifier,
             known.position.schemaVersion == position.schemaVersion

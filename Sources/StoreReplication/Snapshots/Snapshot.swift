@@ -20,8 +20,10 @@ package struct Snapshot: Sendable, Equatable {
     package let chunkSize: Int
     /// The token of the last change that is in it.
     package let upto: HistoryToken
-    /// The digest of its schema.
+    /// The state of the home's schema. The file itself may have another version of it.
     package let schema: String
+    /// The digest of its schema.
+    package var schemaDigest: String { RecordedPosition.schemaDigest(of: schema) }
     /// That of what was written to the file, if its writer has computed it; else the file is read for it.
     package var written: String?
 
@@ -143,7 +145,7 @@ package struct Snapshot: Sendable, Equatable {
         let found = try RecordedPosition(database)
         let isAsAnnounced =
             try found.identifier == upto.history && found.number == upto.number && found.nonce == upto.nonce
-            && RecordedPosition.schemaDigest(database) == schema
+            && RecordedPosition.hasSchema(schema, database)
         guard isAsAnnounced, !isReplica else {
             throw ReplicationError.malformedSnapshot("its content isn't what was announced", path)
         }

@@ -26,8 +26,8 @@ struct BatchOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Print a reset if the store's schema has another digest than this, of an earlier batch.",
-            valueName: "digest"))
+            "Print a reset if the store's schema has changed since this state, of an earlier batch.",
+            valueName: "state"))
     var schema: String?
 
     var isBatch: Bool { values || format != .standard }

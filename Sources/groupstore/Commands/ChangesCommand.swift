@@ -18,8 +18,8 @@ struct ChangesCommand: ParsableCommand {
 
             --values prints each changed row once, whole, as it is now, or that it is gone. Remove the deleted rows \
             first, then write the others over what is there: once the summary says no 'more', a copy that had the \
-            state at --since has the state that was read. A copy whose schema has another digest than the batch \
-            must be made again.
+            state at --since has the state that was read. A copy from before a change of the schema must be made \
+            again: name the schema that it was made under with --schema.
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)

@@ -54,6 +54,19 @@ class Schema(Case):
     case_words = ("schema", "often", "vacuum")
 
 
+class UTF16(Case):
+    """Texts that UTF-8 can't say, and BLOBs that are read as text."""
+
+    case_words = ("utf16", "schema", "vacuum")
+
+    def __init__(self, groupstore, relay, directory, seed, case):
+        self.encoding = random.Random(seed).choice(["UTF-16le", "UTF-16be"])
+        super().__init__(groupstore, relay, directory, seed, case)
+
+    def before_end(self, seconds):
+        checks.sound(self)
+
+
 class Big(Case):
     case_words = ("big", "vacuum")
     harms = [harms.cut, harms.kill_follower, harms.kill_publisher, harms.proxied("truncate")]
@@ -160,7 +173,7 @@ def case(function, **members):
 
 
 CASES = {
-    "plain": Plain, "schema": Schema, "links": Links, "kills": Kills, "broker": Broker, "flips": Flips, "retention": Retention, "purge": Purge,
+    "plain": Plain, "schema": Schema, "utf16": UTF16, "links": Links, "kills": Kills, "broker": Broker, "flips": Flips, "retention": Retention, "purge": Purge,
     "twopublishers": TwoPublishers, "big": Big, "unsteady": Unsteady, "mixed": Mixed, "memory": Memory,
     "restored": case(special.restored), "restoredquiet": case(special.restored_quiet), "remade": case(special.remade), "twohomes": case(special.two_homes),
     "handwritten": case(replicas.handwritten), "promoted": case(replicas.promoted), "full": case(replicas.full),

@@ -35,6 +35,7 @@ def parameter(value):
 class Copy:
     def __init__(self, path, token):
         self.path, self.position = path, token
+        self.state = None  # that of the home's schema, in the first batch or the snapshot
         self.connection = sqlite3.connect(path, isolation_level=None)
         self.connection.text_factory = bytes
         for (name,) in self.connection.execute("SELECT name FROM sqlite_schema WHERE type='trigger' AND name GLOB 'GS_[0-9]*'").fetchall():
@@ -65,8 +66,9 @@ class Copy:
             raise Unfit(f"members of {batch}")
         if (batch["from"], batch["upto"], batch["schema"]) != (headers["Gs-From"], headers["Gs-Upto"], headers["Gs-Schema"]):
             raise Unfit(f"{batch} and {headers}")
-        if batch["schema"] != self.schema():
-            raise Unfit(f"the schema {batch['schema']} instead of {self.schema()}")
+        self.state = self.state or batch["schema"]
+        if batch["schema"] != self.state or batch["schema"].split(".")[0] != self.schema():
+            raise Unfit(f"the schema {batch['schema']} instead of {self.state}, {self.schema()}")
         where = body.rindex(b"\n", 0, len(body) - 1) + 1
         rows, changes = sum(line["type"] == "row" for line in lines), sum(len(line["rows"]) for line in lines if line["type"] == "history")
         if end != {"type": "end", "rows": rows, "changes": changes, "sha256": hashlib.sha256(body[:where]).hexdigest()}:

@@ -150,6 +150,7 @@ def play_round(options, directory):
         copy = Copy(empty, start)
         if begun and copy.schema() != begun["schema"]:
             raise Problem("schema", f"{begun} instead of {copy.schema()}", "the digest of the schema")
+        copy.state = begun and begun["schema_state"]
         asyncio.run(read_batches(play, copy, play.token()))
         found = digests.difference(digests.read(play.home), digests.read(empty))
         if found:

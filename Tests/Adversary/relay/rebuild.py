@@ -52,7 +52,7 @@ class Stream:
         return await answers.next_msg(timeout=10)
 
     async def snapshot(self, path):
-        """Section "Snapshots". Returns the token that it leads to, and the schema's digest."""
+        """Section "Snapshots". Returns the token that it leads to, and the state of the schema."""
         challenges = []
         while True:
             nonce = secrets.token_hex(8)
@@ -78,7 +78,7 @@ class Stream:
         fail(hashlib.sha256(digests.encode()).hexdigest() != found["chunks_sha256"], "snapshot: another hash")
         with open(path, "wb") as file:
             file.write(content)
-        return found["upto"], found["schema"]
+        return found["upto"], found["schema_state"]
 
     async def messages(self):
         """The stream's messages by number, without those that have no right digest."""

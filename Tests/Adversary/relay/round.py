@@ -15,7 +15,7 @@ import time
 import digests
 from broker import Broker, Proxy
 from programs import Role, program
-from stores import new_store
+from stores import UTF16_TABLES, new_store
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = float(os.environ.get("RELAY_PATIENCE", "60"))  # seconds until all must have caught up
@@ -80,7 +80,7 @@ class Round:
         connection.execute(f"PRAGMA encoding='{self.encoding or self.chance.choice(['UTF-8', 'UTF-8', 'UTF-16le', 'UTF-16be'])}'")
         connection.execute(f"PRAGMA auto_vacuum={self.chance.choice([0, 0, 1, 2])}")
         connection.execute(f"PRAGMA journal_mode={self.chance.choice(['WAL', 'WAL', 'WAL', 'DELETE', 'TRUNCATE'])}")
-        for sql in new_store(self.chance):
+        for sql in new_store(self.chance) + (UTF16_TABLES if "utf16" in self.words else []):
             connection.execute(sql)
         connection.close()
         code, lines, errors = program([self.groupstore, "history", "enable", self.home, "--json"] + (["--before"] if self.chance.random() < 0.2 else []), self.environment)

@@ -10,6 +10,17 @@ VALUES = ["NULL", "''", "X''", "X'00ff'", "CAST(X'ff41' AS TEXT)", "CAST(X'eda08
           "char(233)", "char(10)||char(127)||'\"\\'", "hex(randomblob(300))", "randomblob(3000)", "char(128512)", "'Abc'", "'abc'", "'ABC'", "1", "2", "3",
           "random()", "random()%9", "1e15", "123456789012345678.0", "'12'", "'1e3'", "char(65533)", "char(65279)||'bom'", "CAST(X'c0af' AS TEXT)"]
 
+# Half surrogate pairs in all places, which SQLite's conversion to UTF-8 joins with whatever follows; an odd number of
+# bytes; texts that are alike in UTF-8; BLOBs that are text.
+UTF16_VALUES = [f"CAST(X'{digits}' AS TEXT)" for digits in (
+    "00d84100", "d8000041", "00dc4100", "dc000041", "4100d8", "0041d800", "00d800d8", "d800d800", "00d800dc", "d800dc00", "00dc00d8", "00d80000",
+    "d8000000", "fffe4100", "feff0041", "ffff", "610062", "61006200", "00610062")] + [
+    "char(65601)", "char(65536)", "char(0)||char(65601)", "X'61006200'", "X'00610062'", "X'4142'", "X'00d84100'", "X'e9'"]
+UTF16_TABLES = [
+    "CREATE TABLE u1 (t TEXT PRIMARY KEY, v) WITHOUT ROWID", "CREATE TABLE u2 (id INTEGER PRIMARY KEY, t TEXT UNIQUE, v)",
+    "CREATE TABLE u3 (id INTEGER PRIMARY KEY, b, c, g AS (lower(b)))", "CREATE INDEX u3a ON u3 (lower(c), g)", "CREATE INDEX u3b ON u3 (b) WHERE c LIKE 'ab%'",
+    "CREATE TABLE u4 (id INTEGER PRIMARY KEY, b, g AS (b||'x') STORED)", "CREATE INDEX u4a ON u4 (CAST(b AS TEXT))"]
+
 
 def new_tables(chance, count):
     """Returns the statements that make tables."""
@@ -41,14 +52,16 @@ def new_tables(chance, count):
 
 def new_store(chance):
     statements = ["CREATE TABLE tick (id INTEGER PRIMARY KEY, n)", "INSERT INTO tick VALUES (1, 0)", "CREATE TABLE ticks (id INTEGER PRIMARY KEY, at)"]
+    statements += [f'CREATE TABLE "{name}" (k INTEGER PRIMARY KEY, v, w)' for name in ("twin1", "twin2")]
     statements += new_tables(chance, chance.randint(2, 6))
     statements += ["CREATE TABLE parent (id INTEGER PRIMARY KEY, x)", "CREATE TABLE child (id INTEGER PRIMARY KEY, p REFERENCES parent(id) ON DELETE CASCADE ON UPDATE CASCADE)"]
     return statements
 
 
 class Statements:
-    def __init__(self, chance, connection):
+    def __init__(self, chance, connection, words=()):
         self.chance, self.connection, self.version = chance, connection, None
+        self.values = VALUES + UTF16_VALUES if "utf16" in words else VALUES
 
     def refresh(self):
         (version,) = self.connection.execute("PRAGMA schema_version").fetchone()
@@ -65,7 +78,7 @@ class Statements:
             self.tables.append((name, columns, keys))
 
     def value(self):
-        return self.chance.choice(VALUES)
+        return self.chance.choice(self.values)
 
     def next(self):
         self.refresh()
@@ -99,5 +112,12 @@ class Statements:
             new_tables(chance, 1), [f"DROP TABLE {quoted(name)}"] if len(self.tables) > 6 else new_tables(chance, 1),
             [f"CREATE INDEX {quoted('i' + str(chance.randrange(99)))} ON {quoted(name)} ({quoted(chance.choice(columns))})"],
             [f"ALTER TABLE {quoted(name)} RENAME TO {quoted(free)}"], [f"ALTER TABLE {quoted(name)} RENAME COLUMN {quoted(columns[-1])} TO {quoted('r' + str(chance.randrange(99)))}"],
-            ["CREATE VIEW v9 AS SELECT 1"], ["DROP VIEW v9"],
+            ["CREATE VIEW v9 AS SELECT 1"], ["DROP VIEW v9"], *self.changes_that_keep_the_text(),
         ])
+
+    def changes_that_keep_the_text(self):
+        name, other = self.chance.sample(["twin1", "twin2"], 2)
+        return [
+            [f"ALTER TABLE {name} DROP COLUMN w", f"ALTER TABLE {name} ADD COLUMN w"],
+            [f"ALTER TABLE {name} RENAME TO twin", f"ALTER TABLE {other} RENAME TO {name}", f"ALTER TABLE twin RENAME TO {other}"],
+        ]

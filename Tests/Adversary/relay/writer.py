@@ -36,7 +36,7 @@ class Writer:
             self.connection.execute(f"PRAGMA foreign_keys={self.chance.randint(0, 1)}")
             self.connection.execute(f"PRAGMA recursive_triggers={self.chance.randint(0, 1)}")
             self.inode = inode
-            self.statements = Statements(self.chance, self.connection)
+            self.statements = Statements(self.chance, self.connection, self.words)
 
     def note(self):
         self.log.write(json.dumps(state(self.connection)) + "\n")

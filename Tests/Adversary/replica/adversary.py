@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An adversary for replicas: random schemas and statements, and a stream that loses, repeats, cuts, mixes and flips.
 
-    python3 adversary.py GROUPSTORE ACTOR [--seconds S] [--rounds N] [--seed N] [--only SEED] [--keep DIR]
+    python3 adversary.py GROUPSTORE ACTOR [--seconds S] [--rounds N] [--seed N] [--only SEED] [--keep DIR] [--utf16]
 
 Attacks the promises of Documentation/Relay.md: every state that a replica shows is one that the home had at a commit,
 in order; a batch is applied whole or not at all; a write by another program stops it; nothing asks for a snapshot
@@ -28,7 +28,7 @@ from actor import Actor, Gone, run  # noqa: E402
 from program import Program  # noqa: E402
 import statements  # noqa: E402
 from schemas import SchemaWriter, draw_features  # noqa: E402
-from state import difference, position, quoted, read  # noqa: E402
+from state import difference, integrity, position, quoted, read  # noqa: E402
 
 specification = importlib.util.spec_from_file_location("values", os.path.join(HERE, "..", "values", "adversary.py"))
 values = importlib.util.module_from_spec(specification)
@@ -54,6 +54,26 @@ VIRTUAL_TABLES = [
     (["CREATE TABLE note (id INTEGER PRIMARY KEY, x)", "CREATE VIRTUAL TABLE \"search'x\" USING fts5(x, content='note', content_rowid='id')",
       "CREATE TRIGGER note_i AFTER INSERT ON note BEGIN INSERT INTO \"search'x\"(rowid, x) VALUES (new.id, new.x); END"],
      ["INSERT INTO note (x) VALUES ('a' || {v})", "INSERT INTO note (x) VALUES ('b c')"]),
+]
+# Half surrogate pairs alone, at an end, before another unit, in the wrong order; what may look like them in UTF-8; an
+# odd number of bytes; NUL; and BLOBs whose bytes are text. Bytes of both orders: some are malformed in one only.
+UTF16_VALUES = [f"CAST(X'{digits}' AS TEXT)" for digits in (
+    "00d8", "d800", "00dc", "dc00", "00d84100", "d8000041", "00dc4100", "dc000041", "4100d8", "0041d800", "00d800d8", "d800d800", "00d800dc",
+    "d800dc00", "00dc00d8", "dc00d800", "00d84100dc00", "00d80000", "d8000000", "41000000", "00410000", "fffe", "feff", "fdff", "fffd", "ffff",
+    "fffe4100", "410062", "41", "41004200", "00410042")] + [
+    "char(65601)", "char(65536)", "char(128512)", "char(65533)", "char(65535)||'x'", "char(65279)||'a'", "'a'||char(0)||char(65601)", "'ab'", "'AB'",
+    "X'41004200'", "X'00410042'", "X'4142'", "X'00d84100'", "X'ff41'", "X'e9'", "X''", "X'0000'"]
+UTF16_TABLES = [
+    "CREATE TABLE uk (t TEXT PRIMARY KEY, v) WITHOUT ROWID", "CREATE TABLE un (t TEXT COLLATE NOCASE PRIMARY KEY, v) WITHOUT ROWID",
+    "CREATE TABLE u2 (a, b, v UNIQUE, PRIMARY KEY (a, b)) WITHOUT ROWID", "CREATE TABLE uu (id INTEGER PRIMARY KEY, t TEXT UNIQUE, v)",
+    "CREATE TABLE us (id INTEGER PRIMARY KEY, b, g AS (lower(b)) STORED)", "CREATE TABLE uv (id INTEGER PRIMARY KEY, b, g AS (lower(b)))",
+    "CREATE TABLE ux (id INTEGER PRIMARY KEY, b, c)", "CREATE INDEX ux1 ON ux (lower(b))", "CREATE INDEX ux2 ON ux (c) WHERE b LIKE 'ab%'",
+    "CREATE INDEX ux3 ON ux (CAST(b AS TEXT), c||b)", "CREATE INDEX uv1 ON uv (g)", "CREATE TABLE uq (id INTEGER PRIMARY KEY, b)",
+    "CREATE UNIQUE INDEX uq1 ON uq (lower(b))",
+]
+# The schema has the same text before and after.
+SAME_SCHEMA = [
+    "CREATE TABLE twin1 (k INTEGER PRIMARY KEY, v, w)", "CREATE TABLE twin2 (k INTEGER PRIMARY KEY, v, w)",
 ]
 FEATURES_LEFT_OUT = values.LEFT_OUT | {"virtual"}
 RESETS = {"gap", "otherHistory", "schemaChanged"}
@@ -136,7 +156,9 @@ class Round:
             self.program.purge(self.home, "--count", str(self.random.randint(1, 30)))
         elif choice < 0.12 and self.virtual:
             self.execute(writer, self.random.choice(self.virtual).format(v=self.random.choice(values.ODD_VALUES)))
-        elif choice < 0.2:
+        elif choice < 0.135:
+            self.keep_text(writer)
+        elif choice < 0.21:
             self.odd(writer, statements)
         else:
             step = statements.next()
@@ -153,7 +175,23 @@ class Round:
                 for line in step.split("\n"):
                     self.execute(writer, line)
 
+    def keep_text(self, writer):
+        """Changes the schema, and leaves its text as it was."""
+        name, other = self.random.sample(["twin1", "twin2"], 2)
+        for sql in self.random.choice([
+            ["BEGIN", f"ALTER TABLE {name} DROP COLUMN w", f"ALTER TABLE {name} ADD COLUMN w", "COMMIT"],
+            [f"ALTER TABLE {name} DROP COLUMN w", f"ALTER TABLE {name} ADD COLUMN w"],
+            ["BEGIN", f"ALTER TABLE {name} RENAME TO twin", f"ALTER TABLE {other} RENAME TO {name}", f"ALTER TABLE twin RENAME TO {other}", "COMMIT"],
+            ["BEGIN", "CREATE INDEX passing ON twin1 (v)", "DROP INDEX passing", "COMMIT"],
+            ["VACUUM"],
+        ]):
+            self.execute(writer, sql)
+        if writer.in_transaction and self.random.random() < 0.8:
+            self.execute(writer, "ROLLBACK")
+
     def odd(self, writer, statements):
+        if self.options.utf16 and self.random.random() < 0.7:
+            return self.odd_text(writer)
         statements.refresh()
         if not statements.tables:
             return
@@ -168,6 +206,25 @@ class Round:
             f"UPDATE OR REPLACE {name} SET {key}={key}+1", f"UPDATE OR IGNORE {name} SET {key}=-{key}",
             f"UPDATE {name} SET {key}=upper({key})", f"UPDATE {name} SET {key}=lower({key})", f"DELETE FROM {name}",
         ]))
+
+    def odd_text(self, writer):
+        """Writes texts that UTF-8 can't say, and BLOBs that are read as text, as literals and as parameters."""
+        kind = self.random.choice(["uk", "un", "u2", "uu", "us", "uv", "ux", "uq"])
+        value, other, third = (self.random.choice(UTF16_VALUES) for _ in range(3))
+        number, blob = self.random.randint(1, 9), bytes.fromhex(self.random.choice(["41004200", "00410042", "4142", "00d8", "ff41"]))
+        key, column = {"uk": ("t", "v"), "un": ("t", "v"), "u2": ("a", "b"), "uu": ("t", "v")}.get(kind, ("id", "b"))
+        sql = self.random.choice([
+            f"INSERT OR REPLACE INTO {kind} ({key}, {column}) VALUES ({value if key != 'id' else number}, {other})",
+            f"INSERT OR IGNORE INTO {kind} ({key}, {column}) VALUES ({value if key != 'id' else number}, {other})",
+            f"UPDATE OR REPLACE {kind} SET {key}={value if key != 'id' else number} WHERE {key} IN (SELECT {key} FROM {kind} ORDER BY random() LIMIT 1)",
+            f"UPDATE OR REPLACE {kind} SET {column}={other} WHERE {key} IN (SELECT {key} FROM {kind} ORDER BY random() LIMIT 2)",
+            f"UPDATE OR IGNORE {kind} SET {column}={column}||{third}", f"DELETE FROM {kind} WHERE {column} IS {other}",
+            f"DELETE FROM {kind} WHERE {key} IN (SELECT {key} FROM {kind} ORDER BY random() LIMIT 1)",
+        ])
+        # An index on an expression of a parameter is damaged at home: SQLite reads it in another encoding than the row.
+        if kind in ("us", "uk", "u2", "uu") and self.random.random() < 0.3:
+            return self.execute(writer, f"INSERT OR REPLACE INTO {kind} ({key}, {column}) VALUES (?, ?)", (number if key == "id" else blob, blob))
+        self.execute(writer, sql)
 
     # The relay
 
@@ -261,6 +318,9 @@ class Round:
         """Compares the replica with the home's states at its token."""
         token = position(self.replica)
         state = read(self.replica)
+        damage = integrity(self.replica)
+        if damage and not integrity(self.home):
+            raise Problem("a damaged replica", f"at {token}: {damage}")
         if token not in self.states:
             raise Problem("a token that the home never had", token)
         found = [difference(home, state) for home in self.states[token]]
@@ -393,7 +453,10 @@ class Round:
         self.before = self.random.random() < 0.3
         features = draw_features(self.random, FEATURES_LEFT_OUT)
         self.writers = [self.open()]
-        for sql in SchemaWriter(self.random, features).statements():
+        if self.options.utf16:
+            features.discard("utf16")
+            self.execute(self.writers[0], f"PRAGMA encoding='{self.random.choice(['UTF-16le', 'UTF-16be'])}'")
+        for sql in SchemaWriter(self.random, features).statements() + SAME_SCHEMA + (UTF16_TABLES if self.options.utf16 else []):
             self.execute(self.writers[0], sql)
         for sql in self.random.sample(values.ODD_TABLES, self.random.randint(0, 3)) + self.random.sample(NASTY_TABLES, self.random.randint(0, 5)):
             self.execute(self.writers[0], sql)
@@ -440,6 +503,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", type=int, help="play the round of this seed alone")
     parser.add_argument("--statements", type=int, default=150)
+    parser.add_argument("--utf16", action="store_true", help="stores in UTF-16 only, with texts that UTF-8 can't say")
     parser.add_argument("--keep", metavar="DIR", help="keep the statements and files of rounds with problems there")
     options = parser.parse_args()
     totals, problems, rounds, end = Counter(), Counter(), 0, time.monotonic() + options.seconds

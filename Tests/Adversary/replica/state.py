@@ -40,7 +40,8 @@ def read(path):
         ((kind,),) = connection.execute("SELECT wr FROM pragma_table_list WHERE schema='main' AND name=?", [name]).fetchall()
         rowid = next((each for each in ("rowid", "_rowid_", "oid") if each not in lower), None) if not kind else None
         wanted = ([rowid] if rowid else []) + [f"r.{quoted(column)}" for column in columns]
-        both = ", ".join(f"typeof({each}), {each}" for each in wanted)
+        # Half a surrogate pair isn't the same in UTF-8. REALs as they are: SQLite rounds their text.
+        both = ", ".join(f"typeof({each}), CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END" for each in wanted)
         rows("table " + name, f"SELECT {both} FROM {quoted(name)} AS r NOT INDEXED")
         if name != "sqlite_sequence":
             found["table " + name].sort()
@@ -49,6 +50,17 @@ def read(path):
         rows(pragma, f"PRAGMA {pragma}")
     connection.close()
     return found
+
+
+def integrity(path):
+    """Returns what SQLite finds damaged; None if nothing is."""
+    connection = sqlite3.connect(path, timeout=10)
+    connection.text_factory = bytes
+    connection.execute("PRAGMA ignore_check_constraints=ON")
+    found = [row[0] for row in connection.execute("PRAGMA integrity_check(20)")]
+    connection.close()
+    # SQLite itself lets some values in that its check then finds.
+    return [row for row in found if row != b"ok" and b" value in " not in row] or None
 
 
 def difference(one, other):

@@ -286,8 +286,9 @@ class Round:
         return count > 0
 
     def check_digest(self, schema):
-        """Computes the digest as its document says."""
+        """Computes the state of the schema as its document says."""
         connection = connected(self.store)
+        ((version,),) = connection.execute("PRAGMA schema_version")
         objects = [[bytes(part or b"") for part in row]
                    for row in connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")]
         connection.close()
@@ -300,8 +301,8 @@ class Round:
         kept = sorted((o for o in objects if not (
             o[1].lower().startswith(b"sqlite_") or o[1].upper() in own or is_trigger(o[1]))), key=lambda o: o[:2])
         digest = hashlib.sha256(b"".join(part + b"\0" for o in kept for part in o)).hexdigest()
-        if digest != schema:
-            raise Problem("digest", f"{schema} instead of {digest}")
+        if f"{digest}.{version}" != schema:
+            raise Problem("digest", f"{schema} instead of {digest}.{version}")
 
 
 class Skip(Exception):

@@ -1,0 +1,47 @@
+import SQLiteStore
+
+/// The rows of a UTF-16 store from which SQLite may compute something else when they are written again: those with a
+/// BLOB in a table with a STORED generated column, or with a unique index on what follows from columns.
+///
+/// Where such a column or index reads a BLOB as text, SQLite takes one that the app binds for UTF-8, and one that it
+/// reads from a table for UTF-16. The row doesn't say which it was.
+enum UnrepeatableRows {
+    /// Returns the last change after this number of such a row; nil if there is none.
+    static func lastChange(
+        after number: Int64, _ database: SQLiteConnection
+    ) throws -> (number: Int64, nonce: Int64)? {
+        let names = Set(try database.rows(selection) { Array(($0.decodedText(0) ?? "").utf8) })
+        guard !names.isEmpty else { return nil }
+        var last: (number: Int64, nonce: Int64)?
+        for table in try ReplicatedTable.survey(database).tables where names.contains(Array(table.name.utf8)) {
+            let row = try database.prepare(changes(of: table), [.integer(last?.number ?? number)])
+            if try row.step() { last = (row.integer(0), row.integer(1)) }
+        }
+        return last
+    }
+
+    /// SQL of the tables' names.
+    private static let selection = """
+        SELECT s.name FROM main.sqlite_schema AS s WHERE s.type = 'table' AND s.rootpage > 0 AND (
+            EXISTS (SELECT 1 FROM pragma_table_xinfo(s.name) WHERE hidden = 3)
+            OR EXISTS (
+                SELECT 1 FROM pragma_index_list(s.name) AS i WHERE i."unique" AND (
+                    i.partial OR EXISTS (
+                        SELECT 1 FROM pragma_index_xinfo(i.name) AS c WHERE c.key AND (
+                            c.cid = -2 OR c.cid IN (SELECT cid FROM pragma_table_xinfo(s.name) WHERE hidden = 2)))))
+        )
+        """
+
+    /// SQL of the last change of a row that has a BLOB. In a WITHOUT ROWID table, any row with one counts.
+    private static func changes(of table: ReplicatedTable) -> String {
+        let types = table.columns.map { "typeof(r.\(StoreTable.quote($0)))" }.joined(separator: ", ")
+        let key = table.rowid.map { "r.\($0) = c.key AND " } ?? ""
+        return """
+            SELECT c.number, c.nonce FROM main.GS_CHANGE AS c
+            WHERE c.number > ?1 AND c.table_id = \(table.number) AND c.\(HistorySchema.isChange)
+            AND EXISTS (
+                SELECT 1 FROM main.\(StoreTable.quote(table.name)) AS r NOT INDEXED WHERE \(key)'blob' IN (\(types)))
+            ORDER BY c.number DESC LIMIT 1
+            """
+    }
+}
