@@ -77,7 +77,7 @@ struct MigrateCommand: ParsableCommand {
             let started = ContinuousClock.now
             if !dryRun { try finishInterrupted(location) }
             let job = try MigrationJob(
-                location, models: models, options: modelOptions, isDryRun: dryRun, countsLosses: dryRun || to == nil,
+                location, models: models, options: modelOptions, isDryRun: dryRun,
                 faultHandler: FaultPrinter(output).print)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
             if to != nil || !job.manager.steps.isEmpty, !dryRun {
