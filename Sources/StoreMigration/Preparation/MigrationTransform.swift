@@ -192,7 +192,9 @@ extension RelocationFailure {
     package init(_ error: MigrationError) {
         let kind: Kind = error.isOfTheDisk ? .failed : .badData
         self.init(kind, error)
-        message += error.findings.dropFirst().map { "; " + $0.sentence }.joined()
+        // The message itself names the first finding, or none.
+        let isNamed = error.findings.first.map { error.message.contains($0.sentence) } ?? false
+        message += error.findings.dropFirst(isNamed ? 1 : 0).map { "; " + $0.sentence }.joined()
     }
 }
 
