@@ -44,14 +44,18 @@ package struct FollowedEntity: Sendable {
     package var usesPolicy: Bool
     /// The copied attributes, and the relationships whose migrated objects are linked again.
     package var copied: [(source: String, destination: String)]
-    /// The properties that other expressions read. What becomes of their content is the mapping model's decision.
+    /// The properties that other expressions and the condition read. What becomes of their content is the mapping model's
+    /// decision.
     package var read: Set<String>
+    /// The properties that they read from related objects.
+    package var readFromOthers: Set<String>
     /// True if an expression reads the whole object, and so any property.
     package var readsWholeObject: Bool
 
     package init(
         source: String, destination: String, keepsKeys: Bool, isUnconditional: Bool, usesPolicy: Bool,
-        copied: [(source: String, destination: String)], read: Set<String>, readsWholeObject: Bool
+        copied: [(source: String, destination: String)] = [], read: Set<String> = [],
+        readFromOthers: Set<String> = [], readsWholeObject: Bool = false
     ) {
         self.source = source
         self.destination = destination
@@ -60,6 +64,7 @@ package struct FollowedEntity: Sendable {
         self.usesPolicy = usesPolicy
         self.copied = copied
         self.read = read
+        self.readFromOthers = readFromOthers
         self.readsWholeObject = readsWholeObject
     }
 }

@@ -36,7 +36,7 @@ final class StepCorrespondence {
         pairing = EntityPairing(old, new)
         if case .mapped(let entities) = step.kind {
             mappings = Dictionary(grouping: entities, by: \.source)
-            readElsewhere = entities.reduce(into: []) { $0.formUnion($1.read) }
+            readElsewhere = entities.reduce(into: []) { $0.formUnion($1.readFromOthers) }
         } else {
             (mappings, readElsewhere) = ([:], [])
         }
@@ -83,7 +83,8 @@ final class StepCorrespondence {
         guard !mapping.usesPolicy, !mapping.readsWholeObject else { return .undecided }
         let copies = mapping.copied.filter { $0.source == name }.compactMap { find($0.destination) }
         if copies.count == 1 { return .property(copies[0]) }
-        return !copies.isEmpty || readElsewhere.contains(name) ? .undecided : .none
+        let isRead = mapping.read.contains(name) || readElsewhere.contains(name)
+        return !copies.isEmpty || isRead ? .undecided : .none
     }
 
     // MARK: By renaming identifiers

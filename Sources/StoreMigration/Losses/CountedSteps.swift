@@ -40,11 +40,9 @@ extension MappingModel {
             let mapping = plan.mapping
             var entity = FollowedEntity(
                 source: old.name, destination: plan.destination?.name ?? "", keepsKeys: plan.keepsKeys,
-                isUnconditional: mapping.filter == nil, usesPolicy: plan.usesPolicy, copied: [], read: [],
-                readsWholeObject: false)
+                isUnconditional: mapping.filter == nil, usesPolicy: plan.usesPolicy,)
             if let filter = mapping.filter {
-                let read = ReferencedKeys(filter)
-                entity.read.formUnion(read.ownKeys.union(read.relatedKeys))
+                entity.add(ReferencedKeys(filter))
             }
             for attribute in mapping.attributeMappings { entity.add(attribute, copying: attribute.copiedName) }
             for relationship in mapping.relationshipMappings {
@@ -60,7 +58,12 @@ extension FollowedEntity {
         if let source { return copied.append((source, property.name)) }
         guard let expression = property.valueExpression else { return }
         let keys = ReferencedKeys(expression)
-        read.formUnion(keys.ownKeys.union(keys.relatedKeys))
+        add(keys)
         readsWholeObject = readsWholeObject || keys.usesWholeObject
+    }
+
+    fileprivate mutating func add(_ keys: ReferencedKeys) {
+        read.formUnion(keys.ownKeys)
+        readFromOthers.formUnion(keys.relatedKeys)
     }
 }

@@ -86,7 +86,7 @@ class Count:
         self.old, self.new, self.before, self.after = old, new, before, after
         names = {e.identity: e.name for e in new.entities.values()}
         self.later = {e.name: names[e.identity] for e in old.entities.values() if e.identity in names}
-        self.found = Counter()
+        self.found, self.filled = Counter(), set()
         self.places = {key: {(a, b) for a, b, _ in links} for key, links in after.links.items()}
         for (root, key), (entity, _, values) in before.objects.items():
             self._object(root, key, entity, values)
@@ -112,6 +112,8 @@ class Count:
                 if not a.transient and not a.derived:
                     q, _ = self.successor(entity, a)
                     field = self._lost(a, q, values[(a.name,)], now[2][(q.name,)] if q else None)
+                    if q and not q.optional and q.default is not None and a.optional:
+                        self.filled.add((declaring, a.name, "changes"))
                     if field:
                         self.found[(declaring, a.name, field)] += 1
 
@@ -211,6 +213,8 @@ def judge(round, old, new, most=6):
     ):
         if found != wanted:
             round.problem(f"{what}-miscounts", f"lost {dict(wanted - found)}, said too much {dict(found - wanted)}")
+    if round.rng.random() < 0.5:
+        _map(round, old, new, models, before)
     for place, words in (("place", ["migrate"]), ("move", ["relocate"])):
         folder, group = round.path(place), round.path(place + "-group")
         os.makedirs(folder)
@@ -231,6 +235,27 @@ def judge(round, old, new, most=6):
         if original != open(store, "rb").read():
             round.problem("source-changed", place)
     return None
+
+
+def _map(round, old, new, models, before):
+    """Runs the same change by a mapping model that is made of the two versions."""
+    mapping, target = round.path("Made.yaml"), round.path("N.sqlite")
+    made = round.run("model", "mapping", "create", *models, "--to", mapping)
+    if made.code or made.summary.get("to_do"):
+        return
+    words = ["migrate", round.path("S.sqlite"), "--model", models[1], "--mapping", mapping]
+    answer, dry = round.run(*words, "--to", target), round.run(*words, "--dry-run")
+    if answer.code:
+        return
+    count = Count(old, new, before, read(target, new, Layout(new)))
+    # What a missing value becomes is an expression of the mapping model.
+    wanted = Counter({key: n for key, n in count.found.items() if n and key not in count.filled})
+    for what, found in (("run", said(answer.summary.get("removes"))), ("dry-run", said(dry.summary.get("removes")))):
+        found = Counter({key: n for key, n in found.items() if key not in count.filled})
+        if found != wanted:
+            round.problem(
+                f"mapped-{what}-miscounts", f"lost {dict(wanted - found)}, said too much {dict(found - wanted)}"
+            )
 
 
 def named(name, *more):
