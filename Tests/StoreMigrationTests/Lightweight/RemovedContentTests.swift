@@ -144,7 +144,61 @@ import Testing
         #expect(try MigrationManager(steps: steps).migrate(staged: store.path).notes == [counted])
     }
 
+    /// A version on the path had no place for some of the links.
+    @Test func countsLinksThatAVersionOnThePathLacks() throws {
+        func related(_ destination: String) -> String {
+            entity("<relationship name='b' optional='YES' maxCount='1' destinationEntity='\(destination)'/>")
+                + "<entity name='B'/><entity name='C' parentEntity='B'/>"
+        }
+        let store = try StagedStore(
+            related("B"),
+            [
+                "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1), (2, 3, 1)",
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZB, Z2_B) VALUES (1, 1, 1, 1, 2), (2, 1, 1, 2, 3), (3, 1, 1, 1, 2)",
+            ])
+        #expect(
+            try losses(store, inferred([related("B"), related("C"), related("B")])) == [
+                "A.b can't lead to some of its objects any more: 2 links are removed"
+            ])
+    }
+
+    /// An app's own code may remove objects between two versions.
+    @Test func countsObjectsThatAStageRemoves() throws {
+        let store = try StagedStore(
+            entity(text("name")), ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'a'), (2, 1, 1, NULL)"])
+        var step = try #require(try inferred([entity(text("name")), entity(text("name") + text("more"))]).first)
+        step.stage = MigrationStageHandlers(
+            label: "tidy", willMigrate: { try $0.execute("DELETE FROM ZA WHERE ZNAME IS NULL") }, didMigrate: nil)
+        let outcome = try MigrationManager(steps: [step]).migrate(staged: store.path)
+        #expect(
+            outcome.losses.sentences == ["A is removed in part by a stage of the migration: 1 object is removed"])
+    }
+
     // MARK: Mapping models
+
+    /// A mapping model may link to the objects of one entity mapping only.
+    @Test func countsLinksThatAMappingDoesNotMakeAgain() throws {
+        func related(_ more: String) -> String {
+            "<entity name='Owner'><relationship name='one' optional='YES' maxCount='1' destinationEntity='Object'/>"
+                + "</entity>" + object(text("kind") + more)
+        }
+        let store = try StagedStore(
+            related(""),
+            [
+                "INSERT INTO ZOBJECT (Z_PK, Z_ENT, Z_OPT, ZKIND) VALUES (1, 1, 1, 'a'), (2, 1, 1, 'b')",
+                "INSERT INTO ZOWNER (Z_PK, Z_ENT, Z_OPT, ZONE) VALUES (1, 2, 1, 1), (2, 2, 1, 2), (3, 2, 1, 2)",
+            ])
+        let mapping = """
+            entities:
+              - {from: Object, to: Object, where: kind == "a"}
+              - {from: Owner, to: Owner}
+            """
+        #expect(
+            try losses(store, mapped(related(""), related(text("new")), by: mapping)) == [
+                "Object matches no entity mapping's condition: 1 object is removed",
+                "Owner.one is not linked again for all of its objects: 2 links are removed",
+            ])
+    }
 
     private func object(_ properties: String) -> String { "<entity name='Object'>\(properties)</entity>" }
 
