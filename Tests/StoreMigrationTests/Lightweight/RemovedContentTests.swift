@@ -176,8 +176,7 @@ import Testing
 
     // MARK: Mapping models
 
-    /// A mapping model may link to the objects of one entity mapping only.
-    @Test func countsLinksThatAMappingDoesNotMakeAgain() throws {
+    @Test func countsLinksToObjectsThatAConditionExcludes() throws {
         func related(_ more: String) -> String {
             "<entity name='Owner'><relationship name='one' optional='YES' maxCount='1' destinationEntity='Object'/>"
                 + "</entity>" + object(text("kind") + more)
@@ -196,7 +195,7 @@ import Testing
         #expect(
             try losses(store, mapped(related(""), related(text("new")), by: mapping)) == [
                 "Object matches no entity mapping's condition: 1 object is removed",
-                "Owner.one is not linked again for all of its objects: 2 links are removed",
+                "Owner.one leads to objects that are removed: 2 links are removed",
             ])
     }
 
