@@ -110,7 +110,7 @@ extension StoreProgress {
 }
 
 extension RemovedContent {
-    /// An array with an object for each entity and property: `objects`, `values`, `links` or `changes`, and their number.
+    /// An array with an object for each entity and property, with one of `objects`, `values`, `links` and `changes`.
     package var json: JSONValue {
         .array(
             all.map { loss in

@@ -68,8 +68,8 @@ final class EarlierState {
 
     deinit { if original == nil { _ = path.withPlatformString { unlink($0) } } }
 
-    /// Reads the earlier content. Throws `MigrationError` for a failed audit, and `StoreError.busy` if the content isn't
-    /// the earlier one any more.
+    /// Reads the earlier content. Throws `MigrationError` for a failed audit, and `StoreError.busy` if the content has
+    /// changed.
     func read<Result>(_ body: (FilePath) throws -> Result) throws -> Result {
         defer { withExtendedLifetime(self) {} }
         do {

@@ -103,8 +103,10 @@ struct LossCountTests {
             return try !#require(LossCount([step])).isEmpty
         }
         #expect(try !canLose(old + entity("A", attribute("n", "Integer 16"))))
-        #expect(try !canLose(old.replacing("name='Z'", with: "name='Y' elementID='Z'").replacing("'Z' i", with: "'Y' i")
-            .replacing("inverseEntity='Z'", with: "inverseEntity='Y'")))
+        #expect(
+            try !canLose(
+                old.replacing("name='Z'", with: "name='Y' elementID='Z'").replacing("'Z' i", with: "'Y' i")
+                    .replacing("inverseEntity='Z'", with: "inverseEntity='Y'")))
         #expect(try canLose(old.replacing("ordered='YES'", with: "")))
         #expect(try canLose(entity("P", "") + entity("Z", "")))
     }

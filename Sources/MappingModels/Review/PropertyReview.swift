@@ -103,7 +103,8 @@ extension MigrationReview {
             .warning, entity: entity, property: new.name,
             "the destination changes from \(before.name) to \(after.name), which is another entity: its links are "
                 + "removed",
-            remedy: "give \(after.name) the renaming identifier “\(before.renamingIdentifier)” if it is the same entity",
+            remedy:
+                "give \(after.name) the renaming identifier “\(before.renamingIdentifier)” if it is the same entity",
             isCounted: true
         )
     }

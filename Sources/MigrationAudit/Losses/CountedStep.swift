@@ -44,8 +44,8 @@ package struct FollowedEntity: Sendable {
     package var usesPolicy: Bool
     /// The copied attributes, and the relationships whose migrated objects are linked again.
     package var copied: [(source: String, destination: String)]
-    /// The properties that other expressions and the condition read. What becomes of their content is the mapping model's
-    /// decision.
+    /// The properties that other expressions and the condition read. The mapping model decides what becomes of their
+    /// content.
     package var read: Set<String>
     /// The properties that they read from related objects.
     package var readFromOthers: Set<String>

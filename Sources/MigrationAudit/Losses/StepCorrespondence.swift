@@ -108,7 +108,8 @@ final class StepCorrespondence {
         if let known = relationships[entity] { return known }
         var found: [PropertyKey: PropertyKey] = [:]
         for declaring in new.lineage(of: successor) {
-            for relationship in new.model.entity(named: declaring)?.relationships ?? [] where !relationship.isTransient {
+            for relationship in new.model.entity(named: declaring)?.relationships ?? [] where !relationship.isTransient
+            {
                 guard let source = pairing.source(of: relationship, in: successor) else { continue }
                 found[source] = PropertyKey(entity: declaring, name: relationship.name)
             }

@@ -28,7 +28,7 @@ struct ValueConversion {
             && (new.description.allowsExternalBinaryDataStorage || !old.description.allowsExternalBinaryDataStorage)
     }
 
-    /// True if an equal value is expected, as far as the new type can hold it. A mapping model may otherwise convert it.
+    /// True if an equal value is expected, as far as the new type can hold it. A mapping model converts others.
     var isComparable: Bool {
         let types = [old.description.type, new.description.type]
         return (types[0] == types[1] || types.allSatisfy(\.isNumber))

@@ -40,7 +40,7 @@ extension MappingModel {
             let mapping = plan.mapping
             var entity = FollowedEntity(
                 source: old.name, destination: plan.destination?.name ?? "", keepsKeys: plan.keepsKeys,
-                isUnconditional: mapping.filter == nil, usesPolicy: plan.usesPolicy,)
+                isUnconditional: mapping.filter == nil, usesPolicy: plan.usesPolicy, )
             if let filter = mapping.filter {
                 entity.add(ReferencedKeys(filter))
             }

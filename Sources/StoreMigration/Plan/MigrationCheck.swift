@@ -194,7 +194,8 @@ extension MigrationCheck {
                 .warning, entity: loss.entity, property: loss.property, "\(loss.reason): \(loss.words)",
                 remedy: MigrationReview.whereMeant + "; the store is kept in the archive as it was")
         }
-        var check = MigrationCheck(verdict, findings: counted + findings.filter { !$0.isRemoval && !$0.isCounted },
+        var check = MigrationCheck(
+            verdict, findings: counted + findings.filter { !$0.isRemoval && !$0.isCounted },
             from: self)
         check.losses = losses
         return check

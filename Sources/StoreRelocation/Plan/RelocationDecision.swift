@@ -47,7 +47,8 @@ struct RelocationDecision {
         _ plan: RelocationPlan, between endpoints: RelocationEndpoints, _ request: RelocationRequest
     ) -> Bool {
         guard let transform = request.transform, plan.determinesContent else { return false }
-        return (try? transform.mayRemoveContent(of: plan.movesLegacyStore ? endpoints.legacy : endpoints.group)) ?? false
+        return (try? transform.mayRemoveContent(of: plan.movesLegacyStore ? endpoints.legacy : endpoints.group))
+            ?? false
     }
 
     private static func side(

@@ -8,7 +8,8 @@ import Testing
 @Suite(.ownThreads) struct CountedLossTests {
     @Test func aMigrationReportsWhatItLoses() throws {
         let done = try run(
-            "python3", [
+            "python3",
+            [
                 Programs.source("Tests/Adversary/migration/adversary.py"), Programs.groupstore, "--only", "losses",
                 "--rounds", "23", "--seed", "7", "--seconds", "240",
             ], within: .seconds(300))
