@@ -110,13 +110,14 @@ extension StoreProgress {
 }
 
 extension RemovedContent {
-    /// An array with an object for each entity and property: `objects`, `values` or `links`, and their number.
+    /// An array with an object for each entity and property, with one of `objects`, `values`, `links` and `changes`.
     package var json: JSONValue {
         .array(
             all.map { loss in
                 var object: JSONObject = ["entity": .string(loss.entity)]
                 object["property"] = loss.property.map { .string($0) }
-                object[loss.unit.rawValue] = .integer(loss.count)
+                // A position is content that changes, and has no field of its own.
+                object[(loss.unit == .positions ? .changes : loss.unit).rawValue] = .integer(loss.count)
                 return .object(object)
             })
     }

@@ -1,13 +1,15 @@
-/// The content that a change of a store removes, counted before the change is made.
+/// The content that a change of a store removes.
 package struct RemovedContent: Equatable, Sendable {
     package struct Loss: Equatable, Sendable {
         package enum Unit: String, Sendable {
             case objects, values, links
-            /// Values that change because their new type can't hold them.
+            /// Values that change: their new type can't hold them, or others replace them.
             case changes
+            /// Positions in an order that is given up.
+            case positions
         }
 
-        /// The entity's name in the older version, or in the newer one if its relationship has no place for links.
+        /// The entity's name in the older version.
         package let entity: String
         /// The property, or nil if whole objects are removed.
         package let property: String?

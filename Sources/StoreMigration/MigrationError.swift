@@ -110,7 +110,10 @@ extension MigrationError {
             let storeFolder = store.removingLastComponent().appending(storeName.support)
             text = text.replacing(PrintablePath(copyFolder).description, with: PrintablePath(storeFolder).description)
         }
-        let suffixes = [MigrationManager.newStoreSuffix, MigrationManager.formerSuffix, StepAudit.snapshotSuffix]
+        let suffixes = [
+            MigrationManager.newStoreSuffix, MigrationManager.formerSuffix, EarlierState.stepSuffix,
+            EarlierState.firstSuffix,
+        ]
         let beside = suffixes.map { FilePath(copy.string + $0) }
         for path in beside + [copy] {
             text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)

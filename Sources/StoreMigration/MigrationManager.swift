@@ -140,7 +140,8 @@ public struct MigrationManager: Sendable {
     }
 
     /// Migrates the database file at `path`, a private copy with the first step's source version. If this throws, the
-    /// copy is unusable and must be discarded. Content that the steps remove is counted before anything changes.
+    /// copy is unusable and must be discarded. What the steps remove is counted when they are done, by comparing the
+    /// copy with the store.
     ///
     /// Throws `MigrationError`, with the path of `store` in the message, since users don't know the copy.
     ///
@@ -171,30 +172,32 @@ public struct MigrationManager: Sendable {
         progress report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
         var notes: [String] = []
-        var partialLosses = PartialLosses()
-        var excludedCounts: [String: Int64] = [:]
         do {
-            let original = store.flatMap { UnchangedOriginal($0, of: path) }
+            let count = try lossCount()
+            // What may be lost, or what an app's own code changes, is compared with the state before all of it.
+            let first = try steps.first.map { _ in try EarlierState(of: path, madeFrom: store) }
             let orphans = try steps.first.map { first in
-                let store = try StoreWriter(staged: path)
-                partialLosses = try self.partialLosses(store)
-                return try OrphanedFiles(store, beside: supportOwner, first.source)
+                try OrphanedFiles(StoreWriter(staged: path), beside: supportOwner, first.source)
             }
             var invalid = InvalidContent()
+            var lost: [RemovedContent.Loss] = []
             for (index, step) in steps.enumerated() {
                 let share = 1 / Double(steps.count)
                 let outcome = try perform(
-                    step, at: path, madeFrom: index == 0 ? original : nil, supportBeside: supportOwner,
-                    mayReplaceFile: mayReplaceFile, isCancelled: isCancelled, trace: trace
+                    step, at: path, since: index == 0 && step.stage == nil ? first : nil,
+                    supportBeside: supportOwner, mayReplaceFile: mayReplaceFile, isCancelled: isCancelled, trace: trace
                 ) { fraction, doing in
                     report((Double(index) + fraction) * share, doing)
                 }
-                if index == 0 { excludedCounts = outcome.excludedCounts }
                 invalid.faults += outcome.deniedDeletions
-                // The losses of the first step were counted before it began.
-                notes += (index == 0 ? [] : outcome.losses.sentences) + outcome.remarks
+                lost += outcome.losses.all
+                notes += outcome.remarks
             }
-            let losses = try partialLosses.completed(with: excludedCounts)
+            if let count, !count.isEmpty, let first {
+                report(1, "counting what is removed")
+                lost += try first.read { try count.losses(before: $0, after: path, isCancelled: isCancelled) }
+            }
+            let losses = steps.first.map { RemovedContent(lost, from: $0.source) } ?? .none
             var orphanedFilesNote: String?
             if let last = steps.last {
                 let store = try StoreWriter(staged: path)
@@ -221,7 +224,7 @@ public struct MigrationManager: Sendable {
     }
 
     private func perform(
-        _ step: MigrationStep, at path: FilePath, madeFrom original: UnchangedOriginal?,
+        _ step: MigrationStep, at path: FilePath, since earlier: EarlierState?,
         supportBeside supportOwner: FilePath, mayReplaceFile: Bool, isCancelled: @escaping () -> Bool,
         trace: StatementTrace?, progress report: @escaping ProgressHandler
     ) throws -> MigrationOutcome {
@@ -237,7 +240,7 @@ public struct MigrationManager: Sendable {
             try run(step.stage?.willMigrate, on: store, of: step.source)
             let denied =
                 options.validation == .none ? [] : try DeniedDeletions(store, step)?.faults() ?? []
-            let audit = try StepAudit(of: path, madeFrom: step.stage == nil ? original : nil)
+            let audit = try StepAudit(of: path, since: earlier)
             store.record(audit.writes)
             let migration = try store.transaction(.deferred) {
                 var migration = try LightweightMigration(
@@ -250,9 +253,10 @@ public struct MigrationManager: Sendable {
             try run(step.stage?.didMigrate, on: store, of: step.destination)
             progress.finish()
             return MigrationOutcome(
-                losses: RemovedContent(migration.losses), remarks: migration.notes, deniedDeletions: denied)
+                losses: .none, remarks: migration.notes, deniedDeletions: denied)
         case .custom(let mapping):
-            let audit = try StepAudit(of: path, madeFrom: original)
+            let audit = try StepAudit(of: path, since: earlier)
+            let excluded = try excludedContent(of: path, step)
             let comparison = audit.earlyComparison(step)
             defer { comparison.stop() }
             let migration = try perform(
@@ -263,8 +267,17 @@ public struct MigrationManager: Sendable {
             defer { writeback.finish() }
             try audit.check(step, after: comparison, isCancelled: isCancelled)
             return MigrationOutcome(
-                losses: .none, remarks: migration.notes, deniedDeletions: migration.deniedDeletions,
-                excludedCounts: migration.excludedCounts)
+                losses: RemovedContent(try excluded.completed(with: migration.excludedCounts)),
+                remarks: migration.notes, deniedDeletions: migration.deniedDeletions)
+        }
+    }
+
+    /// Counts the objects that a mapping model's conditions leave out, while the copy still has them.
+    private func excludedContent(of path: FilePath, _ step: MigrationStep) throws -> ExcludedContent {
+        do { return try MappedObjects(StoreWriter(staged: path), step)?.counted() ?? ExcludedContent() } catch let error
+            as MappingModelError
+        {
+            throw MigrationError(error)
         }
     }
 

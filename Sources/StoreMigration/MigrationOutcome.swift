@@ -9,16 +9,13 @@ package struct MigrationOutcome: Sendable {
     package let orphanedFilesNote: String?
     /// The dropped objects whose deletion a delete rule would have denied, if the migration checks them.
     let deniedDeletions: [InvalidContent.Fault]
-    /// The number of older objects that a mapping model's conditions exclude, by entity, as far as it counts them.
-    let excludedCounts: [String: Int64]
 
     package static let none = MigrationOutcome(losses: .none, remarks: [])
 
     init(
         losses: RemovedContent, remarks: [String], orphanedFilesNote: String? = nil,
-        deniedDeletions: [InvalidContent.Fault] = [], excludedCounts: [String: Int64] = [:]
+        deniedDeletions: [InvalidContent.Fault] = []
     ) {
-        self.excludedCounts = excludedCounts
         self.deniedDeletions = deniedDeletions
         self.losses = losses
         self.remarks = remarks

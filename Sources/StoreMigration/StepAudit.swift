@@ -5,32 +5,22 @@ import MigrationAudit
 import SQLiteStore
 import SystemPackage
 
-/// Keeps the state of a staged copy before one migration step and compares the result with it.
-struct StepAudit: ~Copyable {
-    /// The suffix that forms the snapshot's name from the copy's.
-    static let snapshotSuffix = ".before"
-
+/// Compares a staged copy after one migration step with its state before.
+struct StepAudit {
     private let staged: FilePath
-    /// The store that the copy was made from, if it replaces the snapshot.
-    private let original: UnchangedOriginal?
-    private let snapshot: FilePath
+    private let earlier: EarlierState
     let writes = TableWrites()
 
-    /// Takes a snapshot of the copy, unless `original` still has the same content. Throws `SystemError`.
-    init(of staged: FilePath, madeFrom original: UnchangedOriginal? = nil) throws {
+    /// - Parameter earlier: The copy's state before the step; nil to take a snapshot now. Throws `SystemError`.
+    init(of staged: FilePath, since earlier: EarlierState? = nil) throws {
         self.staged = staged
-        self.original = original
-        snapshot = FilePath(staged.string + Self.snapshotSuffix)
-        if original == nil { try StagedFile.copy(staged, to: snapshot) }
+        self.earlier = try earlier ?? EarlierState(copying: staged, suffix: EarlierState.stepSuffix)
     }
-
-    deinit { if original == nil { _ = snapshot.withPlatformString { unlink($0) } } }
 
     /// Returns a comparison that may begin before the step's end.
     func earlyComparison(_ step: MigrationStep) -> EarlyComparison {
         EarlyComparison(
-            MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind),
-            before: original?.path ?? snapshot)
+            MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind), before: earlier.path)
     }
 
     /// Audits the copy after the step. Throws `MigrationError` if the copy lost content, and `StoreError.busy` if the
@@ -39,15 +29,57 @@ struct StepAudit: ~Copyable {
         _ step: MigrationStep, after early: EarlyComparison? = nil, isCancelled: @escaping () -> Bool
     ) throws {
         let audit = MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind)
+        try earlier.read { before in
+            try audit.check(before: before, after: staged, writes: writes, early: early, isCancelled: isCancelled)
+        }
+    }
+}
+
+/// The content of a staged copy at an earlier time: the store that it was made from, if that is proven unchanged, or
+/// else a snapshot, which is removed with this object.
+final class EarlierState {
+    /// The suffixes that form a snapshot's name from the copy's.
+    static let stepSuffix = ".before"
+    static let firstSuffix = ".first"
+
+    let path: FilePath
+    private let original: UnchangedOriginal?
+
+    /// The state of a copy of `store` that nothing has changed yet. Throws `SystemError`.
+    convenience init(of staged: FilePath, madeFrom store: FilePath?) throws {
+        if let original = store.flatMap({ UnchangedOriginal($0, of: staged) }) {
+            self.init(original)
+        } else {
+            try self.init(copying: staged, suffix: Self.firstSuffix)
+        }
+    }
+
+    private init(_ original: UnchangedOriginal) {
+        path = original.path
+        self.original = original
+    }
+
+    /// Takes a snapshot. Throws `SystemError`.
+    init(copying staged: FilePath, suffix: String) throws {
+        path = FilePath(staged.string + suffix)
+        original = nil
+        try StagedFile.copy(staged, to: path)
+    }
+
+    deinit { if original == nil { _ = path.withPlatformString { unlink($0) } } }
+
+    /// Reads the earlier content. Throws `MigrationError` for a failed audit, and `StoreError.busy` if the content has
+    /// changed.
+    func read<Result>(_ body: (FilePath) throws -> Result) throws -> Result {
+        defer { withExtendedLifetime(self) {} }
         do {
-            try audit.check(
-                before: original?.path ?? snapshot, after: staged, writes: writes, early: early,
-                isCancelled: isCancelled)
+            let result = try body(path)
+            try original?.checkUnchanged()
+            return result
         } catch let failure as AuditFailure {
             try original?.checkUnchanged()
             throw MigrationError(failure)
         }
-        try original?.checkUnchanged()
     }
 }
 

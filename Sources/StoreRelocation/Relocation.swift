@@ -231,12 +231,11 @@ package struct Relocation {
     ) throws -> StoreTransfer.Outcome {
         guard let database = snapshot.status?.identity else { throw StoreTransfer.RetryReason.changed }
         let keepsSupport = inPlace && content.archiveReason == nil
-        let losses = content.isTransformed ? decision.losses : .none
-        if !keepsSupport || !losses.isEmpty { try store.checkExternalDataIsUnshared() }
+        if !keepsSupport { try store.checkExternalDataIsUnshared() }
         var transfer = Transfer(
             id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
             database: database, support: keepsSupport ? nil : snapshot.support?.identity, copies: content.isNew,
-            retirement: inPlace ? .delete : request.retirement(after: losses),
+            retirement: inPlace ? .delete : request.retirement,
             hadWAL: snapshot.header?.journalMode == .writeAhead)
         switch purpose {
         case .publish where snapshot.header != nil:
@@ -250,7 +249,6 @@ package struct Relocation {
         }
         var options = options(opaque: snapshot.header == nil)
         options.content = content
-        options.losses = losses
         return try StoreTransfer(
             transfer, source: store, container: decision.endpoints.container, options: options,
             isStillValid: { try decision.isStillValid(for: purpose) },

@@ -75,10 +75,6 @@ package struct RelocationRequest: Sendable {
         self.group = group
     }
 
-    /// Returns how to retire the old store. If the published store lacks something, the old one is kept.
-    func retirement(after losses: RemovedContent) -> Transfer.Retirement {
-        losses.isEmpty || retirement == .symlink ? retirement : .archive
-    }
 }
 
 /// The result of a successful relocation.

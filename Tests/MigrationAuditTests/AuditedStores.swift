@@ -15,8 +15,8 @@ func model(_ content: String) throws -> ManagedObjectModel {
 final class AuditedStores {
     let before: FilePath
     let after: FilePath
-    private let old: ManagedObjectModel
-    private let new: ManagedObjectModel
+    let old: ManagedObjectModel
+    let new: ManagedObjectModel
     private let directory: TemporaryDirectory
 
     /// Creates both with their models' tables and Core Data's own. Runs `rows` in both, `before` in the store, `after`

@@ -32,6 +32,8 @@ public struct MigrationFinding: Equatable, Sendable {
     package var isConditional = false
     /// True if the finding reports a removal. An inspection of the store replaces it with the removed amount.
     package var isRemoval = false
+    /// True if the finding warns of content that may change or be lost. A count of the store's losses replaces it.
+    package var isCounted = false
     /// True if an element loses its content because it had another renaming identifier before.
     var isLoss = false
     /// True if the migration also reports the finding when it runs.

@@ -84,11 +84,12 @@ package struct MigrationReview {
 
     mutating func add(
         _ severity: MigrationFinding.Severity, code: Int? = nil, entity: String, property: String? = nil,
-        _ message: String, remedy: String, isConditional: Bool = false
+        _ message: String, remedy: String, isConditional: Bool = false, isCounted: Bool = false
     ) {
         var finding = MigrationFinding(
             severity, code: code, entity: entity, property: property, message, remedy: remedy)
         finding.isConditional = isConditional
+        finding.isCounted = isCounted
         findings.append(finding)
     }
 

@@ -64,13 +64,13 @@ extension MigrationReview {
             add(
                 .warning, entity: entity, property: new.name,
                 "\(old.type.name) becomes \(new.type.name): values that don't fit are truncated",
-                remedy: "make sure that no value is outside the new type's range")
+                remedy: "make sure that no value is outside the new type's range", isCounted: true)
         }
         if old.derivation == nil, let derivation = new.derivation {
             add(
                 .warning, entity: entity, property: new.name,
                 "the attribute becomes derived (\(derivation.expression)): its values are replaced",
-                remedy: "to keep them, add a derived one beside it")
+                remedy: "to keep them, add a derived one beside it", isCounted: true)
         }
     }
 
@@ -86,7 +86,8 @@ extension MigrationReview {
         if old.isOrdered, !new.isOrdered, new.isToMany {
             add(
                 .note, entity: entity, property: new.name,
-                "the relationship is not ordered any more: the order of its objects is lost", remedy: Self.whereMeant)
+                "the relationship is not ordered any more: the order of its objects is lost", remedy: Self.whereMeant,
+                isCounted: true)
         }
         if isSame == true, let successor, successor.name != after.name,
             destination.superentities(of: after).contains(where: { $0.name == successor.name })
@@ -95,14 +96,16 @@ extension MigrationReview {
                 .warning, entity: entity, property: new.name,
                 "the destination changes from \(before.name) to \(after.name), which inherits from it: links to objects of "
                     + "other entities are removed",
-                remedy: "write a mapping model to keep them")
+                remedy: "write a mapping model to keep them", isCounted: true)
         }
         guard isSame != true else { return }
         add(
             .warning, entity: entity, property: new.name,
             "the destination changes from \(before.name) to \(after.name), which is another entity: its links are "
                 + "removed",
-            remedy: "give \(after.name) the renaming identifier “\(before.renamingIdentifier)” if it is the same entity"
+            remedy:
+                "give \(after.name) the renaming identifier “\(before.renamingIdentifier)” if it is the same entity",
+            isCounted: true
         )
     }
 

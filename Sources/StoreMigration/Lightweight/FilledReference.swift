@@ -1,7 +1,6 @@
 import CoreDataStore
 import ManagedObjectModels
 import MappingModels
-import SQLiteStore
 
 /// A reference column whose links the source keeps in another place, or in several.
 ///
@@ -37,17 +36,5 @@ struct FilledReference {
             relationship.isToMany
             ? "target AS holder, owner AS target, target_place" : "owner AS holder, target, owner_place"
         return links.map { "SELECT \(ends) AS place FROM (\($0.query))" }
-    }
-
-    /// Returns the number of links whose row already holds another link; nil if there are none. Throws `StoreError`.
-    func loss(in store: SQLiteConnection) throws -> RemovedContent.Loss? {
-        let pairs = queries.map { "SELECT holder, target FROM (\($0))" }.joined(separator: " UNION ")
-        let count = try store.integer("SELECT count(*) - count(DISTINCT holder) FROM (\(pairs))") ?? 0
-        guard count > 0 else { return nil }
-        return RemovedContent.Loss(
-            entity: entity, property: relationship.name, .links, count: count,
-            reason: relationship.isToMany
-                ? "has no inverse, so no two objects can be related to the same object"
-                : "can be related to one object only")
     }
 }

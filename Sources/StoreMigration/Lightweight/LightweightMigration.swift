@@ -20,8 +20,6 @@ struct LightweightMigration {
     private let progress: MigrationProgress
     /// Remarks for the user.
     private(set) var notes: [String] = []
-    /// The links that the destination can't store. `LossCounter` has already counted those of the first step.
-    private(set) var losses: [RemovedContent.Loss] = []
 
     /// Throws `MigrationError` if the store doesn't match its model.
     init(
@@ -84,7 +82,6 @@ struct LightweightMigration {
         try objects.restore(tables, joins: joins.changedTables)
         try writeMetadata()
         notes += unknownRows.notes + objects.notes + derived.notes
-        losses = references.losses
     }
 
     /// The approximate number of rows, taken from the highest key: counting them would take as long as some migrations.

@@ -8,8 +8,6 @@ struct ReferenceMigration {
     let store: StoreWriter
     let matching: EntityMatching
     private var fills: [Fill] = []
-    /// The links that the destination can't store.
-    private(set) var losses: [RemovedContent.Loss] = []
 
     /// A reference column of a relationship that the source keeps elsewhere.
     private struct Fill {
@@ -39,7 +37,6 @@ struct ReferenceMigration {
 
     private mutating func collect(_ column: ColumnLayout, of table: TableLayout) throws {
         guard let reference = FilledReference(column, matching) else { return }
-        if let loss = try reference.loss(in: store) { losses.append(loss) }
         let temporary = "_links_\(fills.count)"
         try store.execute(
             "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")

@@ -74,13 +74,13 @@ extension EntityMapping {
 
 extension PropertyMapping {
     /// The source attribute whose values the destination takes over; nil if the value is computed.
-    fileprivate var copiedName: String? {
+    var copiedName: String? {
         guard case .keyPath(of: .variable("source"), let path)? = valueExpression else { return nil }
         return path.contains { ".@".contains($0) } ? nil : path
     }
 
     /// The source relationship whose migrated objects the destination links to; nil if the links are computed.
-    fileprivate var linkedName: String? {
+    var linkedName: String? {
         guard case .message(to: .variable("manager"), let selector, let arguments)? = valueExpression,
             selector.hasPrefix("destinationInstancesFor"),
             case .keyPath(of: .variable("source"), let path)? = arguments.last

@@ -185,7 +185,8 @@ extension MigrationCheck {
         return MigrationCheck(.refused(code: error.code), findings: [MigrationFinding(error)], from: self)
     }
 
-    /// Returns this check with the content that the steps remove from one store, in place of possible removals.
+    /// Returns this check with the content that the steps remove from one store, in place of findings about what
+    /// may be removed.
     package func replacingRemovals(with losses: RemovedContent) -> MigrationCheck {
         guard !isRefused else { return self }
         let counted = losses.all.map { loss in
@@ -193,7 +194,9 @@ extension MigrationCheck {
                 .warning, entity: loss.entity, property: loss.property, "\(loss.reason): \(loss.words)",
                 remedy: MigrationReview.whereMeant + "; the store is kept in the archive as it was")
         }
-        var check = MigrationCheck(verdict, findings: counted + findings.filter { !$0.isRemoval }, from: self)
+        var check = MigrationCheck(
+            verdict, findings: counted + findings.filter { !$0.isRemoval && !$0.isCounted },
+            from: self)
         check.losses = losses
         return check
     }

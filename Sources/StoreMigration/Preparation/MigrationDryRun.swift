@@ -7,9 +7,9 @@ import SystemPackage
 /// A trial migration on a private copy of the store under `$TMPDIR` or `/tmp`, so that `model check` and a dry run
 /// report the same as the migration itself.
 ///
-/// The copy includes the store's rows if they matter: the input of a later step or of a mapping model can't be derived
-/// from the store's current content. For one inferred step, `StoreObstacles` judges the rows, and the copy has the
-/// schema only.
+/// The copy includes the store's rows if they matter: what is lost is counted by comparing both stores, and the input
+/// of a later step or of a mapping model can't be derived from the store's current content. For one inferred step that
+/// can lose nothing, `StoreObstacles` judges the rows, and the copy has the schema only.
 package struct MigrationDryRun {
     private let manager: MigrationManager
 
@@ -27,11 +27,12 @@ package struct MigrationDryRun {
         guard manager.steps.count == 1, let step = manager.steps.first, case .inferred = step.method else {
             return true
         }
+        if try manager.lossCount()?.isEmpty == false { return true }
         return try ExternalReferences.hasFiles(reader, step.source)
     }
 
-    /// Returns the outcome that the migration would report. Its `losses` cover only the copied rows, so they are empty
-    /// for a trial on the schema alone. Throws the errors of `RecordedMigration.run`, and `SystemError`.
+    /// Returns the outcome that the migration would report. Throws the errors of `RecordedMigration.run`, and
+    /// `SystemError`.
     package func run(on reader: StoreReader) throws -> MigrationOutcome {
         let scratch = try ScratchDirectory()
         guard let name = StoreName("Rehearsal.sqlite") else { return .none }

@@ -122,11 +122,10 @@ package struct MigrationTransform: StoreTransform {
         }
     }
 
-    package func losses(from store: StoreLocation) throws -> RemovedContent {
+    package func mayRemoveContent(of store: StoreLocation) throws -> Bool {
         try translatingErrors(isIncompatible: { $0.isIncompatibleStore }) {
-            try StoreReader.read(store) { reader in
-                try StoreModel(reader).map { try manager(for: $0).losses(reader) } ?? .none
-            }
+            guard let model = try StoreModel.read(store) else { return false }
+            return try manager(for: model).lossCount()?.isEmpty == false
         }
     }
 
@@ -135,13 +134,12 @@ package struct MigrationTransform: StoreTransform {
             try StoreReader.read(store) { reader in
                 guard let model = try StoreModel(reader) else { return nil }
                 let manager = try manager(for: model)
-                let losses = try manager.losses(reader)
                 let outcome = try MigrationDryRun(manager)?.run(on: reader) ?? .none
                 // If the store is moved and archived, orphaned files exist only in the archive.
-                let orphanedFilesNote = isMoved && !losses.isEmpty ? nil : outcome.orphanedFilesNote
+                let orphanedFilesNote = isMoved && !outcome.losses.isEmpty ? nil : outcome.orphanedFilesNote
                 return TransformedStore(
-                    before: bundle?.versionName(of: model), after: version.name, losses: losses,
-                    notes: losses.sentences + outcome.remarks + [orphanedFilesNote].compactMap(\.self))
+                    before: bundle?.versionName(of: model), after: version.name, losses: outcome.losses,
+                    notes: outcome.losses.sentences + outcome.remarks + [orphanedFilesNote].compactMap(\.self))
             }
         }
     }
@@ -194,7 +192,9 @@ extension RelocationFailure {
     package init(_ error: MigrationError) {
         let kind: Kind = error.isOfTheDisk ? .failed : .badData
         self.init(kind, error)
-        message += error.findings.dropFirst().map { "; " + $0.sentence }.joined()
+        // The message itself names the first finding, or none.
+        let isNamed = error.findings.first.map { error.message.contains($0.sentence) } ?? false
+        message += error.findings.dropFirst(isNamed ? 1 : 0).map { "; " + $0.sentence }.joined()
     }
 }
 

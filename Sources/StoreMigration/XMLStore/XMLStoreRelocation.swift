@@ -69,6 +69,7 @@ package struct XMLStoreRelocation {
                 notes: notes)
         case .nothing: break
         }
+        try removeUnfinishedArchives(of: last)
         let new = try NewStore(at: destination)
         let result = try migration.run(into: new.staged, isCancelled: isCancelled, progress: progress)
         let archive = try keep(last)
@@ -124,6 +125,23 @@ package struct XMLStoreRelocation {
         note.hadWAL = false
         try container.write(note)
         return id
+    }
+
+    /// Removes what an earlier run that was killed has left of its archive: a set without a note whose files are the
+    /// beginning of the original. The original is still in its place, and the caller holds the group's lock.
+    private func removeUnfinishedArchives(of last: FilePath.Component) throws {
+        for entry in try container.archives() where entry.note == nil {
+            let names = try entry.directory.names().filter { !GroupContainer.isArchiveNote($0) }
+            let holdsOnlyTheOriginal = try names.allSatisfy { name in
+                guard [last, last.appending(".new")].contains(name),
+                    try entry.directory.status(name)?.kind == .regular
+                else { return false }
+                let bytes = try entry.directory.openOwn(name, flags: O_RDONLY).readAll(
+                    path: entry.directory.path.appending(name))
+                return file.bytes.starts(with: bytes)
+            }
+            if holdsOnlyTheOriginal { try container.removeArchive(entry.id) }
+        }
     }
 
     /// Removes the original, unless another program has written it since.

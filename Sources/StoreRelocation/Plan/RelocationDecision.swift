@@ -14,8 +14,9 @@ struct RelocationDecision {
     let plan: RelocationPlan
     /// The comparison of two stores that both hold something.
     let comparison: RelocationEvidence.Comparison?
-    /// The losses by the requested transform, from the store that moves or from the one already in place.
-    let losses: RemovedContent
+    /// True if the requested transform may remove content from the store that moves or from the one already in place.
+    /// Room for its archive is planned then.
+    let mayRemoveContent: Bool
 
     init(_ endpoints: RelocationEndpoints, _ request: RelocationRequest) throws {
         self.endpoints = endpoints
@@ -34,19 +35,20 @@ struct RelocationDecision {
         }
         comparison = evidence.comparison
         plan = RelocationPlan(evidence, onConflict: request.onConflict)
-        losses = Self.losses(of: plan, between: endpoints, request)
+        mayRemoveContent = Self.mayRemoveContent(plan, between: endpoints, request)
         if plan.movesFiles {
             try endpoints.checkIsNotAGroupFile(legacy)
             try RelocationPreconditions(self).check()
         }
     }
 
-    /// Returns none if the losses can't be determined; the transform checks again.
-    private static func losses(
-        of plan: RelocationPlan, between endpoints: RelocationEndpoints, _ request: RelocationRequest
-    ) -> RemovedContent {
-        guard let transform = request.transform, plan.determinesContent else { return .none }
-        return (try? transform.losses(from: plan.movesLegacyStore ? endpoints.legacy : endpoints.group)) ?? .none
+    /// Returns false if that can't be determined; the transform fails for the same reason.
+    private static func mayRemoveContent(
+        _ plan: RelocationPlan, between endpoints: RelocationEndpoints, _ request: RelocationRequest
+    ) -> Bool {
+        guard let transform = request.transform, plan.determinesContent else { return false }
+        return (try? transform.mayRemoveContent(of: plan.movesLegacyStore ? endpoints.legacy : endpoints.group))
+            ?? false
     }
 
     private static func side(
@@ -157,7 +159,7 @@ struct RelocationDecision {
         if let transform = request.transform {
             // A copy, and what the transform recreates in it.
             let store = plan.movesLegacyStore ? endpoints.legacy : endpoints.group
-            let archived = losses.isEmpty ? 0 : (try? store.bytesToArchive()) ?? 0
+            let archived = mayRemoveContent ? (try? store.bytesToArchive()) ?? 0 : 0
             if plan == .alreadyRelocated { return 2 * group.bytes + archived + (request.replacement?.bytes ?? 0) }
             if plan.movesLegacyStore, (try? transform.isNeeded(endpoints.legacy)) ?? (request.replacement != nil) {
                 return 2 * legacy.bytes + archived + (request.replacement?.bytes ?? 0)

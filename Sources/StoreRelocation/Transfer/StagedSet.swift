@@ -35,8 +35,7 @@ struct StagedSet {
     init(
         of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, paths: TransferPaths,
         container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
-        losses: RemovedContent, isCancelled: @escaping () -> Bool,
-        report: @escaping (RelocationEvent) -> Void
+        isCancelled: @escaping () -> Bool, report: @escaping (RelocationEvent) -> Void
     ) throws {
         self.fingerprint = fingerprint
         let writer = SetCopy(
@@ -55,7 +54,8 @@ struct StagedSet {
             note.hadWAL = transfer.hadWAL
             try container.write(note)
         }
-        if archives { try archive(losses) }
+        // What a transform removes is known when it has run.
+        if archives, !content.isTransformed { try archive(.none) }
         var merge: MergeReport?
         if copies, let destination = paths.destination {
             let staged = StoreLocation(directory: try paths.staging(), name: destination.name)
@@ -86,10 +86,12 @@ struct StagedSet {
             transformed = nil
         }
         self.merge = merge
-        // Losses that appeared after the decision.
-        let hasLateLosses = !archives && transformed?.losses.isEmpty == false
-        if hasLateLosses, let transformed { try archive(transformed.losses) }
-        isArchived = archives || hasLateLosses
+        let losses = transformed?.losses ?? .none
+        isArchived = archives || !losses.isEmpty
+        if isArchived, content.isTransformed {
+            try source.checkExternalDataIsUnshared()
+            try archive(losses)
+        }
     }
 }
 

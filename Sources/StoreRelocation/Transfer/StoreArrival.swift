@@ -123,7 +123,8 @@ extension StoreTransfer {
             bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,
             changeCounter: withdrawn.fingerprint.changeCounter ?? 0,
             storeUUID: options.content.reason == nil ? storeUUID : nil,
-            retirement: transfer.retirement, assumedClosed: options.assumeClosed)
+            retirement: archive != nil && transfer.retirement == .delete ? .archive : transfer.retirement,
+            assumedClosed: options.assumeClosed)
         if transfer.arrivesInWAL != nil { receipt.hadWAL = transfer.hadWAL }
         receipt.modelBefore = staged?.transformed?.before
         receipt.modelAfter = staged?.transformed?.after

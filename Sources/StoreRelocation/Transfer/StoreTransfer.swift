@@ -29,8 +29,6 @@ final class StoreTransfer {
         var opaque: Bool
         /// The content to publish, for a transfer that copies.
         var content = PublishedContent.same
-        /// The losses known so far. If there are any, the original store is archived, however the old place is retired.
-        var losses = RemovedContent.none
         /// Checks the staged copy in another way than it was copied. Throws if it differs; nothing has changed then.
         var verify: (StoreLocation) throws -> Void = { _ in }
         /// True to give up before the deadline if the store stays open, so that others can acquire the group's lock.

@@ -36,8 +36,9 @@ package protocol StoreTransform: Sendable {
     /// changed.
     func isNeeded(_ store: StoreLocation) throws -> Bool
 
-    /// Returns what the change would remove from the store. Changes nothing. Throws `RelocationFailure`.
-    func losses(from store: StoreLocation) throws -> RemovedContent
+    /// Returns false if the change keeps all content, whatever the store contains: nothing is archived then. Changes
+    /// nothing. Throws `RelocationFailure`.
+    func mayRemoveContent(of store: StoreLocation) throws -> Bool
 
     /// Tries the change on a private copy. Returns what `run` would, or nil if the store needs no change. Throws
     /// `RelocationFailure` if the change would fail.
@@ -56,7 +57,7 @@ package protocol StoreTransform: Sendable {
 }
 
 extension StoreTransform {
-    package func losses(from store: StoreLocation) throws -> RemovedContent { .none }
+    package func mayRemoveContent(of store: StoreLocation) throws -> Bool { false }
     package func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore? { nil }
 }
 

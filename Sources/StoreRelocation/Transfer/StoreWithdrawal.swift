@@ -66,7 +66,7 @@ extension StoreTransfer {
             staged = try StagedSet(
                 of: source, fingerprint: fingerprint, transfer: transfer, paths: paths, container: container,
                 copies: publishesCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
-                losses: options.losses, isCancelled: options.retries.isCancelled, report: report)
+                isCancelled: options.retries.isCancelled, report: report)
             guard publishesCopy, let destination = paths.destination else { return }
             try options.verify(StoreLocation(directory: paths.staging(), name: destination.name))
         } catch {
@@ -90,7 +90,7 @@ extension StoreTransfer {
 
     private var keepsArchive: Bool {
         guard case .publish = transfer.purpose else { return false }
-        return transfer.retirement == .archive || options.content.archiveReason != nil || !options.losses.isEmpty
+        return transfer.retirement == .archive || options.content.archiveReason != nil
     }
 
     /// The state of the database once its old name is withdrawn and it is proved closed.

@@ -77,7 +77,7 @@ struct MigrateCommand: ParsableCommand {
             let started = ContinuousClock.now
             if !dryRun { try finishInterrupted(location) }
             let job = try MigrationJob(
-                location, models: models, options: modelOptions, isDryRun: dryRun, countsLosses: dryRun || to == nil,
+                location, models: models, options: modelOptions, isDryRun: dryRun,
                 faultHandler: FaultPrinter(output).print)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
             if to != nil || !job.manager.steps.isEmpty, !dryRun {
@@ -88,7 +88,9 @@ struct MigrateCommand: ParsableCommand {
             }
             output.record(
                 summary(job, done, seconds: started.duration(to: .now).seconds),
-                job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : ""))
+                done.isNeeded
+                    ? job.sentence + (isCopied(job) ? (dryRun ? ": it would be copied" : ": it is copied") : "")
+                    : "nothing to do: another process has migrated the store to \(job.target.name)")
         }
     }
 
@@ -112,6 +114,8 @@ struct MigrateCommand: ParsableCommand {
         var losses: RemovedContent
         /// The path of the archived original.
         var archive: FilePath?
+        /// False if another process migrated the store meanwhile.
+        var isNeeded = true
     }
 
     /// Returns notes on the archiving of a store in place, if the migration removes something from it.
@@ -179,7 +183,9 @@ struct MigrateCommand: ParsableCommand {
         defer { reporter.finish() }
         do throws(RelocationFailure) {
             let summary = try engine.transform()
-            return Done(notes: summary.notes, losses: summary.losses, archive: summary.archive)
+            return Done(
+                notes: summary.notes, losses: summary.losses, archive: summary.archive,
+                isNeeded: summary.outcome != .nothingToDo)
         } catch {
             throw error.markedIfInterrupted
         }
@@ -188,14 +194,15 @@ struct MigrateCommand: ParsableCommand {
     /// True if the store is only copied: `--to` creates a store even if no step is needed.
     private func isCopied(_ job: MigrationJob) -> Bool { to != nil && job.manager.steps.isEmpty }
 
-    private func outcome(_ job: MigrationJob) -> String {
+    private func outcome(_ job: MigrationJob, _ done: Done) -> String {
+        guard done.isNeeded else { return "nothing_to_do" }
         if isCopied(job) { return dryRun ? "would_copy" : "copied" }
         return job.manager.steps.isEmpty ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"
     }
 
     private func summary(_ job: MigrationJob, _ done: Done, seconds: Double) -> JSONObject {
         var record: JSONObject = [
-            "type": "summary", "outcome": .string(outcome(job)), "to_model": .string(job.target.name),
+            "type": "summary", "outcome": .string(outcome(job, done)), "to_model": .string(job.target.name),
             "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
         ]
         let mappings = job.manager.steps.map(\.mappingName)

@@ -118,19 +118,16 @@ struct MigrationJob {
     /// The migration as a relocation's transform. `manager` is its plan.
     let transform: MigrationTransform
     let manager: MigrationManager
-    /// The content that the migration removes from the store, if it was counted.
-    let losses: RemovedContent
     /// The outcome of the dry run, if there was one.
     let rehearsed: MigrationOutcome?
 
     /// Plans the migration.
     ///
     /// - Parameters:
-    ///   - countsLosses: False if the migration itself is going to count what it removes.
     ///   - faultHandler: Called with each fault of a validation.
     init(
         _ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool,
-        countsLosses: Bool, faultHandler: @escaping @Sendable (InvalidContent.Fault) -> Void
+        faultHandler: @escaping @Sendable (InvalidContent.Fault) -> Void
     ) throws {
         self.location = location
         let argument = try ModelArgument(models, configuration: options.configuration)
@@ -148,7 +145,7 @@ struct MigrationJob {
         transform.faultHandler = faultHandler
         self.transform = transform
         let planned = transform
-        (fromName, manager, losses, rehearsed) = try StoreReader.read(location) { reader in
+        (fromName, manager, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
                     .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
@@ -157,10 +154,12 @@ struct MigrationJob {
             let manager = try planned.plan(for: store)
             try manager.check(reader)
             let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
-            let losses = countsLosses ? try manager.losses(reader) : .none
-            return (bundle?.versionName(of: store), manager, losses, rehearsed)
+            return (bundle?.versionName(of: store), manager, rehearsed)
         }
     }
+
+    /// The content that the migration would remove; none without a dry run.
+    var losses: RemovedContent { rehearsed?.losses ?? .none }
 
     /// The notes to print before the migration.
     var notes: [String] {

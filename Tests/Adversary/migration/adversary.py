@@ -11,7 +11,7 @@ from rounds import Tester  # noqa: E402
 
 
 class MigrationTester(Tester):
-    classes = ["names", "hierarchy", "mapping", "chain", "doors", "data", "kill"]
+    classes = ["names", "hierarchy", "mapping", "chain", "doors", "losses", "data", "kill"]
 
     def round(self, directory, chance, number):
         round = Round(self.options.groupstore, directory, chance, number)

@@ -1,4 +1,6 @@
+import LinuxSystem
 import ManagedObjectModels
+import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 import TestSupport
@@ -55,7 +57,10 @@ struct ExcludedObjectTests {
             .resolved(from: content, to: newer)
         let manager = MigrationManager(
             steps: [MigrationStep(from: content, to: newer, named: "New", by: .custom(mapping))])
-        let forecast = try manager.losses(StoreWriter(path))
+        let (directory, last) = try Directory.resolving(file: path)
+        let location = StoreLocation(directory: directory, name: try #require(StoreName(last)))
+        let trial = try #require(MigrationDryRun(manager))
+        let forecast = try StoreReader.read(location) { try trial.run(on: $0).losses }
         let outcome = try manager.migrate(staged: path)
         #expect(outcome.losses == forecast)
         let objects = outcome.losses.all.filter { $0.property == nil }.map { "\($0.entity)|\($0.count)" }

@@ -91,7 +91,11 @@ struct ChangedValuesTests {
         ("Decimal", "Double", ["9007199254740993", "9223372036854775807", "-3", "0.1"], 2),
         ("Decimal", "Float", ["9007199254740993"], 1),
         ("Integer 64", "Double", ["9007199254740993", "9007199254740992", "7", "NULL"], 1),
-        ("Integer 64", "Integer 16", ["70000"], 0), ("Float", "Double", ["1.5"], 0),
+        ("Integer 64", "Integer 16", ["70000", "32767", "-32768", "-32769"], 2),
+        ("Integer 64", "Integer 32", ["2147483648", "2147483647"], 1), ("Integer 32", "Boolean", ["2", "1", "0"], 1),
+        ("Double", "Float", ["0.1", "0.5", "1e300"], 2), ("Integer 32", "Float", ["16777217", "16777216"], 1),
+        ("Double", "Decimal", ["1e200", "0.1"], 1), ("Float", "Double", ["1.5"], 0),
+        ("Integer 16", "Integer 64", ["7"], 0), ("Boolean", "Integer 16", ["1"], 0),
     ])
     func areCounted(_ old: String, _ new: String, _ values: [String], _ changed: Int) throws {
         let rows = values.enumerated().map { "INSERT INTO ZA VALUES (\($0 + 1), 1, 1, \($1))" }

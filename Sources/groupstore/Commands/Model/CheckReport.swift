@@ -73,8 +73,8 @@ struct CheckReport {
             do {
                 let decided = try decideByContent(check, reader)
                 if case .refused = decided.verdict { return decided }
-                _ = try MigrationDryRun(MigrationManager(steps: check.steps))?.run(on: reader)
-                return try decided.replacingRemovals(with: MigrationManager(steps: check.steps).losses(reader))
+                let trial = try MigrationDryRun(MigrationManager(steps: check.steps))?.run(on: reader)
+                return decided.replacingRemovals(with: trial?.losses ?? .none)
             } catch let error as MigrationError {
                 return check.refused(with: error)
             }
