@@ -23,7 +23,7 @@ extension Relocation {
         }
     }
 
-    /// Runs `body` under the group's lock.
+    /// Runs `body` under the group's lock. Archives that a killed purge has withdrawn get their names back first.
     func withGroupLock<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
         let reportTime = ContinuousClock.now.advanced(by: .milliseconds(300))
         var isReported = false
@@ -44,7 +44,10 @@ extension Relocation {
             throw RelocationFailure.lockHeld(by: container.lockHolder(), container)
         }
         try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
-        return try withExtendedLifetime(lock) { _ in try body() }
+        return try withExtendedLifetime(lock) { _ in
+            try container.returnWithdrawnArchives()
+            return try body()
+        }
     }
 
     /// Waits until the store that `reason` names seems to be closed. Throws `reason` at the deadline.
