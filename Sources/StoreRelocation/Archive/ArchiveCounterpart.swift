@@ -34,8 +34,12 @@ struct ArchiveCounterpart {
     let place: Place
     let archived: StoreLocation
     /// The files of the group's archive, which prove nothing under whatever name.
-    let identities: Set<FileIdentity>
-    let isCancelled: () -> Bool
+    let excluded: Set<FileIdentity>
+    var isCancelled: () -> Bool = { false }
+    /// The folder of the archived store's external data; nil to compare none.
+    var support: FilePath.Component?
+    /// True if the store may be in an archive.
+    var mayBeArchive = false
 
     /// Compares the two stores. If the content is there, calls `body` while that stays true, with a function that checks
     /// that the store still has its name.
@@ -43,7 +47,7 @@ struct ArchiveCounterpart {
         guard let found = try? RelocationEndpoints.unresolved(place.path),
             let status = try found.directory.status(found.name.database)
         else { return .absent }
-        guard !GroupContainer.isBookkeeping(found.directory.path), !identities.contains(status.identity) else {
+        guard mayBeArchive || !GroupContainer.isBookkeeping(found.directory.path), !excluded.contains(status.identity) else {
             return .contradicted("is in the archive itself")
         }
         guard status.kind == .regular else { return .contradicted("is no file") }
@@ -52,6 +56,8 @@ struct ArchiveCounterpart {
             guard !theirs.journalIsHot else { return .contradicted("has an interrupted transaction") }
             do {
                 return try compareContent(found, whileProven: body)
+            } catch StoreError.busy(_, _, let message) {
+                throw ArchiveRemoval.InUse(reason: "\(PrintablePath(place.path)) is in use: \(message)")
             } catch let error as StoreError {
                 if isCancelled() { throw RelocationFailure.cancelled(archived.path) }
                 // What SQLite can't read may still be equal byte by byte.
@@ -62,6 +68,11 @@ struct ArchiveCounterpart {
         }
         guard status.size > 0 else { return .contradicted("is empty") }
         return try compareBytes(theirs, whileProven: body)
+    }
+
+    private func compareExternalData(_ found: StoreLocation) throws -> ExternalDataComparison {
+        guard let support else { return ExternalDataComparison(excluded: []) }
+        return try archived.directory.compareExternalData(support, with: found, excluding: excluded)
     }
 
     private static let inUse = "can't be kept from being written to meanwhile"
@@ -99,7 +110,7 @@ struct ArchiveCounterpart {
         return try StoreReader.read(archived) { archivedReader in
             archivedReader.interrupt(when: isCancelled)
             let mine = try StoreContent(archivedReader)
-            let files = try archived.compareExternalData(with: found, excluding: identities)
+            let files = try compareExternalData(found)
             let findings = try reader.integrityFindings()
             if files.isComplete, try mine.difference(from: theirs) == nil {
                 // A collation that only the app knows makes both look damaged in the same way.
@@ -110,7 +121,7 @@ struct ArchiveCounterpart {
             guard findings.isEmpty else { return (.contradicted("is damaged: \(findings[0])"), false) }
             guard place.basis != .equal else { return (.contradicted("has other content"), false) }
             let rows = try mine.retention(in: theirs)
-            if let reason = try obstacle(rows, files, theirs) { return (.contradicted(reason), false) }
+            if let reason = try obstacle(rows, files, theirs, header: reader.header) { return (.contradicted(reason), false) }
             var assessment = assessment("\(PrintablePath(found.path)) is the same store, and has gone on since")
             assessment.fewer = rows.incomplete
             assessment.fewerFiles = files.missing.count
@@ -120,19 +131,30 @@ struct ArchiveCounterpart {
 
     /// Returns a phrase on why a store that has gone on doesn't vouch for the archived one; nil if it does.
     private func obstacle(
-        _ rows: ContentRetention, _ files: ExternalDataComparison, _ theirs: StoreContent
+        _ rows: ContentRetention, _ files: ExternalDataComparison, _ theirs: StoreContent, header: DatabaseHeader?
     ) throws -> String? {
         if let different = files.different { return "has a different \(PrintablePath(different.lastComponent ?? ".."))" }
         if place.basis == .superset, !rows.isComplete || !files.isComplete {
             return "lacks some of its content, and it can't be told whether the archive was written to"
         }
-        if let contradiction = rows.contradiction { return contradiction }
+        if let contradiction = rows.contradiction ?? contradiction(of: header) { return contradiction }
         guard !files.missing.isEmpty else { return nil }
         guard files.missing.count < files.files, try theirs.isCoreData else {
             return "lacks \(files.missing.count) of \(files.files) external files"
         }
         let referenced = try theirs.references(to: Set(files.missing.map(\.bytes)))
         return referenced.isEmpty ? nil : "lacks \(referenced.count) external files to which it still refers"
+    }
+
+    /// Every commit in rollback mode, and in WAL mode some, increment the change counter
+    /// (https://sqlite.org/fileformat2.html, §1.3.9). One below the archived store's is that of an older copy.
+    private func contradiction(of header: DatabaseHeader?) -> String? {
+        guard place.basis == .descendant, let header, let archived = try? StoreSnapshot(archived).header else {
+            return nil
+        }
+        let commits = Int32(bitPattern: header.changeCounter &- archived.changeCounter)
+        if commits < 0 { return "is an older state of the store" }
+        return commits == 0 && header.journalMode == .rollback ? "was not changed through SQLite" : nil
     }
 
     private func assessment(_ reason: String) -> ArchiveAssessment {
@@ -151,7 +173,7 @@ struct ArchiveCounterpart {
         guard !theirs.needsQuiescing else { return .contradicted("has other content") }
         guard let held = HeldCounterpart(found) else { return .contradicted(Self.inUse) }
         guard try archived.hasBytes(of: found, ignoringMode: true),
-            try archived.compareExternalData(with: found, excluding: identities).isComplete
+            try compareExternalData(found).isComplete
         else { return .contradicted("has other content") }
         try body {
             let now = try StoreSnapshot(found)

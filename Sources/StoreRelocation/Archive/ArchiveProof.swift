@@ -8,13 +8,19 @@ import SystemPackage
 struct ArchiveProof {
     let set: ArchivedStore
     let container: GroupContainer
+    /// The files of all of the group's archived sets, which prove nothing, under whatever name.
+    private let archivedFiles: Set<FileIdentity>
     private let isCancelled: () -> Bool
     /// The state of the set's files before anything is compared.
     private let files: ArchivedFiles
 
-    init(of set: ArchivedStore, in container: GroupContainer, isCancelled: @escaping () -> Bool) throws {
+    init(
+        of set: ArchivedStore, in container: GroupContainer, archived: Set<FileIdentity>,
+        isCancelled: @escaping () -> Bool
+    ) throws {
         self.set = set
         self.container = container
+        archivedFiles = archived
         self.isCancelled = isCancelled
         files = try ArchivedFiles.settled(in: set.entry.directory)
     }
@@ -56,7 +62,8 @@ struct ArchiveProof {
         var reasons: [String] = []
         for place in candidates.places {
             let counterpart = ArchiveCounterpart(
-                place: place, archived: archived, identities: try archivedDatabases(), isCancelled: isCancelled)
+                place: place, archived: archived, excluded: archivedFiles, isCancelled: isCancelled,
+                support: archived.name.support)
             switch try counterpart.compare(whileProven: { isProven in try remove?(files, isProven) }) {
             case .elsewhere(let assessment): return assessment
             case .absent: break
@@ -133,10 +140,6 @@ struct ArchiveProof {
             let status = try found.directory.status(found.name.database)
         else { return false }
         return restored.isCopy(status, birth: found.directory.birth(found.name.database))
-    }
-
-    private func archivedDatabases() throws -> Set<FileIdentity> {
-        Set(try container.archives().flatMap { try ArchivedFiles(in: $0.directory).statuses.values.map(\.identity) })
     }
 }
 

@@ -55,7 +55,8 @@ extension Relocation {
                 let sets = try selected(by: purge, in: container)
                 // One that must be kept keeps all that are named.
                 if purge.ids != nil, sets.count > 1 { _ = try assess(sets, purge, in: container) }
-                return try sets.map { try remove($0, purge, in: container) }
+                let archived = try ArchivedFiles.identities(in: container)
+                return try sets.map { try remove($0, purge, archived: archived, in: container) }
             }
         } catch {
             throw RelocationFailure(error, request)
@@ -85,19 +86,24 @@ extension Relocation {
     private func assess(
         _ sets: [ArchivedStore], _ purge: ArchivePurge, in container: GroupContainer
     ) throws -> [PurgedArchive] {
-        try sets.map { set in
-            let assessment = try ArchiveProof(of: set, in: container, isCancelled: retries.isCancelled).assess()
+        let archived = try ArchivedFiles.identities(in: container)
+        return try sets.map { set in
+            let removal = ArchiveRemoval(of: set, in: container, gracePeriod: request.gracePeriod)
+            let assessment = try ArchiveProof(
+                of: set, in: container, archived: archived, isCancelled: retries.isCancelled
+            ).assess(whileProven: removal.rehearse)
             return try purged(set, assessment, isPurged: assessment.value.mayBePurged(force: purge.force), purge, container)
         }
     }
 
     private func remove(
-        _ set: ArchivedStore, _ purge: ArchivePurge, in container: GroupContainer
+        _ set: ArchivedStore, _ purge: ArchivePurge, archived: Set<FileIdentity>, in container: GroupContainer
     ) throws -> PurgedArchive {
         try retries.checkCancelled(set.path)
         let removal = ArchiveRemoval(of: set, in: container, gracePeriod: request.gracePeriod)
-        let assessment = try ArchiveProof(of: set, in: container, isCancelled: retries.isCancelled)
-            .assess(whileProven: removal.run)
+        let assessment = try ArchiveProof(
+            of: set, in: container, archived: archived, isCancelled: retries.isCancelled
+        ).assess(whileProven: removal.run)
         if case .redundant = assessment.value { return try purged(set, assessment, isPurged: true, purge, container) }
         let isForced = assessment.value.mayBePurged(force: purge.force)
         if isForced {

@@ -40,6 +40,11 @@ struct ArchivedFiles: Equatable {
         }
     }
 
+    /// Returns the files of all of the group's archived sets.
+    static func identities(in container: GroupContainer) throws -> Set<FileIdentity> {
+        Set(try container.archives().flatMap { try ArchivedFiles(in: $0.directory).statuses.values.map(\.identity) })
+    }
+
     var isEmpty: Bool { statuses.isEmpty }
     var areEmptyFiles: Bool { statuses.values.allSatisfy { $0.kind == .regular && $0.size == 0 } }
     var haveExternalData: Bool { statuses.contains { $0.key.components.count > 1 && $0.value.size > 0 } }
@@ -92,6 +97,15 @@ struct ArchiveRemoval {
                 try directory.removeFile(database)
             }
         }
+    }
+
+    /// Throws `InUse` if `run` would at this moment.
+    func rehearse(_ files: ArchivedFiles, _ isProven: () throws -> Bool) throws {
+        guard let database = set.entry.name, files.statuses[FilePath(root: nil, [database])]?.kind == .regular else {
+            return
+        }
+        let descriptor = try set.entry.directory.open(database, flags: O_RDONLY)
+        try withLease(descriptor, of: FilePath(root: nil, [database])) { _ in }
     }
 
     private func withdraw(

@@ -79,6 +79,7 @@ package struct ArchiveAssessment: Sendable, Equatable {
 extension ArchiveValue {
     /// Returns what would be lost with the set at this moment. Removes nothing.
     init(of set: ArchivedStore, in container: GroupContainer) throws {
-        self = try ArchiveProof(of: set, in: container, isCancelled: { false }).assess().value
+        let archived = try ArchivedFiles.identities(in: container)
+        self = try ArchiveProof(of: set, in: container, archived: archived, isCancelled: { false }).assess().value
     }
 }

@@ -19,17 +19,6 @@ extension StoreLocation {
             of: name.database, in: other.directory, as: other.name.database, ignoringMode: ignoringMode)
     }
 
-    /// Compares this store's external data with that of a store that may have been written to since.
-    ///
-    /// - Parameter excluded: Files that are no counterpart of any.
-    func compareExternalData(
-        with other: StoreLocation, excluding excluded: Set<FileIdentity>
-    ) throws -> ExternalDataComparison {
-        var found = ExternalDataComparison(excluded: excluded)
-        try directory.compareFiles(of: name.support, within: other.directory, as: other.name.support, &found)
-        return found
-    }
-
     /// Syncs this store to disk, and those of its external files that the other store has too.
     func synchronize(sharedWith other: StoreLocation) throws {
         for name in [name.database, name.wal, name.journal] where try directory.status(name)?.kind == .regular {
@@ -89,6 +78,17 @@ struct ExternalDataComparison: Equatable {
 }
 
 extension Directory {
+    /// Compares a folder of external data with that of a store that may have been written to since.
+    ///
+    /// - Parameter excluded: Files that are no counterpart of any.
+    func compareExternalData(
+        _ name: FilePath.Component, with other: StoreLocation, excluding excluded: Set<FileIdentity>
+    ) throws -> ExternalDataComparison {
+        var found = ExternalDataComparison(excluded: excluded)
+        try compareFiles(of: name, within: other.directory, as: other.name.support, &found)
+        return found
+    }
+
     /// Compares each file under a name with the other directory's.
     fileprivate func compareFiles(
         of name: FilePath.Component, within other: Directory?, as otherName: FilePath.Component,
