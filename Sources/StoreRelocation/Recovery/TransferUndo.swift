@@ -1,6 +1,7 @@
 import FoundationEssentials
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 extension TransferCompletion {
@@ -49,7 +50,7 @@ extension TransferCompletion {
         let archived = try container.existingArchive(transfer.id).map {
             StoreLocation(directory: $0, name: source.name)
         }
-        return try [staged, archived].contains { try $0.map { try StoreSnapshot($0).header != nil } ?? false }
+        return try [staged, archived].compactMap(\.self).contains { try StoreSnapshot($0).header != nil }
     }
 
     private func returnSupport(arrived: FileIdentity?) throws {

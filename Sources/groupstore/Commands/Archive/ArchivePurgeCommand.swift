@@ -12,11 +12,12 @@ struct ArchivePurgeCommand: ParsableCommand {
         commandName: "purge",
         abstract: "Remove archived stores for good, by name or by age.",
         discussion: """
-            An archive is removed if its content is elsewhere: in the store that came from it, at the place that it was \
-            restored to, or in a store with the same rows and external data. What seems to be the only copy, and what \
-            undoing a migration takes, is kept unless --force is given. An archive that is named and must be kept is an \
-            error, and nothing is removed; by age, it is passed over. An archive that an unfinished relocation uses is \
-            always kept.
+            An archive is removed if its content is elsewhere, which is compared then: in the store that came from it, \
+            intact and with rows wherever the archive has some; at the place that it was restored to; or in a store with \
+            the same rows and external data. What such a store has fewer of is listed. What seems to be the only copy, \
+            what a program has open, and what undoing a migration takes, is kept unless --force is given. An archive that \
+            is named and must be kept is an error, and nothing is removed; by age, it is passed over. An archive that an \
+            unfinished relocation uses is always kept.
             """)
 
     @OptionGroup var group: ArchiveGroupArgument
