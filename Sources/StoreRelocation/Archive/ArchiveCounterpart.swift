@@ -38,8 +38,8 @@ struct ArchiveCounterpart {
     var isCancelled: () -> Bool = { false }
     /// The folder of the archived store's external data; nil to compare none.
     var support: FilePath.Component?
-    /// True if the store may be in an archive.
-    var mayBeArchive = false
+    /// True only to compare: the store may be in an archive, in use, or in need of recovery.
+    var comparesOnly = false
 
     /// Compares the two stores. If the content is there, calls `body` while that stays true, with a function that checks
     /// that the store still has its name.
@@ -47,13 +47,13 @@ struct ArchiveCounterpart {
         guard let found = try? RelocationEndpoints.unresolved(place.path),
             let status = try found.directory.status(found.name.database)
         else { return .absent }
-        guard mayBeArchive || !GroupContainer.isBookkeeping(found.directory.path), !excluded.contains(status.identity) else {
+        guard comparesOnly || !GroupContainer.isBookkeeping(found.directory.path), !excluded.contains(status.identity) else {
             return .contradicted("is in the archive itself")
         }
         guard status.kind == .regular else { return .contradicted("is no file") }
         let (mine, theirs) = (try StoreSnapshot(archived), try StoreSnapshot(found))
         if mine.header != nil, theirs.header != nil {
-            guard !theirs.journalIsHot else { return .contradicted("has an interrupted transaction") }
+            guard comparesOnly || !theirs.journalIsHot else { return .contradicted("has an interrupted transaction") }
             do {
                 return try compareContent(found, whileProven: body)
             } catch StoreError.busy(_, _, let message) {
@@ -88,8 +88,9 @@ struct ArchiveCounterpart {
             if let result { return result }
             reader.interrupt(when: isCancelled)
             // A store that nobody has open is read without SQLite's locks. A lease keeps writers away meanwhile.
-            let held = reader.takesLocks ? nil : HeldCounterpart(found)
-            guard reader.takesLocks || held != nil else { return .contradicted(Self.inUse) }
+            let isLocked = reader.takesLocks || comparesOnly
+            let held = isLocked ? nil : HeldCounterpart(found)
+            guard isLocked || held != nil else { return .contradicted(Self.inUse) }
             let before = try StoreSnapshot(found)
             let (finding, isElsewhere) = try compareContent(reader, found)
             guard isElsewhere else { return finding }
@@ -171,13 +172,14 @@ struct ArchiveCounterpart {
     ) throws -> Finding {
         let found = theirs.location
         guard !theirs.needsQuiescing else { return .contradicted("has other content") }
-        guard let held = HeldCounterpart(found) else { return .contradicted(Self.inUse) }
+        let held = comparesOnly ? nil : HeldCounterpart(found)
+        guard comparesOnly || held != nil else { return .contradicted(Self.inUse) }
         guard try archived.hasBytes(of: found, ignoringMode: true),
             try compareExternalData(found).isComplete
         else { return .contradicted("has other content") }
         try body {
             let now = try StoreSnapshot(found)
-            return held.isIntact && now.status == theirs.status && !now.needsQuiescing
+            return (held?.isIntact ?? true) && now.status == theirs.status && !now.needsQuiescing
         }
         return .elsewhere(assessment("\(PrintablePath(found.path)) holds the same bytes"))
     }

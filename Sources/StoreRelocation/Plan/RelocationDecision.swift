@@ -149,7 +149,7 @@ struct RelocationDecision {
         guard status?.identity == snapshot.status?.identity else { return false }
         // What is removed for good was compared with the other store as it was then.
         guard case .discard = purpose, let compared = counterpart.status else { return true }
-        return status == compared
+        return status?.size == compared.size && status?.modified == compared.modified
     }
 
     /// The status of the store in whose favour another one is removed, when the two were last compared.

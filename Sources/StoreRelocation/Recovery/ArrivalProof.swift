@@ -34,7 +34,7 @@ extension TransferCompletion {
             let holder = archive.map { StoreLocation(directory: $0, name: source.name) } ?? destination
             let counterpart = ArchiveCounterpart(
                 place: .init(path: holder.path, basis: .descendant), archived: original, excluded: [],
-                support: transfer.support == nil || paths.isInPlace ? nil : source.name.support, mayBeArchive: true)
+                support: transfer.support == nil || paths.isInPlace ? nil : source.name.support, comparesOnly: true)
             switch try counterpart.compare(whileProven: { _ in }) {
             case .elsewhere: return
             case .absent: throw needed("is gone", hidden)
