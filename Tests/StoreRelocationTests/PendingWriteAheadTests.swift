@@ -1,4 +1,5 @@
 import GRDB
+import Glibc
 import GroupContainers
 import LinuxSystem
 import SQLiteFormat
