@@ -70,7 +70,8 @@ import Testing
 
     @Test func anyRunOfTheGroupTurnsItOn() throws {
         try pending.remember(legacy)
-        try Relocation(RelocationRequest(source: legacy.path, group: container.directory.path)).withGroupLock(container) {}
+        try Relocation(RelocationRequest(source: legacy.path, group: container.directory.path)).withGroupLock(container)
+        {}
         #expect(try mode(legacy) == .writeAhead)
         #expect(try container.storesInRollbackMode().stores.isEmpty)
     }

@@ -1,10 +1,10 @@
 import CLinux
 import Glibc
 
-/// A lease (`F_SETLEASE` of fcntl(2)). A write lease proves that no other descriptor is open on the file, in any process
-/// or mount namespace. A later open waits until the lease is released or the kernel's `lease-break-time` is over. A read
-/// lease proves as much about descriptors for writing, and delays only opens for writing; its own descriptor must be for
-/// reading.
+/// A lease (`F_SETLEASE` of fcntl(2)). A write lease proves that no other descriptor is open on the file, in any
+/// process or mount namespace. A later open waits until the lease is released or the kernel's `lease-break-time` is
+/// over. A read lease proves as much about descriptors for writing, and delays only opens for writing; its own
+/// descriptor must be for reading.
 ///
 /// The lease is released when its value is destroyed. The descriptor must outlive it.
 package struct FileLease: ~Copyable {

@@ -33,7 +33,7 @@ package struct ContentRetention: Equatable, Sendable {
     package var contradiction: String? {
         if isAnotherStore { return "is another store" }
         if let obstacle = tables.lazy.compactMap(\.obstacle).first { return obstacle }
-        // Another store of the same program has rows with the same keys. Of the rows that both have, most must be equal.
+        // Another store of the same program has rows with the same keys. Of those that both have, most must be equal.
         let telling = tables.filter { !Self.bookkeeping.contains($0.name) }
         let kept = telling.reduce(0) { $0 + $1.kept }
         let changed = telling.reduce(0) { $0 + $1.changed }

@@ -41,13 +41,14 @@ struct ArchiveCounterpart {
     /// True only to compare: the store may be in an archive, in use, or in need of recovery.
     var comparesOnly = false
 
-    /// Compares the two stores. If the content is there, calls `body` while that stays true, with a function that checks
-    /// that the store still has its name.
+    /// Compares the two stores. If the content is there, calls `body` while that stays true, with a function that
+    /// checks that the store still has its name.
     func compare(whileProven body: (_ isProven: () throws -> Bool) throws -> Void) throws -> Finding {
         guard let found = try? RelocationEndpoints.unresolved(place.path),
             let status = try found.directory.status(found.name.database)
         else { return .absent }
-        guard comparesOnly || !GroupContainer.isBookkeeping(found.directory.path), !excluded.contains(status.identity) else {
+        guard comparesOnly || !GroupContainer.isBookkeeping(found.directory.path), !excluded.contains(status.identity)
+        else {
             return .contradicted("is in the archive itself")
         }
         guard status.kind == .regular else { return .contradicted("is no file") }
@@ -122,7 +123,9 @@ struct ArchiveCounterpart {
             guard findings.isEmpty else { return (.contradicted("is damaged: \(findings[0])"), false) }
             guard place.basis != .equal else { return (.contradicted("has other content"), false) }
             let rows = try mine.retention(in: theirs)
-            if let reason = try obstacle(rows, files, theirs, header: reader.header) { return (.contradicted(reason), false) }
+            if let reason = try obstacle(rows, files, theirs, header: reader.header) {
+                return (.contradicted(reason), false)
+            }
             var assessment = assessment("\(PrintablePath(found.path)) is the same store, and has gone on since")
             assessment.fewer = rows.incomplete
             assessment.fewerFiles = files.missing.count
@@ -134,7 +137,9 @@ struct ArchiveCounterpart {
     private func obstacle(
         _ rows: ContentRetention, _ files: ExternalDataComparison, _ theirs: StoreContent, header: DatabaseHeader?
     ) throws -> String? {
-        if let different = files.different { return "has a different \(PrintablePath(different.lastComponent ?? ".."))" }
+        if let different = files.different {
+            return "has a different \(PrintablePath(different.lastComponent ?? ".."))"
+        }
         if place.basis == .superset, !rows.isComplete || !files.isComplete {
             return "lacks some of its content, and it can't be told whether the archive was written to"
         }

@@ -71,7 +71,8 @@ struct ArchiveProof {
             }
         }
         if try holdsNothing(archived) { return try redundant("it holds no rows and no external data", remove) }
-        let reason = reasons.isEmpty ? "no other place is known that holds its content" : reasons.joined(separator: "; ")
+        let reason =
+            reasons.isEmpty ? "no other place is known that holds its content" : reasons.joined(separator: "; ")
         return ArchiveAssessment(.onlyCopy(reason))
     }
 

@@ -92,7 +92,8 @@ extension Relocation {
             let assessment = try ArchiveProof(
                 of: set, in: container, archived: archived, isCancelled: retries.isCancelled
             ).assess(whileProven: removal.rehearse)
-            return try purged(set, assessment, isPurged: assessment.value.mayBePurged(force: purge.force), purge, container)
+            return try purged(
+                set, assessment, isPurged: assessment.value.mayBePurged(force: purge.force), purge, container)
         }
     }
 

@@ -64,8 +64,8 @@ struct ArchivedFiles: Equatable {
 ///
 /// 1. A write lease on the database proves that no program has it open. The files must be those that were compared.
 /// 2. The set gets a name that no program knows. After the grace period, the lease still proves that nobody opened it.
-/// 3. Each external file is removed under a lease of its own, the database last. Whenever the process is killed, what is
-///    left can be compared again under the set's own name.
+/// 3. Each external file is removed under a lease of its own, the database last. Whenever the process is killed, what
+///    is left can be compared again under the set's own name.
 struct ArchiveRemoval {
     /// A program has the set open, or has changed it since it was compared.
     struct InUse: Error {

@@ -172,7 +172,9 @@ extension Directory {
             if ignoringMode, offset == 0,
                 [firstHalf, secondHalf].allSatisfy({ DatabaseHeader(Array($0.prefix(DatabaseHeader.length))) != nil })
             {
-                for half in [firstHalf, secondHalf] { (buffer[half.startIndex + 18], buffer[half.startIndex + 19]) = (1, 1) }
+                for half in [firstHalf, secondHalf] {
+                    (buffer[half.startIndex + 18], buffer[half.startIndex + 19]) = (1, 1)
+                }
             }
             guard count == otherCount, firstHalf.prefix(count).elementsEqual(secondHalf.prefix(count)) else {
                 return false

@@ -44,7 +44,9 @@ extension TransferCompletion {
         // A migrated store differs, as its audit has accepted. It must be whole, and not emptied.
         let snapshot = try StoreSnapshot(destination)
         guard snapshot.header != nil else { throw needed("is no database any more", hidden) }
-        if let finding = try StoreIntegrity(destination).findings.first { throw needed("is damaged: \(finding)", hidden) }
+        if let finding = try StoreIntegrity(destination).findings.first {
+            throw needed("is damaged: \(finding)", hidden)
+        }
         guard try StoreContents.isSchemaOnly(snapshot, countingRows: true) == true,
             try StoreContents.isSchemaOnly(StoreSnapshot(original), countingRows: true) != true
         else { return }

@@ -35,8 +35,8 @@ extension TransferCompletion {
         return notes
     }
 
-    /// Returns true if the store has its old name. A newer file that reuses its inode doesn't count, nor does a file that
-    /// was emptied or overwritten while it was a store when it was copied.
+    /// Returns true if the store has its old name. A newer file that reuses its inode doesn't count, nor does a file
+    /// that was a store when it was copied, and was emptied or overwritten since.
     private func hasOldName() throws -> Bool {
         guard try directory.identity(oldName) == transfer.database, try !isEmptied() else { return false }
         return transfer.databaseBirth.map { $0 == directory.birth(oldName) } ?? true

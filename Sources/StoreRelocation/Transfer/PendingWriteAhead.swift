@@ -52,7 +52,8 @@ struct PendingWriteAhead {
     }
 
     private func isPending(_ pending: StoreInRollbackMode, writer: uid_t) throws -> Bool {
-        guard pending.name.path.components.count == 1, let name = pending.name.path.lastComponent.flatMap(StoreName.init),
+        guard pending.name.path.components.count == 1,
+            let name = pending.name.path.lastComponent.flatMap(StoreName.init),
             let directory = try? Directory(pending.directory.path),
             // As with a journal: another user's word counts for that user's own directories.
             let owner = try? directory.status().owner, [0, geteuid(), owner].contains(writer)

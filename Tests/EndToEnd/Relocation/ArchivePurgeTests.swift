@@ -43,7 +43,8 @@ import Testing
         #expect(done.outcome == "purged", "\(done.output)")
         #expect(done.objects.first?.string("value") == "redundant")
         #expect(done.objects.first?.string("elsewhere") == places.group.appending("Notes.sqlite").string)
-        #expect(done.output.contains(#""fewer":[{"table":"note","rows":20,"missing":15,"changed":0}]"#), "\(done.output)")
+        #expect(
+            done.output.contains(#""fewer":[{"table":"note","rows":20,"missing":15,"changed":0}]"#), "\(done.output)")
         #expect(done.summary.integer("bytes") ?? 0 > 8192)
         #expect(try archives().isEmpty)
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == 5)
@@ -150,7 +151,8 @@ import Testing
         try relocate("--retire", "archive")
         try write("", to: places.group.appending("Notes.sqlite"))
         let done = try purge("--older-than", "0s")
-        #expect(done.summary.integer("kept") == 1 && done.objects.first?.string("value") == "only_copy", "\(done.output)")
+        #expect(
+            done.summary.integer("kept") == 1 && done.objects.first?.string("value") == "only_copy", "\(done.output)")
         #expect(try archives().count == 1)
     }
 

@@ -87,7 +87,8 @@ struct ArchivePurgeCommand: ParsableCommand {
         if let counterpart = assessment.counterpart { row.setPath("elsewhere", bytes: counterpart.bytes) }
         var lines: [String] = []
         for table in assessment.fewer {
-            lines.append("    it has lost \(table.missing) and changed \(table.changed) of \(table.rows) rows in \(table.name)")
+            lines.append(
+                "    it has lost \(table.missing) and changed \(table.changed) of \(table.rows) rows in \(table.name)")
         }
         if !assessment.fewer.isEmpty {
             row["fewer"] = .array(
