@@ -120,7 +120,10 @@ package struct DirectoryDiagnosis {
             return try directory.open(.currentDirectory, flags: gs_o_tmpfile | O_RDWR, mode: 0o600)
         } catch {
             let name: FilePath.Component = ".groupstore-doctor"
-            try directory.removeFile(name)
+            // A killed process leaves an empty file. One with content is somebody else's, and the creation fails.
+            if let found = try directory.status(name), found.kind == .regular, found.size == 0 {
+                try directory.removeFile(name)
+            }
             let descriptor = try directory.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
             try directory.removeFile(name)
             return descriptor

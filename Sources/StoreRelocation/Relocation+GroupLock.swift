@@ -23,7 +23,8 @@ extension Relocation {
         }
     }
 
-    /// Runs `body` under the group's lock.
+    /// Runs `body` under the group's lock. First completes what earlier runs had to leave: archives that a killed purge
+    /// has withdrawn get their names back, and stores their write-ahead logging.
     func withGroupLock<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
         let reportTime = ContinuousClock.now.advanced(by: .milliseconds(300))
         var isReported = false
@@ -44,7 +45,11 @@ extension Relocation {
             throw RelocationFailure.lockHeld(by: container.lockHolder(), container)
         }
         try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
-        return try withExtendedLifetime(lock) { _ in try body() }
+        return try withExtendedLifetime(lock) { _ in
+            try container.returnWithdrawnArchives()
+            try PendingWriteAhead(container: container).retry(relinquishedBy: opener)
+            return try body()
+        }
     }
 
     /// Waits until the store that `reason` names seems to be closed. Throws `reason` at the deadline.

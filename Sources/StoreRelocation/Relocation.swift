@@ -204,7 +204,7 @@ package struct Relocation {
                 ).setAside()
             case .relocate(.store(let reason)):
                 let id = TransferIdentifier()
-                archivedSets.append(.store(id, hadWAL: decision.group.header?.journalMode == .writeAhead))
+                archivedSets.append(.store(id, hadWAL: try hadWAL(decision.group, endpoints.container)))
                 notes += try archive(
                     endpoints.group, snapshot: decision.group, reason: reason, decision: decision, id: id)
             case .conflict, .refuse:
@@ -236,7 +236,7 @@ package struct Relocation {
             id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
             database: database, support: keepsSupport ? nil : snapshot.support?.identity, copies: content.isNew,
             retirement: inPlace ? .delete : request.retirement,
-            hadWAL: snapshot.header?.journalMode == .writeAhead)
+            hadWAL: try hadWAL(snapshot, decision.endpoints.container))
         switch purpose {
         case .publish where snapshot.header != nil:
             transfer.arrivesInWAL = request.journalMode.map { $0 == .writeAhead }
@@ -254,6 +254,11 @@ package struct Relocation {
             isStillValid: { try decision.isStillValid(for: purpose) },
             counterpartExists: { try decision.counterpartExists(purpose, store) }, report: report
         ).run()
+    }
+
+    /// Returns true if the store used write-ahead logging before any transfer turned it off.
+    func hadWAL(_ snapshot: StoreSnapshot, _ container: GroupContainer) throws -> Bool {
+        try PendingWriteAhead(container: container).wasOn(snapshot)
     }
 
     func options(opaque: Bool) -> StoreTransfer.Options {

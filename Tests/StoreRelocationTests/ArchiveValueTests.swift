@@ -61,8 +61,11 @@ import Testing
     @Test(arguments: [Transfer.Method.rename, .reflink, .copy])
     func aStoreThatLivesOnInTheGroupIsNoOnlyCopy(_ method: Transfer.Method) throws {
         try makeStore(at: published, "old")
-        let id = try archive("old, before it was written to")
+        let id = try archive("old")
         try addReceipt(id, method)
+        let queue = try DatabaseQueue(path: published.path.string)
+        try queue.write { try $0.execute(sql: "INSERT INTO note VALUES ('later')") }
+        try queue.close()
         #expect(try value(id).word == "redundant")
         try container.directory.removeFile(name)
         #expect(try value(id).word == "only_copy")

@@ -33,7 +33,7 @@ LEGACY_NAMES = [stores.NAME, *(stores.NAME + suffix for suffix in stores.SIDE_FI
 GROUP_NAMES = [
     stores.NAME, *(stores.NAME + suffix for suffix in stores.SIDE_FILES), stores.SUPPORT, ".groupstore",
     *(f".groupstore/{name}" for name in (
-        "lock", "journal.json", "journal.json.new", "receipts", "staging", "archive", "claims")),
+        "lock", "journal.json", "journal.json.new", "receipts", "staging", "archive", "claims", "write-ahead.json")),
     f".groupstore/receipts/{ID}.json", f".groupstore/staging/{ID}", f".groupstore/archive/{ID}",
     f".groupstore/claims/{stores.NAME}.lock", ".groupstore/claims/%root.lock", ".groupstore/claims/holders",
     f".groupstore/claims/holders/{ID}.json"]

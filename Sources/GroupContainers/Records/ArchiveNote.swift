@@ -16,8 +16,30 @@ package struct ArchiveNote: Codable, Sendable, Equatable {
     package var hasSupport: Bool?
     /// True if write-ahead logging was on. An archived store is in rollback mode. Nil in a note of an older version.
     package var hadWAL: Bool?
+    /// The database when the set was archived; nil in a note of an older version.
+    package var archived: FileState?
     /// The places that the store was restored to, while it stayed in the archive too; the last ones only.
     package var restored: [Restoration]?
+
+    /// The facts that tell whether anybody has written to an archived database since.
+    package struct FileState: Codable, Sendable, Equatable {
+        package var inode: UInt64
+        package var size: Int64
+        /// The times of the last write and of the last change of any kind, in nanoseconds since 1970. No program can
+        /// set the latter.
+        package var modified: Int64
+        package var changed: Int64
+        /// The hash of the content, as in a receipt; nil if it was not read.
+        package var hash: String?
+
+        package init(_ status: FileStatus, hash: String? = nil) {
+            inode = status.identity.inode
+            size = status.size
+            modified = status.modified
+            changed = status.changed
+            self.hash = hash
+        }
+    }
 
     /// A place that an archived store was copied back to.
     package struct Restoration: Codable, Sendable, Equatable {
@@ -28,6 +50,8 @@ package struct ArchiveNote: Codable, Sendable, Equatable {
         /// The file's creation time, in nanoseconds since 1970; nil if the file system doesn't record it. A later file
         /// may reuse the inode.
         package var birth: Int64?
+        /// The archived database when it was copied; nil in a note of an older version.
+        package var archived: FileState?
 
         package init(to: FilePath, at: Date, file: FileIdentity, birth: Int64?) {
             self.to = StoredPath(to)
@@ -120,26 +144,64 @@ extension GroupContainer {
         return try bookkeeping.directory(Self.archiveName)
     }
 
-    /// Removes archived sets for good. Each loses its name first: if the process dies meanwhile, no half a set is
-    /// listed, and the next call removes the rest. The caller must hold the group's lock.
-    package func purgeArchives(_ ids: [TransferIdentifier]) throws(SystemError) {
+    /// Takes an archived set out of the list under a name of its own, which no program knows. Throws EEXIST
+    /// if there is such a set already. The caller must hold the group's lock.
+    package func withdrawArchive(_ id: TransferIdentifier) throws(SystemError) {
+        try renameArchive(from: id.component, to: Self.purgedName(id))
+    }
+
+    /// Gives a withdrawn set its name back, unless another set has it.
+    package func returnArchive(_ id: TransferIdentifier) throws(SystemError) {
+        try renameArchive(from: Self.purgedName(id), to: id.component)
+    }
+
+    private func renameArchive(
+        from name: FilePath.Component, to other: FilePath.Component
+    ) throws(SystemError) {
         guard let directory = try archiveDirectory() else { return }
-        for id in ids {
-            guard let purged = id.component.appending(Self.purgedSuffix), try directory.status(id.component) != nil
-            else { continue }
-            try directory.removeTree(purged)
-            try directory.rename(id.component, to: purged, in: directory, .refuse)
-            try directory.synchronize()
-            try directory.removeTree(purged)
-        }
-        for name in try directory.names() where Self.isPurged(name) { try directory.removeTree(name) }
+        try directory.rename(name, to: other, in: directory, .refuse)
         try directory.synchronize()
     }
 
-    private static let purgedSuffix = ".purged"
-
-    private static func isPurged(_ name: FilePath.Component) -> Bool {
-        guard let text = name.utf8, text.hasSuffix(purgedSuffix) else { return false }
-        return TransferIdentifier(String(text.dropLast(purgedSuffix.utf8.count))) != nil
+    /// Removes a withdrawn set, its note last. Throws ENOTEMPTY if it has files, unless `includingContents` is true.
+    package func removeWithdrawnArchive(_ id: TransferIdentifier, includingContents: Bool) throws(SystemError) {
+        guard let directory = try archiveDirectory(), case let name = Self.purgedName(id),
+            try directory.status(name)?.kind == .directory
+        else { return }
+        let set = try directory.directory(name)
+        for name in try set.names() where !Self.isArchiveNote(name) {
+            if includingContents { try set.removeTree(name) } else { try set.removeDirectories(name) }
+        }
+        for name in try set.names() where Self.isArchiveNote(name) { try set.removeFile(name) }
+        try directory.removeDirectory(name)
+        try directory.synchronize()
     }
+
+    /// Gives sets that a killed process has withdrawn their names back: only the proof that its content is elsewhere
+    /// allows to remove one, and it has to be made again. The caller must hold the group's lock.
+    package func returnWithdrawnArchives() throws(SystemError) {
+        for id in try withdrawnArchives() { try returnArchive(id) }
+    }
+
+    package func hasWithdrawnArchives() throws(SystemError) -> Bool { try !withdrawnArchives().isEmpty }
+
+    /// Returns the withdrawn sets whose names are free.
+    private func withdrawnArchives() throws(SystemError) -> [TransferIdentifier] {
+        guard let directory = try archiveDirectory() else { return [] }
+        var found: [TransferIdentifier] = []
+        for name in try directory.names() {
+            guard let text = name.utf8, text.hasSuffix(Self.purgedSuffix),
+                let id = TransferIdentifier(String(text.dropLast(Self.purgedSuffix.utf8.count))),
+                try directory.status(id.component) == nil
+            else { continue }
+            found.append(id)
+        }
+        return found
+    }
+
+    private static func purgedName(_ id: TransferIdentifier) -> FilePath.Component {
+        id.component.appending(purgedSuffix) ?? id.component
+    }
+
+    private static let purgedSuffix = ".purged"
 }

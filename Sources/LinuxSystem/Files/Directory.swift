@@ -252,6 +252,15 @@ package final class Directory: Sendable {
         try removeDirectory(name)
     }
 
+    /// Removes a directory and those in it. Throws ENOTDIR for a file, and ENOTEMPTY if there is one in it.
+    package func removeDirectories(_ name: FilePath.Component) throws(SystemError) {
+        let inside = try directory(name)
+        for child in try inside.names() where try inside.status(child)?.kind == .directory {
+            try inside.removeDirectories(child)
+        }
+        try removeDirectory(name)
+    }
+
     /// Writes the directory's names to the disk with fsync(2).
     package func synchronize() throws(SystemError) { try descriptor.synchronize(path: path) }
 

@@ -1,29 +1,44 @@
 import CLinux
 import Glibc
 
-/// A write lease (`F_SETLEASE` of fcntl(2)). It proves that no other descriptor is open on the file, in any process or
-/// mount namespace. A later open waits until the lease is released or the kernel's `lease-break-time` is over.
+/// A lease (`F_SETLEASE` of fcntl(2)). A write lease proves that no other descriptor is open on the file, in any
+/// process or mount namespace. A later open waits until the lease is released or the kernel's `lease-break-time` is
+/// over. A read lease proves as much about descriptors for writing, and delays only opens for writing; its own
+/// descriptor must be for reading.
 ///
 /// The lease is released when its value is destroyed. The descriptor must outlive it.
 package struct FileLease: ~Copyable {
-    private let raw: CInt
+    package enum Kind {
+        case write, read
 
-    /// Acquires a lease. Returns nil if somebody else has the file open.
-    package init?(_ descriptor: borrowing Descriptor) throws(SystemError) {
+        fileprivate var value: CInt {
+            switch self {
+            case .write: gs_lease_write
+            case .read: gs_lease_read
+            }
+        }
+    }
+
+    private let raw: CInt
+    private let kind: Kind
+
+    /// Acquires a lease. Returns nil if somebody else has the file open (for writing, for a read lease).
+    package init?(_ descriptor: borrowing Descriptor, _ kind: Kind = .write) throws(SystemError) {
         let raw = descriptor.raw
         do {
-            try retrying("fcntl F_SETLEASE") { gs_set_lease(raw, gs_lease_write) }
+            try retrying("fcntl F_SETLEASE") { gs_set_lease(raw, kind.value) }
         } catch {
             if error.errno == .resourceTemporarilyUnavailable { return nil }
             throw error
         }
         self.raw = raw
+        self.kind = kind
     }
 
     /// False once somebody waits to open the file. The kernel then reports the reduced lease that it demands.
-    package var isIntact: Bool { Self.isIntact(raw) }
+    package var isIntact: Bool { Self.isIntact(raw, kind) }
 
-    package static func isIntact(_ raw: CInt) -> Bool { gs_get_lease(raw) == gs_lease_write }
+    package static func isIntact(_ raw: CInt, _ kind: Kind = .write) -> Bool { gs_get_lease(raw) == kind.value }
 
     deinit { _ = gs_set_lease(raw, gs_lease_none) }
 }

@@ -1,7 +1,7 @@
 /// A store's content, independent of its layout on disk. `VACUUM`, the journal mode, the page size and free pages don't
 /// affect it.
 package struct StoreContent {
-    private let reader: StoreReader
+    let reader: StoreReader
     /// The tables, without views and SQLite's own tables.
     package let tables: [StoreTable]
 

@@ -7,20 +7,24 @@ package struct StoreIntegrity: Sendable, Equatable {
 
     package var isIntact: Bool { findings.isEmpty }
 
-    /// The maximum number of findings that are kept.
-    private static let limit = 20
-
     /// Checks the whole store without changing it. Throws `StoreError` if it can't be read at all or the check is
     /// cancelled, and `SystemError`.
     package init(_ location: StoreLocation, isCancelled: @escaping () -> Bool = { false }) throws {
         findings = try StoreReader.read(location) { reader in
             reader.interrupt(when: isCancelled)
-            var found: [String] = []
-            let statement = try reader.prepare("PRAGMA integrity_check(\(Self.limit))")
-            while try statement.step() {
-                if let text = statement.text(0), text != "ok" { found.append(text) }
-            }
-            return found
+            return try reader.integrityFindings()
         }
+    }
+}
+
+extension StoreReader {
+    /// Returns SQLite's first findings about the state that is read; empty if it is intact.
+    package func integrityFindings() throws -> [String] {
+        var found: [String] = []
+        let statement = try prepare("PRAGMA integrity_check(20)")
+        while try statement.step() {
+            if let text = statement.text(0), text != "ok" { found.append(text) }
+        }
+        return found
     }
 }

@@ -21,6 +21,9 @@ package final class StoreReader: SQLiteConnection {
     /// True if the connection was used before this read, and its store is the same as then but for what was written.
     package private(set) var isReused = false
 
+    /// True if other programs' writes are locked out or invisible while the connection reads.
+    package var takesLocks: Bool { method.takesLocks }
+
     /// Runs `body` on one consistent state of the store.
     ///
     /// If the state is read without locks and the files changed meanwhile, `body` runs again, at most three times in

@@ -11,6 +11,18 @@ package struct StoreTable: Equatable, Sendable {
     package let name: String
     package let kind: Kind
 
+    /// A table's columns, without generated ones.
+    struct Columns {
+        var stored: [String] = []
+        /// A name of the row identifier that no column has; nil if there is none.
+        var rowid: String?
+        /// The columns that identify a row; empty if none can.
+        var key: [String] = []
+
+        /// The columns of a row that is read: the row identifier if there is one, then each stored column.
+        var selected: [String] { (rowid.map { [$0] } ?? []) + stored }
+    }
+
     /// The name quoted for SQL.
     var quotedName: String { StoreTable.quote(name) }
 
@@ -50,26 +62,36 @@ extension StoreReader {
         try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED LIMIT 1") != nil
     }
 
-    /// Returns all rows in key order: first the row identifier if there is one, then each stored column.
-    func rows(of table: StoreTable) throws -> (statement: SQLiteStatement, columns: [String]) {
-        let information = try prepare("SELECT name, hidden FROM pragma_table_xinfo(?, 'main')", [.text(table.name)])
+    /// Returns the table's columns that are stored, and those that identify a row.
+    func columns(of table: StoreTable) throws -> StoreTable.Columns {
+        let information = try prepare(
+            "SELECT name, hidden, pk FROM pragma_table_xinfo(?, 'main')", [.text(table.name)])
         var all: Set<String> = []
-        var stored: [String] = []
+        var columns = StoreTable.Columns()
+        var key: [(position: Int64, name: String)] = []
         while try information.step() {
             let column = information.text(0) ?? ""
             all.insert(column.lowercased())
             // Generated columns follow from the others, and may need functions of the store's own program.
-            if information.integer(1) == 0 { stored.append(column) }
+            if information.integer(1) == 0 { columns.stored.append(column) }
+            if information.integer(2) > 0 { key.append((information.integer(2), column)) }
         }
-        var columns = stored.map(StoreTable.quote)
-        var order = ""
-        if table.kind == .rowid, let rowid = ["rowid", "_rowid_", "oid"].first(where: { !all.contains($0) }) {
-            columns.insert(rowid, at: 0)
-            stored.insert("rowid", at: 0)
-            order = " ORDER BY \(rowid)"
+        if table.kind == .rowid {
+            columns.rowid = ["rowid", "_rowid_", "oid"].first { !all.contains($0) }
+            columns.key = columns.rowid.map { [$0] } ?? []
+        } else {
+            columns.key = key.sorted { $0.position < $1.position }.map(\.name)
         }
+        return columns
+    }
+
+    /// Returns all rows in key order: first the row identifier if there is one, then each stored column.
+    func rows(of table: StoreTable) throws -> (statement: SQLiteStatement, columns: [String]) {
+        let columns = try columns(of: table)
         // Without ORDER BY, SQLite walks the b-tree in primary key order.
-        let sql = "SELECT \(columns.joined(separator: ", ")) FROM \(table.quotedName) NOT INDEXED\(order)"
-        return (try prepare(sql), stored)
+        let order = columns.rowid.map { " ORDER BY \($0)" } ?? ""
+        let names = columns.selected.map(StoreTable.quote).joined(separator: ", ")
+        let sql = "SELECT \(names) FROM \(table.quotedName) NOT INDEXED\(order)"
+        return (try prepare(sql), columns.selected)
     }
 }

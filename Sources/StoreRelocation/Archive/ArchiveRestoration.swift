@@ -86,6 +86,7 @@ extension Relocation {
         let isUnread = header == nil || request.opaque
         // What SQLite can't read is left as it is.
         let hadWAL = paths.entry.note?.hadWAL == true && !isUnread
+        let database = try paths.archived.directory.status(paths.archived.name.database)
         let outcome = try restoration(
             of: paths.archived, to: paths.destination, taken: wanted.id,
             hadWAL: !isUnread && header?.journalMode == .writeAhead,
@@ -102,18 +103,25 @@ extension Relocation {
         summary.method = outcome.method
         summary.bytes = total
         summary.notes = outcome.notes
-        if !wanted.moves { note(paths, in: container) }
+        if !wanted.moves { note(paths, of: database, in: container) }
         return summary
     }
 
     /// Records the restoration in the archive's note, so that purging the archive can find the copy. The store is
     /// restored, so that an error changes nothing.
-    private func note(_ paths: RestorationPaths, in container: GroupContainer) {
+    private func note(_ paths: RestorationPaths, of database: FileStatus?, in container: GroupContainer) {
         guard var note = paths.entry.note, paths.entry.isTrusted,
             let file = try? paths.destination.directory.identity(paths.destination.name.database)
         else { return }
         let birth = paths.destination.directory.birth(paths.destination.name.database)
-        note.add(.init(to: paths.destination.path, at: Date(), file: file, birth: birth))
+        var restoration = ArchiveNote.Restoration(to: paths.destination.path, at: Date(), file: file, birth: birth)
+        // The archived database has been withdrawn meanwhile, which changes its time. Nobody could open it.
+        if let now = try? paths.archived.directory.status(paths.archived.name.database),
+            now.modified == database?.modified, now.size == database?.size
+        {
+            restoration.archived = .init(now)
+        }
+        note.add(restoration)
         try? container.write(note)
     }
 

@@ -12,8 +12,11 @@ extension StoreLocation {
     }
 
     /// Returns true if the two database files are equal byte for byte.
-    func hasBytes(of other: StoreLocation) throws -> Bool {
-        try directory.hasBytes(of: name.database, in: other.directory, as: other.name.database)
+    ///
+    /// - Parameter ignoringMode: True to leave out the two bytes of a SQLite header that select the journal mode.
+    func hasBytes(of other: StoreLocation, ignoringMode: Bool = false) throws -> Bool {
+        try directory.hasBytes(
+            of: name.database, in: other.directory, as: other.name.database, ignoringMode: ignoringMode)
     }
 
     /// Syncs this store to disk, and those of its external files that the other store has too.
@@ -61,7 +64,58 @@ extension StoreLocation {
     }
 }
 
+/// The files of a folder of external data that another folder lacks.
+struct ExternalDataComparison: Equatable {
+    let excluded: Set<FileIdentity>
+    /// The number of files.
+    var files = 0
+    /// The names of files that have no counterpart.
+    var missing: [FilePath.Component] = []
+    /// The path of a file that has a different or an excluded counterpart, or is no file.
+    var different: FilePath?
+
+    var isComplete: Bool { missing.isEmpty && different == nil }
+}
+
 extension Directory {
+    /// Compares a folder of external data with that of a store that may have been written to since.
+    ///
+    /// - Parameter excluded: Files that are no counterpart of any.
+    func compareExternalData(
+        _ name: FilePath.Component, with other: StoreLocation, excluding excluded: Set<FileIdentity>
+    ) throws -> ExternalDataComparison {
+        var found = ExternalDataComparison(excluded: excluded)
+        try compareFiles(of: name, within: other.directory, as: other.name.support, &found)
+        return found
+    }
+
+    /// Compares each file under a name with the other directory's.
+    fileprivate func compareFiles(
+        of name: FilePath.Component, within other: Directory?, as otherName: FilePath.Component,
+        _ found: inout ExternalDataComparison
+    ) throws {
+        guard let status = try status(name) else { return }
+        let counterpart = try other?.status(otherName)
+        switch status.kind {
+        case .directory:
+            let inside = try directory(name)
+            let otherInside = counterpart?.kind == .directory ? try other?.directory(otherName) : nil
+            for child in try inside.names() {
+                try inside.compareFiles(of: child, within: otherInside, as: child, &found)
+            }
+        case .regular:
+            found.files += 1
+            guard let other, let counterpart else { return found.missing.append(name) }
+            guard counterpart.kind == .regular, !found.excluded.contains(counterpart.identity),
+                try hasBytes(of: name, in: other, as: otherName)
+            else {
+                found.different = path.appending(name)
+                return
+            }
+        case .symbolicLink, .other: found.different = path.appending(name)
+        }
+    }
+
     /// Syncs the other directory's counterpart of each file under a name.
     fileprivate func synchronizeFiles(
         of name: FilePath.Component, within other: Directory, as otherName: FilePath.Component
@@ -99,7 +153,8 @@ extension Directory {
     }
 
     fileprivate func hasBytes(
-        of name: FilePath.Component, in other: Directory, as otherName: FilePath.Component
+        of name: FilePath.Component, in other: Directory, as otherName: FilePath.Component,
+        ignoringMode: Bool = false
     ) throws -> Bool {
         let first = try open(name, flags: O_RDONLY)
         let second = try other.open(otherName, flags: O_RDONLY)
@@ -114,6 +169,13 @@ extension Directory {
             let count = try first.read(into: UnsafeMutableRawBufferPointer(rebasing: firstHalf), at: offset, path: path)
             let otherCount = try second.read(
                 into: UnsafeMutableRawBufferPointer(rebasing: secondHalf), at: offset, path: otherPath)
+            if ignoringMode, offset == 0,
+                [firstHalf, secondHalf].allSatisfy({ DatabaseHeader(Array($0.prefix(DatabaseHeader.length))) != nil })
+            {
+                for half in [firstHalf, secondHalf] {
+                    (buffer[half.startIndex + 18], buffer[half.startIndex + 19]) = (1, 1)
+                }
+            }
             guard count == otherCount, firstHalf.prefix(count).elementsEqual(secondHalf.prefix(count)) else {
                 return false
             }

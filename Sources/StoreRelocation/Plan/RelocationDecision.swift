@@ -17,6 +17,7 @@ struct RelocationDecision {
     /// True if the requested transform may remove content from the store that moves or from the one already in place.
     /// Room for its archive is planned then.
     let mayRemoveContent: Bool
+    private let counterpart = Counterpart()
 
     init(_ endpoints: RelocationEndpoints, _ request: RelocationRequest) throws {
         self.endpoints = endpoints
@@ -129,6 +130,7 @@ struct RelocationDecision {
     /// Returns true if the plan still calls for this transfer, now that the set is quiescent.
     func isStillValid(for purpose: Transfer.Purpose) throws -> Bool {
         if case .publish = purpose { return true }
+        counterpart.status = try endpoints.group.directory.status(endpoints.group.name.database)
         guard try RelocationDecision(endpoints, request).plan == plan else { return false }
         // The remaining copy may be unsynced: another process may have just created it.
         if case .discard = purpose { try endpoints.group.synchronize(sharedWith: endpoints.legacy) }
@@ -145,7 +147,16 @@ struct RelocationDecision {
         }
         let (other, snapshot) =
             store.path == endpoints.legacy.path ? (endpoints.group, group) : (endpoints.legacy, legacy)
-        return try other.directory.identity(other.name.database) == snapshot.status?.identity
+        let status = try other.directory.status(other.name.database)
+        guard status?.identity == snapshot.status?.identity else { return false }
+        // What is removed for good was compared with the other store as it was then.
+        guard case .discard = purpose, let compared = counterpart.status else { return true }
+        return status?.size == compared.size && status?.modified == compared.modified
+    }
+
+    /// The status of the store in whose favour another one is removed, when the two were last compared.
+    private final class Counterpart {
+        var status: FileStatus?
     }
 
     var needsCopy: Bool { endpoints.legacy.directory.identity.device != endpoints.group.directory.identity.device }

@@ -82,6 +82,7 @@ package struct Recovery {
         if try completion.hasPassedCommitPoint(state) {
             var receipt: RelocationReceipt?
             if case .committing(_, _, let kept) = state { receipt = kept }
+            try completion.proveArrival(receipt)
             try completion.synchronizeArrival()
             notes = try completion.finish(receipt: receipt)
             report(.recovered("finished an interrupted relocation of \(store)"))

@@ -52,7 +52,7 @@ extension Relocation {
         report(.plan(sentence, bytesToCopy: 0))
         let outcome = try restoration(
             of: paths.group, to: paths.legacy, taken: receipt.id,
-            hadWAL: StoreSnapshot(paths.group).header?.journalMode == .writeAhead, arrivesInWAL: receipt.hadWAL,
+            hadWAL: hadWAL(StoreSnapshot(paths.group), container), arrivesInWAL: receipt.hadWAL,
             in: container,
             isStillValid: {
                 try paths.checkNothingWritten(since: receipt)

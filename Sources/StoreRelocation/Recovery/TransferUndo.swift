@@ -1,6 +1,7 @@
 import FoundationEssentials
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 extension TransferCompletion {
@@ -28,16 +29,28 @@ extension TransferCompletion {
         try paths.removeStaging()
         if transfer.hadWAL, try !enableWriteAheadLogging(at: source) {
             notes.append(
-                "write-ahead logging is off at \(PrintablePath(source.path)): a program has it open")
+                "write-ahead logging is off at \(PrintablePath(source.path)) until the next run: a program has it open")
         }
         try container.removeJournal()
         return notes
     }
 
-    /// Returns true if the store has its old name. A newer file that reuses its inode doesn't count.
+    /// Returns true if the store has its old name. A newer file that reuses its inode doesn't count, nor does a file
+    /// that was a store when it was copied, and was emptied or overwritten since.
     private func hasOldName() throws -> Bool {
-        guard try directory.identity(oldName) == transfer.database else { return false }
+        guard try directory.identity(oldName) == transfer.database, try !isEmptied() else { return false }
         return transfer.databaseBirth.map { $0 == directory.birth(oldName) } ?? true
+    }
+
+    private func isEmptied() throws -> Bool {
+        guard try StoreSnapshot(source).header == nil else { return false }
+        let staged = try paths.existingStaging().flatMap { directory in
+            (paths.destination?.name).map { StoreLocation(directory: directory, name: $0) }
+        }
+        let archived = try container.existingArchive(transfer.id).map {
+            StoreLocation(directory: $0, name: source.name)
+        }
+        return try [staged, archived].compactMap(\.self).contains { try StoreSnapshot($0).header != nil }
     }
 
     private func returnSupport(arrived: FileIdentity?) throws {

@@ -12,26 +12,33 @@ enum JournalMode {
     ///
     /// The mode is two bytes of the header (https://sqlite.org/fileformat2.html, §1.3.3), written under a lease. An
     /// opener then waits for microseconds. SQLite itself would make others fail with SQLITE_BUSY in the meantime.
-    static func enableWriteAhead(at store: StoreLocation) throws -> Bool {
-        for _ in 0..<20 {
+    ///
+    /// - Parameter patience: The longest wait for programs that use the store in turn.
+    static func enableWriteAhead(at store: StoreLocation, patience: Duration = .seconds(2)) throws -> Bool {
+        let deadline = Deadline(after: patience)
+        var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
+        while true {
             let seen = try StoreSnapshot(store)
             // A second name may belong to another user, whose file must not be written to.
             guard seen.status?.kind == .regular, seen.status?.links == 1, seen.unusualPart == nil else { return false }
             // A hot journal may roll this very change back. Leave that to SQLite.
-            if seen.journalIsHot { return try setThroughSQLite(store) }
-            if seen.header?.journalMode == .writeAhead { return true }
-            do {
-                if try setUnderLease(store) { return true }
+            if !seen.journalIsHot, seen.header?.journalMode == .writeAhead { return true }
+            do throws(SystemError) {
+                if !seen.journalIsHot, try setUnderLease(store) { return true }
             } catch {
                 // The file system has no leases.
                 guard [.invalidArgument, .notSupported, .noLocks].contains(error.errno) else { throw error }
-                return try setThroughSQLite(store)
             }
+            // A program keeps it open. If it is idle, SQLite can change the mode. If not, SQLite gives up at once.
+            switch try setThroughSQLite(store) {
+            case true?: return true
+            case false?: return false
+            case nil: break
+            }
+            guard !deadline.hasPassed else { return false }
             // A program that has just opened the store may turn it on, or close it again.
-            pause(.milliseconds(1))
+            pause(backoff.next())
         }
-        // A program keeps it open. If it is idle, SQLite can change the mode.
-        return try setThroughSQLite(store)
     }
 
     private static func setUnderLease(_ store: StoreLocation) throws(SystemError) -> Bool {
@@ -46,7 +53,8 @@ enum JournalMode {
         return true
     }
 
-    private static func setThroughSQLite(_ store: StoreLocation) throws -> Bool {
+    /// Returns nil if a program is using the store at this moment.
+    private static func setThroughSQLite(_ store: StoreLocation) throws -> Bool? {
         // SQLite reports a failing disk here in many ways, or not at all. Trust the file instead.
         var failure: StoreWriteError?
         for _ in 0..<3 {
@@ -54,7 +62,7 @@ enum JournalMode {
             do {
                 try setThroughPragma(store)
             } catch let error as StoreWriteError {
-                if [SQLITE_BUSY, SQLITE_LOCKED].contains(error.primaryCode) { return false }
+                if [SQLITE_BUSY, SQLITE_LOCKED].contains(error.primaryCode) { return nil }
                 failure = error
             }
         }
@@ -77,7 +85,7 @@ enum JournalMode {
 
     private static func setThroughPragma(_ store: StoreLocation) throws {
         try StoreWriteError.translating {
-            try StoreConnection(store, busyTimeout: .seconds(2)).execute("PRAGMA journal_mode = WAL")
+            try StoreConnection(store, busyTimeout: .milliseconds(100)).execute("PRAGMA journal_mode = WAL")
         }
     }
 }

@@ -91,7 +91,7 @@ extension Relocation {
         var transfer = Transfer(
             id: TransferIdentifier(), purpose: .archive(reason: "merge"), directory: store.directory.path,
             name: store.name.database, database: identity, support: nil, copies: false, retirement: .delete,
-            hadWAL: snapshot.header?.journalMode == .writeAhead)
+            hadWAL: try hadWAL(snapshot, container))
         transfer.sourceDirectory = store.directory.identity
         try container.write(TransferJournal(transfer: transfer, state: .intended))
         do {

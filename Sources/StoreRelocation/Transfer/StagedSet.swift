@@ -46,12 +46,13 @@ struct StagedSet {
             var writer = writer
             writer.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
             let archive = try container.archive(transfer.id)
-            _ = try writer.run(to: StoreLocation(directory: archive, name: source.name))
+            let copied = try writer.run(to: StoreLocation(directory: archive, name: source.name))
             var note = ArchiveNote(
                 id: transfer.id, name: source.name.database, from: source.path, at: Date(),
                 reason: content.archiveReason ?? losses.reasonToKeepTheStore)
             note.hasSupport = writer.hasSupport
             note.hadWAL = transfer.hadWAL
+            note.archived = try archive.status(source.name.database).map { .init($0, hash: copied.hash) }
             try container.write(note)
         }
         // What a transform removes is known when it has run.

@@ -14,7 +14,8 @@ extension StoreTransfer {
                 guard try DatabaseFingerprint(raw, path: source.path) == withdrawn.fingerprint,
                     try source.directory.status(source.name.wal) == nil,
                     try source.directory.status(source.name.journal) == nil,
-                    try source.directory.identity(paths.hidden) == transfer.database, isIntact()
+                    try source.directory.identity(paths.hidden) == transfer.database, try counterpartExists(),
+                    isIntact()
                 else { throw RetryReason.changed }
                 try recordAndArrive(withdrawn, receipt)
                 // No program has it open yet. If this fails, `finish` tries again.

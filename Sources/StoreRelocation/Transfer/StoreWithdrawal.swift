@@ -165,7 +165,13 @@ extension StoreTransfer {
             guard let found = try directory.status(name) else { continue }
             guard found.kind == .regular else { throw UnsupportedFile(path: directory.path.appending(name)) }
             let aside = transfer.id.hiddenName(suffix)
-            try directory.rename(name, to: aside, in: directory, .replace)
+            do throws(SystemError) {
+                try directory.rename(name, to: aside, in: directory, .refuse)
+            } catch {
+                // A late file of an earlier attempt is kept there.
+                guard error.errno == .fileExists else { throw error }
+                throw RetryReason.changed
+            }
             let size = try directory.status(aside)?.size ?? 0
             let isHot = suffix == "-journal" && size > 0 ? try RollbackJournal.isHot(aside, in: directory) : false
             if isHot || (suffix == "-wal" && size > 0) {

@@ -71,11 +71,13 @@ struct TransferCompletion {
             ? status.identity == transfer.database : status.kind == .regular
     }
 
-    /// Turns write-ahead logging on and syncs the directory. SQLite unlinks its rollback journal without a sync: a
+    /// Turns write-ahead logging on and syncs the directory. If a program prevents it, records that: later runs try
+    /// again, and know that the store had it. SQLite unlinks its rollback journal without a sync: a
     /// journal that came back after a power failure would roll back later commits.
     func enableWriteAheadLogging(at store: StoreLocation) throws -> Bool {
         let isOn = try JournalMode.enableWriteAhead(at: store)
         try store.directory.synchronize()
+        if !isOn { try PendingWriteAhead(container: container).remember(store) }
         return isOn
     }
 
@@ -102,10 +104,11 @@ struct TransferCompletion {
         }
         notes += try returnSideFiles()
         try directory.synchronize()
+        try PendingWriteAhead(container: container).forget(transfer.database)
         if arrivesInWAL, let destination = paths.destination,
             try !enableWriteAheadLogging(at: destination)
         {
-            notes.append("write-ahead logging stays off until the next program turns it on: a program has it open")
+            notes.append("write-ahead logging stays off until the group's next run: a program has the store open")
         }
         try paths.removeStaging()
         try updateRecords(receipt)

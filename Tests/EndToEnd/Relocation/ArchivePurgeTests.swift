@@ -42,6 +42,9 @@ import Testing
         let done = try purge("Notes.sqlite")
         #expect(done.outcome == "purged", "\(done.output)")
         #expect(done.objects.first?.string("value") == "redundant")
+        #expect(done.objects.first?.string("elsewhere") == places.group.appending("Notes.sqlite").string)
+        #expect(
+            done.output.contains(#""fewer":[{"table":"note","rows":20,"missing":15,"changed":0}]"#), "\(done.output)")
         #expect(done.summary.integer("bytes") ?? 0 > 8192)
         #expect(try archives().isEmpty)
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == 5)
@@ -124,15 +127,33 @@ import Testing
         #expect(byAge.summary.integer("purged") == 1 && byAge.summary.integer("kept") == 1, "\(byAge.output)")
     }
 
-    @Test func removesTheRestOfAnInterruptedPurge() throws {
+    /// A purge that was killed has given the archive another name. Nothing is removed by that name alone.
+    @Test func provesAgainWhatAnInterruptedPurgeLeft() throws {
         try makeStore(legacy, rows: 20)
         try relocate("--retire", "archive")
         let id = try #require(try archives().first)
         let hidden = try #require(FilePath.Component(bytes: id.bytes + Array(".purged".utf8)))
+        let published = places.group.appending("Notes.sqlite")
         try run("mv", [Word(archiveDirectory.appending(id)), Word(archiveDirectory.appending(hidden))])
+        try run("cp", [Word(published), Word(places.scratch("saved"))])
+        try write("", to: published)
         #expect(try groupstore("archive", "list", Word(places.group), "--json").summary.integer("archives") == 0)
-        #expect(try purge("--older-than", "0s").outcome == "nothing_to_do")
+        #expect(try purge(Word(FilePath(root: nil, [id]))).status == 73)
+        #expect(try archives() == [id])
+        try run("cp", [Word(places.scratch("saved")), Word(published)])
+        #expect(try purge("--older-than", "0s").outcome == "purged")
         #expect(try archives().isEmpty)
+    }
+
+    /// As by a timer, after the group's store was emptied in place.
+    @Test func losesNothingAfterAnAccident() throws {
+        try makeStore(legacy, rows: 20)
+        try relocate("--retire", "archive")
+        try write("", to: places.group.appending("Notes.sqlite"))
+        let done = try purge("--older-than", "0s")
+        #expect(
+            done.summary.integer("kept") == 1 && done.objects.first?.string("value") == "only_copy", "\(done.output)")
+        #expect(try archives().count == 1)
     }
 
     /// A transfer that was interrupted while it restored the archive still needs it.

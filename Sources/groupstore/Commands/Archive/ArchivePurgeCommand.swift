@@ -12,11 +12,12 @@ struct ArchivePurgeCommand: ParsableCommand {
         commandName: "purge",
         abstract: "Remove archived stores for good, by name or by age.",
         discussion: """
-            An archive is removed if its content is elsewhere: in the store that came from it, at the place that it was \
-            restored to, or in a store with the same rows and external data. What seems to be the only copy, and what \
-            undoing a migration takes, is kept unless --force is given. An archive that is named and must be kept is an \
-            error, and nothing is removed; by age, it is passed over. An archive that an unfinished relocation uses is \
-            always kept.
+            An archive is removed if its content is elsewhere, which is compared then: in the store that came from it, \
+            intact and with rows wherever the archive has some; at the place that it was restored to; or in a store with \
+            the same rows and external data. What such a store has fewer of is listed. What seems to be the only copy, \
+            what a program has open, and what undoing a migration takes, is kept unless --force is given. An archive that \
+            is named and must be kept is an error, and nothing is removed; by age, it is passed over. An archive that an \
+            unfinished relocation uses is always kept.
             """)
 
     @OptionGroup var group: ArchiveGroupArgument
@@ -55,15 +56,16 @@ struct ArchivePurgeCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output, changing: !dryRun) {
             let container = try group.container()
-            let sets = try ArchivedStore.all(in: container)
-            let named = try archives.map { try ArchiveArgument($0).find(among: sets, in: container).id }
-            let age = olderThan.flatMap(DurationArgument.withUnit).map { Duration.milliseconds(Int64($0 * 1000)) }
             var request = RelocationRequest(source: container.archivePath, group: container.directory.path)
             request.deadline = deadline.duration
             Interruption.installHandlers(announcing: true)
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested },
                 report: { if case .note(let text) = $0 { output.record([:], text) } })
+            if !dryRun { try engine.returnWithdrawnArchives() }
+            let sets = try ArchivedStore.all(in: container)
+            let named = try archives.map { try ArchiveArgument($0).find(among: sets, in: container).id }
+            let age = olderThan.flatMap(DurationArgument.withUnit).map { Duration.milliseconds(Int64($0 * 1000)) }
             let decided: [PurgedArchive]
             do throws(RelocationFailure) {
                 decided = try engine.purge(
@@ -81,8 +83,28 @@ struct ArchivePurgeCommand: ParsableCommand {
         row["purged"] = .bool(archive.isPurged)
         row["value"] = .string(archive.value.word)
         row["why"] = .string(archive.value.reason)
+        let assessment = archive.assessment
+        if let counterpart = assessment.counterpart { row.setPath("elsewhere", bytes: counterpart.bytes) }
+        var lines: [String] = []
+        for table in assessment.fewer {
+            lines.append(
+                "    it has lost \(table.missing) and changed \(table.changed) of \(table.rows) rows in \(table.name)")
+        }
+        if !assessment.fewer.isEmpty {
+            row["fewer"] = .array(
+                assessment.fewer.map {
+                    .object([
+                        "table": .string($0.name), "rows": .integer($0.rows), "missing": .integer($0.missing),
+                        "changed": .integer($0.changed),
+                    ])
+                })
+        }
+        if assessment.fewerFiles > 0 {
+            row["fewer_files"] = .integer(Int64(assessment.fewerFiles))
+            lines.append("    it has lost \(assessment.fewerFiles) external files")
+        }
         let word = archive.isPurged ? dryRun ? "would purge" : "purged" : dryRun ? "would keep" : "kept"
-        output.record(row, "\(word) \(archive.set.line): \(archive.value.reason)")
+        output.record(row, lines: ["\(word) \(archive.set.line): \(archive.value.reason)"] + lines)
     }
 
     private func summarize(_ decided: [PurgedArchive], _ container: GroupContainer, _ output: Output) {

@@ -1,0 +1,140 @@
+import CSQLite
+
+/// What a store that has been written to still has of an earlier copy of it.
+package struct ContentRetention: Equatable, Sendable {
+    /// The rows of one table of the copy.
+    package struct Table: Equatable, Sendable {
+        package let name: String
+        /// The number of rows in the copy.
+        package let rows: Int64
+        /// The number of rows that the store lacks: it has none with their keys.
+        package var missing: Int64 = 0
+        /// The number of rows that have other values in the store.
+        package var changed: Int64 = 0
+        /// A phrase on why the table can't vouch for the copy's: `has no table note`; nil if it can.
+        package var obstacle: String?
+
+        var kept: Int64 { rows - missing - changed }
+        package var isComplete: Bool { missing == 0 && changed == 0 && obstacle == nil }
+    }
+
+    /// The copy's tables that have rows.
+    package let tables: [Table]
+    /// True if both are Core Data's and have different identities.
+    let isAnotherStore: Bool
+
+    /// The tables of which the store has less than the copy.
+    package var incomplete: [Table] { tables.filter { !$0.isComplete } }
+
+    /// True if the store has every row of the copy.
+    package var isComplete: Bool { incomplete.isEmpty && !isAnotherStore }
+
+    /// The first phrase on why the store is not the copied one, gone on since; nil if nothing contradicts it.
+    package var contradiction: String? {
+        if isAnotherStore { return "is another store" }
+        if let obstacle = tables.lazy.compactMap(\.obstacle).first { return obstacle }
+        // Another store of the same program has rows with the same keys. Of those that both have, most must be equal.
+        let telling = tables.filter { !Self.bookkeeping.contains($0.name) }
+        let kept = telling.reduce(0) { $0 + $1.kept }
+        let changed = telling.reduce(0) { $0 + $1.changed }
+        return kept > 0 && kept >= changed ? nil : "has other rows"
+    }
+
+    /// Core Data's tables whose rows are alike in all stores of a model.
+    private static let bookkeeping: Set = ["Z_METADATA", "Z_MODELCACHE", "Z_PRIMARYKEY"]
+}
+
+extension StoreContent {
+    /// Compares each row with the one that has its key in the other store. The key is the row identifier, or the
+    /// primary key of a table without one. Both readers must be valid.
+    package func retention(in other: StoreContent) throws -> ContentRetention {
+        let identities = try [reader, other.reader].compactMap { try CoreDataMetadata($0)?.uuid }
+        return ContentRetention(
+            tables: try tables.filter { $0.kind != .virtual }.compactMap { try retention(of: $0, in: other) },
+            isAnotherStore: Set(identities).count > 1)
+    }
+
+    /// Returns nil if the table is empty.
+    private func retention(of table: StoreTable, in other: StoreContent) throws -> ContentRetention.Table? {
+        var found = ContentRetention.Table(name: table.name, rows: try reader.rowCount(table))
+        guard found.rows > 0 else { return nil }
+        guard other.tables.contains(table) else {
+            (found.missing, found.obstacle) = (found.rows, "has no table \(table.name)")
+            return found
+        }
+        guard try other.reader.hasRows(table) else {
+            (found.missing, found.obstacle) = (found.rows, "has no rows in \(table.name)")
+            return found
+        }
+        guard try reader.text("PRAGMA encoding") == other.reader.text("PRAGMA encoding") else {
+            (found.changed, found.obstacle) = (found.rows, "has another text encoding")
+            return found
+        }
+        let mine = try reader.columns(of: table)
+        let theirs = try other.reader.columns(of: table)
+        if let lost = mine.stored.first(where: { !theirs.stored.contains($0) }) {
+            (found.changed, found.obstacle) = (found.rows, "has no column \(lost) in \(table.name)")
+            return found
+        }
+        guard !mine.key.isEmpty, mine.key == theirs.key else {
+            (found.changed, found.obstacle) = (found.rows, "has other keys in \(table.name)")
+            return found
+        }
+        try compareRows(of: table, mine, with: other, &found)
+        return found
+    }
+
+    private func compareRows(
+        of table: StoreTable, _ columns: StoreTable.Columns, with other: StoreContent,
+        _ found: inout ContentRetention.Table
+    ) throws {
+        let rows = try reader.rows(of: table).statement
+        let names = columns.selected
+        let counterpart = try other.reader.prepare(
+            "SELECT \(names.map(StoreTable.quote).joined(separator: ", ")) FROM \(table.quotedName) WHERE "
+                + columns.key.map { "\(StoreTable.quote($0)) IS ?" }.joined(separator: " AND "))
+        let positions = columns.key.compactMap { names.firstIndex(of: $0) }.map(Int32.init)
+        while try rows.step() {
+            counterpart.reset()
+            for (parameter, position) in zip(Int32(1)..., positions) {
+                try counterpart.bind(parameter, toColumn: position, of: rows)
+            }
+            if try !counterpart.step() {
+                found.missing += 1
+            } else if rows.firstDifference(from: counterpart) != nil {
+                found.changed += 1
+            }
+        }
+    }
+}
+
+extension StoreContent {
+    /// Returns those of the names that a value refers to as Core Data refers to a file of external data: the name,
+    /// after a marker byte and before a NUL, or alone.
+    package func references(to names: Set<[UInt8]>) throws -> Set<[UInt8]> {
+        guard let longest = names.map(\.count).max() else { return [] }
+        var found: Set<[UInt8]> = []
+        for table in tables where table.kind != .virtual {
+            let (rows, columns) = try reader.rows(of: table)
+            while try rows.step() {
+                for column in 0..<Int32(columns.count) {
+                    guard let bytes = rows.bytes(column, limit: longest + 2) else { continue }
+                    let name = bytes.drop { $0 < 3 }.prefix { $0 != 0 }
+                    if names.contains(Array(name)) { found.insert(Array(name)) }
+                }
+            }
+        }
+        return found
+    }
+
+    /// True if the store is Core Data's.
+    package var isCoreData: Bool { get throws { try CoreDataMetadata(reader) != nil } }
+}
+
+extension SQLiteStatement {
+    /// Binds a parameter to the value of another statement's current row.
+    fileprivate func bind(_ parameter: Int32, toColumn column: Int32, of other: SQLiteStatement) throws {
+        let code = sqlite3_bind_value(handle, parameter, sqlite3_column_value(other.handle, column))
+        if code != SQLITE_OK { throw connection.error(code) }
+    }
+}
