@@ -42,8 +42,11 @@ struct RealStoreLayoutTests {
         for path in try RealStores.all() {
             let location = try RealStores.location(path)
             let model = try #require(try StoreModel.read(location)?.cachedModel)
-            let layout = StoreLayout(model)
-            let schema = try StoreReader.read(location) { try Schema($0) }
+            let (schema, layout) = try StoreReader.read(location) { reader in
+                (try Schema(reader), StoreLayout(model).usingJoinTableNames(of: try StoreSchema(reader)))
+            }
+            // No table was found under a name that no hash gives it.
+            #expect(layout.joinTables == StoreLayout(model, hash: layout.hash).joinTables, "\(path)")
             let found = schema.columns.filter { !Schema.isOwn($0.key) }
             #expect(found == layout.columns, "\(path)")
             for (name, statement) in layout.statements {

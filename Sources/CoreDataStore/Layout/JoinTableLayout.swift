@@ -30,9 +30,17 @@ package struct JoinTableLayout: Equatable, Sendable {
     }
 }
 
-/// The naming of join tables. Core Data enumerates entities by name, whatever they inherit from. (In Apple's Notes,
-/// `Z_12NOTES` belongs to folders, number 12, whose parent's name comes after that of notes, number 9.)
-struct JoinTableNaming {
+/// The naming of join tables. Core Data enumerates entities by name, whatever they inherit from, and meets inherited
+/// relationships at the first subentity. (In Apple's Notes, `Z_12NOTES` belongs to folders, number 12, whose parent's
+/// name comes after that of notes, number 9.)
+package struct JoinTableNaming {
+    /// The width of the hash that orders an entity's properties. Stores up to framework 1145 and one of 1340 fit 32
+    /// bits, one of 1345 fits 64.
+    package enum HashWidth: CaseIterable, Sendable {
+        case bits32, bits64
+    }
+
+    private let hash: HashWidth
     private let model: ManagedObjectModel
     private let numbers: EntityNumbers
     private var tables: [JoinTableLayout] = []
@@ -40,15 +48,18 @@ struct JoinTableNaming {
     /// The used column names by root entity. A name is used once in a hierarchy.
     private var usedNames: [String: Set<String>] = [:]
 
-    init(_ model: ManagedObjectModel, _ numbers: EntityNumbers) {
+    init(_ model: ManagedObjectModel, _ numbers: EntityNumbers, _ hash: HashWidth) {
+        self.hash = hash
         self.model = model
         self.numbers = numbers
     }
 
     mutating func layout() -> [JoinTableLayout] {
         for entity in numbers.entitiesByName {
-            for relationship in PropertyOrder(entity, in: model, numbers: numbers).declaredRelationships {
-                add(relationship, of: entity)
+            let order = PropertyOrder(entity, in: model, numbers: numbers, hash: hash)
+            for relationship in order.orderedRelationships {
+                guard let declaring = declaringEntity(of: relationship, entity.name) else { continue }
+                add(relationship, of: declaring)
             }
         }
         return tables

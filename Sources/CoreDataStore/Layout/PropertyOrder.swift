@@ -11,11 +11,16 @@ struct PropertyOrder {
         (843, 1361), (1364, 2207), (2207, 3571), (3571, 5779), (5778, 9349),
     ]
 
-    private let entity: EntityDescription
     private let keys: [String]
+    private let relationships: [RelationshipDescription]
+    private let hash: JoinTableNaming.HashWidth
 
-    init(_ entity: EntityDescription, in model: ManagedObjectModel, numbers: EntityNumbers) {
-        self.entity = entity
+    init(
+        _ entity: EntityDescription, in model: ManagedObjectModel, numbers: EntityNumbers,
+        hash: JoinTableNaming.HashWidth
+    ) {
+        self.hash = hash
+        relationships = ([entity] + model.superentities(of: entity)).flatMap(\.relationships)
         var keys = ["_ent", "_pk", "_opt"]
         for member in ([entity] + model.superentities(of: entity)).reversed() {
             keys += member.attributes.filter { !$0.isTransient }.map(\.name).sorted { $0.precedes($1) }
@@ -33,17 +38,17 @@ struct PropertyOrder {
         self.keys = keys
     }
 
-    /// The relationships that the entity itself declares, in that order.
-    var declaredRelationships: [RelationshipDescription] {
-        let declared = Dictionary(entity.relationships.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
-        return buckets.compactMap { key in key.flatMap { declared[$0] } }
+    /// The relationships of the entity, inherited ones included, in that order.
+    var orderedRelationships: [RelationshipDescription] {
+        let byName = Dictionary(relationships.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+        return buckets.compactMap { key in key.flatMap { byName[$0] } }
     }
 
     private var buckets: [String?] {
         let count = Self.sizes.first { $0.0 >= keys.count }?.1 ?? keys.count * 2 + 1
         var buckets = [String?](repeating: nil, count: count)
         for key in keys {
-            var bucket = Int(Self.hash(key) % UInt32(count))
+            var bucket = Int(Self.hash(key, hash) % UInt64(count))
             while buckets[bucket] != nil, buckets[bucket] != key { bucket = (bucket + 1) % count }
             buckets[bucket] = key
         }
@@ -51,10 +56,12 @@ struct PropertyOrder {
     }
 
     /// Returns the hash of a key. Only the first 8 and the last 16 characters of a long key count.
-    static func hash(_ key: String) -> UInt32 {
+    static func hash(_ key: String, _ width: JoinTableNaming.HashWidth = .bits32) -> UInt64 {
         let units = Array(key.utf16)
         let counted = units.count > 23 ? Array(units.prefix(8) + units.suffix(16)) : units
-        let hash = counted.reduce(UInt32(units.count)) { $0 &* 257 &+ UInt32($1) }
-        return hash &+ (hash << UInt32(units.count & 31))
+        let hash = counted.reduce(UInt64(units.count)) { $0 &* 257 &+ UInt64($1) }
+        // Sums, products and shifts to the left modulo 2^32 don't depend on the upper half.
+        let whole = hash &+ (hash << UInt64(units.count & 31))
+        return width == .bits32 ? whole & 0xFFFF_FFFF : whole
     }
 }

@@ -1,3 +1,4 @@
+import ManagedObjectModels
 import SQLiteStore
 
 /// The tables, indexes, triggers and views of a store.
@@ -67,12 +68,30 @@ package struct StoreSchema: Sendable {
         }
         return missing
     }
+
+    /// True if this store lacks a table or column of the model, however its join tables are named.
+    package func lacksParts(of model: ManagedObjectModel) -> Bool {
+        !missingParts(of: StoreLayout(model).usingJoinTableNames(of: self)).isEmpty
+    }
+
+    fileprivate func has(_ table: JoinTableLayout) -> Bool {
+        has(column: table.owner.column, in: table.name) && has(column: table.inverse.column, in: table.name)
+    }
 }
 
 extension StoreLayout {
-    /// Returns the layout with the names of the join tables in a store. A join table is identified by its columns,
-    /// because its name depends on the order in which the program that created it enumerated the properties.
+    /// Returns the layout with the join tables of a store: those of the hash that explains all of them. If none does, a
+    /// join table is identified by its columns, because its name depends on the order in which the program that created
+    /// it enumerated the properties.
     package func usingJoinTableNames(of schema: StoreSchema) -> StoreLayout {
+        for hash in JoinTableNaming.HashWidth.allCases {
+            let layout = hash == self.hash ? self : StoreLayout(model, hash: hash)
+            if layout.joinTables.allSatisfy({ schema.has($0) }) { return layout }
+        }
+        return renamingJoinTables(to: schema)
+    }
+
+    private func renamingJoinTables(to schema: StoreSchema) -> StoreLayout {
         var usedNames = Set(joinTables.map(\.name).filter(schema.has(table:)))
         return replacing(
             joinTables.map { table in

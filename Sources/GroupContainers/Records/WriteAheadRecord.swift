@@ -31,7 +31,7 @@ private struct WriteAheadRecord: Codable {
 }
 
 extension GroupContainer {
-    private static let writeAheadName: FilePath.Component = "write-ahead.json"
+    package static let writeAheadName: FilePath.Component = "write-ahead.json"
 
     /// Returns the stores whose write-ahead logging has to be turned on again, and the user who says so. Omits a record
     /// that can't be read or that others may write to: nothing depends on it but the mode.

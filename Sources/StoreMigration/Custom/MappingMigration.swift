@@ -53,7 +53,7 @@ package struct MappingMigration {
         let layout: StoreLayout
         let rows: Int64
         (layout, rows) = try Self.prepareSource(source, model: old, mapping: resolved)
-        plan = MappingPlan(resolved, from: layout, to: StoreLayout(new))
+        plan = MappingPlan(resolved, from: layout, to: layout.layout(for: new))
         progress = MigrationProgress(total: rows * 3, report)
         do { try plan.check() } catch { throw MappingModelError(error, code: .invalid, at: nil) }
     }

@@ -30,13 +30,14 @@ struct LightweightMigration {
         try store.addCoreDataFunctions()
         let schema = try StoreSchema(store)
         let layout = StoreLayout(source).usingJoinTableNames(of: schema)
-        try schema.check(layout, becoming: StoreLayout(destination))
+        let next = layout.layout(for: destination)
+        try schema.check(layout, becoming: next)
         self.store = store
         self.schema = schema
         temporaryNames = TemporaryNames(schema)
         self.options = options
         self.progress = progress
-        matching = EntityMatching(from: layout, to: StoreLayout(destination), mapping: mapping)
+        matching = EntityMatching(from: layout, to: next, mapping: mapping)
         indexes = try StoreIndex.all(store, schema)
         changes = TableChange.all(for: matching, schema: schema, indexes: indexes)
         tables = changes.map(\.table)
@@ -163,7 +164,7 @@ extension MigrationManager {
         guard case .inferred(let mapping) = step.method else { return [] }
         let schema = try StoreSchema(reader)
         let source = StoreLayout(step.source).usingJoinTableNames(of: schema)
-        let matching = EntityMatching(from: source, to: StoreLayout(step.destination), mapping: mapping)
+        let matching = EntityMatching(from: source, to: source.layout(for: step.destination), mapping: mapping)
         let indexes = try StoreIndex.all(reader, schema)
         var unknownRows = UnknownEntityRows(reader, indexes)
         for change in TableChange.all(for: matching, schema: schema, indexes: indexes) {

@@ -24,7 +24,7 @@ package struct StoreObstacles {
         let source = StoreLayout(step.source).usingJoinTableNames(of: schema)
         self.init(
             reader, schema: schema,
-            matching: EntityMatching(from: source, to: StoreLayout(step.destination), mapping: mapping))
+            matching: EntityMatching(from: source, to: source.layout(for: step.destination), mapping: mapping))
     }
 
     init(_ store: SQLiteConnection, schema: StoreSchema, matching: EntityMatching) {

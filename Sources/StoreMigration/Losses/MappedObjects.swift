@@ -23,7 +23,7 @@ struct MappedObjects {
         self.mapping = mapping
         plan = MappingPlan(
             try mapping.resolved(from: step.source, to: step.destination), from: layout,
-            to: StoreLayout(step.destination))
+            to: layout.layout(for: step.destination))
     }
 
     /// The objects that are left out, except those of entities that the step's own statement counts.

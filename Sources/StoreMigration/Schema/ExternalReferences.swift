@@ -37,7 +37,7 @@ package struct ExternalReferences {
     /// Returns the missing files of a store whose own model is known; nil if its tables aren't the model's. Throws
     /// `StoreError`, `SystemError`.
     package static func missing(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> [Missing]? {
-        guard try StoreSchema(reader).missingParts(of: StoreLayout(model)).isEmpty else { return nil }
+        guard try !StoreSchema(reader).lacksParts(of: model) else { return nil }
         return try ExternalReferences(reader, beside: reader.location.path, model).missing()
     }
 
@@ -50,7 +50,7 @@ package struct ExternalReferences {
 
     /// Returns true if objects reference files that exist. Throws `StoreError`.
     package static func hasFiles(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> Bool {
-        guard try StoreSchema(reader).missingParts(of: StoreLayout(model)).isEmpty else { return false }
+        guard try !StoreSchema(reader).lacksParts(of: model) else { return false }
         return try !ExternalReferences(reader, beside: reader.location.path, model).files().isEmpty
     }
 

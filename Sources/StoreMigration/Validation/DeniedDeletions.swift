@@ -20,7 +20,7 @@ struct DeniedDeletions {
     init?(_ store: SQLiteConnection, _ step: MigrationStep) throws {
         guard case .inferred(let mapping) = step.method else { return nil }
         let layout = StoreLayout(step.source).usingJoinTableNames(of: try StoreSchema(store))
-        let matching = EntityMatching(from: layout, to: StoreLayout(step.destination), mapping: mapping)
+        let matching = EntityMatching(from: layout, to: layout.layout(for: step.destination), mapping: mapping)
         self.store = store
         self.layout = layout
         schema = "main"

@@ -25,7 +25,7 @@ extension TransferCompletion {
     func proveArrival(_ receipt: RelocationReceipt?) throws {
         guard transfer.copies, transfer.keepsSource != true, let destination = paths.destination,
             paths.isDestinationKnown(to: transfer), try isDatabase(directory.status(paths.hidden)),
-            let hidden = StoreName(paths.hidden)
+            let hidden = StoreName.existing(paths.hidden)
         else { return }
         let original = StoreLocation(directory: directory, name: hidden)
         let isOther = paths.isInPlace || [.migrate, .replace, .merge].contains(receipt?.method)

@@ -53,7 +53,7 @@ struct PendingWriteAhead {
 
     private func isPending(_ pending: StoreInRollbackMode, writer: uid_t) throws -> Bool {
         guard pending.name.path.components.count == 1,
-            let name = pending.name.path.lastComponent.flatMap(StoreName.init),
+            let name = pending.name.path.lastComponent.flatMap(StoreName.existing),
             let directory = try? Directory(pending.directory.path),
             // As with a journal: another user's word counts for that user's own directories.
             let owner = try? directory.status().owner, [0, geteuid(), owner].contains(writer)

@@ -30,7 +30,7 @@ extension Replica {
         }
         try sync?.finish()
         guard let temporary = FilePath.Component("." + location.name.database.string + ".snapshot"),
-            let parts = StoreName(temporary)
+            let parts = StoreName.existing(temporary)
         else { throw SystemError("open", .fileNameTooLong, path: location.path) }
         let staged = StoreLocation(directory: location.directory, name: parts)
         try remove(staged)
