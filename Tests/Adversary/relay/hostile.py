@@ -69,6 +69,9 @@ def snapshots(self):
                 continue
             if mode & 0o077 or os.lstat(directory).st_mode & 0o077:
                 raise Problem("modes", f"{path} has the mode {mode:o}", "only the home's user may read a snapshot")
+            # SQLite's side files of a snapshot that is being made.
+            if name.endswith(("-wal", "-shm")):
+                continue
             found.append(name)
     return found
 
