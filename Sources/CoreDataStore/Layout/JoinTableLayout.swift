@@ -35,7 +35,7 @@ package struct JoinTableLayout: Equatable, Sendable {
 /// name comes after that of notes, number 9.)
 package struct JoinTableNaming {
     /// The width of the hash that orders an entity's properties. Stores up to framework 1145 and one of 1340 fit 32
-    /// bits, one of 1345 fits 64.
+    /// bits, one of 1345 fits 64, with the table sizes of another hash table.
     package enum HashWidth: CaseIterable, Sendable {
         case bits32, bits64
     }

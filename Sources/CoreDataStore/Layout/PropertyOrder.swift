@@ -1,11 +1,17 @@
 import ManagedObjectModels
 
 /// The order in which Core Data enumerates an entity's properties. It is that of a hash table: CoreFoundation's
-/// `CFDictionary` of Mac OS X 10.4 (CFDictionary.c and CFString.c of CF-368, opensource.apple.com). The order
-/// determines which side of a many-to-many relationship names the table, so the name depends on every property of the
-/// entity.
+/// `CFDictionary` of Mac OS X 10.4 (CFDictionary.c and CFString.c of CF-368, opensource.apple.com), and lately its
+/// `CFBasicHash` (CFBasicHash.c of CF-1153). The order determines which side of a many-to-many relationship names the
+/// table, so the name depends on every property of the entity.
 struct PropertyOrder {
-    /// The capacity and bucket count of each table size.
+    /// The capacity and bucket count of each table size of `CFBasicHash`.
+    private static let basicSizes = [
+        (3, 3), (6, 7), (11, 13), (19, 23), (32, 41), (52, 71), (85, 127), (118, 191), (155, 251), (237, 383),
+        (390, 631), (672, 1087), (1065, 1723), (1732, 2803), (2795, 4523), (4543, 7351), (7391, 11959),
+    ]
+
+    /// The same of the older `CFDictionary`.
     private static let sizes = [
         (4, 5), (8, 11), (17, 23), (29, 41), (47, 67), (76, 113), (123, 199), (199, 317), (322, 521), (521, 839),
         (843, 1361), (1364, 2207), (2207, 3571), (3571, 5779), (5778, 9349),
@@ -45,7 +51,8 @@ struct PropertyOrder {
     }
 
     private var buckets: [String?] {
-        let count = Self.sizes.first { $0.0 >= keys.count }?.1 ?? keys.count * 2 + 1
+        let sizes = hash == .bits32 ? Self.sizes : Self.basicSizes
+        let count = sizes.first { $0.0 >= keys.count }?.1 ?? keys.count * 2 + 1
         var buckets = [String?](repeating: nil, count: count)
         for key in keys {
             var bucket = Int(Self.hash(key, hash) % UInt64(count))
