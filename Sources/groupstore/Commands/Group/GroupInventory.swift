@@ -83,8 +83,10 @@ struct GroupInventory {
             status.size <= 1 << 20, let name = path.lastComponent
         else { return false }
         let isLock = names.count == 2 && names[1] == "lock"
-        let isModeRecord = names.count == 2 && names[1] == GroupContainer.writeAheadName.string
-        guard isLock || isModeRecord || names.count > 2 && ["receipts", "claims"].contains(names[1]) else { return false }
+        let isOwn =
+            names.count == 2
+            ? isLock || names[1] == GroupContainer.writeAheadName.string : ["receipts", "claims"].contains(names[1])
+        guard isOwn else { return false }
         guard status.size > 0, let first = try directory.open(name, flags: O_RDONLY).read(count: 1, at: 0).first else {
             return true
         }
