@@ -45,8 +45,8 @@ struct RealStoreLayoutTests {
             let (schema, layout) = try StoreReader.read(location) { reader in
                 (try Schema(reader), StoreLayout(model).usingJoinTableNames(of: try StoreSchema(reader)))
             }
-            // No table was found under a name that no hash gives it.
-            #expect(layout.joinTables == StoreLayout(model, hash: layout.hash).joinTables, "\(path)")
+            // No table was found under a name that no rule gives it.
+            #expect(layout.joinTables == StoreLayout(model, rule: layout.rule).joinTables, "\(path)")
             let found = schema.columns.filter { !Schema.isOwn($0.key) }
             #expect(found == layout.columns, "\(path)")
             for (name, statement) in layout.statements {

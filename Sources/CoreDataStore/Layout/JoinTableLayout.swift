@@ -30,17 +30,23 @@ package struct JoinTableLayout: Equatable, Sendable {
     }
 }
 
-/// The naming of join tables. Core Data enumerates entities by name, whatever they inherit from, and meets inherited
-/// relationships at the first subentity. (In Apple's Notes, `Z_12NOTES` belongs to folders, number 12, whose parent's
-/// name comes after that of notes, number 9.)
+/// The naming of join tables. Core Data enumerates entities by name, whatever they inherit from. (In Apple's Notes,
+/// `Z_12NOTES` belongs to folders, number 12, whose parent's name comes after that of notes, number 9.)
 package struct JoinTableNaming {
-    /// The width of the hash that orders an entity's properties. Stores up to framework 1145 and one of 1340 fit 32
-    /// bits, one of 1345 fits 64, with the table sizes of another hash table.
-    package enum HashWidth: CaseIterable, Sendable {
-        case bits32, bits64
+    /// A rule by which a framework names join tables. Where a model's tables tell rules apart, each known store follows
+    /// one of these.
+    package enum Rule: CaseIterable, Sendable {
+        /// Each entity has the relationships that it declares, ordered by a hash of 32 bits: stores up to framework
+        /// 1145, and one of 1340.
+        case declared
+        /// The same, but an entity has those that it inherits, too.
+        case inherited
+        /// An entity has those that it inherits, ordered by a hash of 64 bits in another hash table: a store of
+        /// framework 1345.
+        case wideHash
     }
 
-    private let hash: HashWidth
+    private let rule: Rule
     private let model: ManagedObjectModel
     private let numbers: EntityNumbers
     private var tables: [JoinTableLayout] = []
@@ -48,15 +54,15 @@ package struct JoinTableNaming {
     /// The used column names by root entity. A name is used once in a hierarchy.
     private var usedNames: [String: Set<String>] = [:]
 
-    init(_ model: ManagedObjectModel, _ numbers: EntityNumbers, _ hash: HashWidth) {
-        self.hash = hash
+    init(_ model: ManagedObjectModel, _ numbers: EntityNumbers, _ rule: Rule) {
+        self.rule = rule
         self.model = model
         self.numbers = numbers
     }
 
     mutating func layout() -> [JoinTableLayout] {
         for entity in numbers.entitiesByName {
-            let order = PropertyOrder(entity, in: model, numbers: numbers, hash: hash)
+            let order = PropertyOrder(entity, in: model, numbers: numbers, rule: rule)
             for relationship in order.orderedRelationships {
                 guard let declaring = declaringEntity(of: relationship, entity.name) else { continue }
                 add(relationship, of: declaring)

@@ -19,14 +19,15 @@ struct PropertyOrder {
 
     private let keys: [String]
     private let relationships: [RelationshipDescription]
-    private let hash: JoinTableNaming.HashWidth
+    private let rule: JoinTableNaming.Rule
 
     init(
         _ entity: EntityDescription, in model: ManagedObjectModel, numbers: EntityNumbers,
-        hash: JoinTableNaming.HashWidth
+        rule: JoinTableNaming.Rule
     ) {
-        self.hash = hash
-        relationships = ([entity] + model.superentities(of: entity)).flatMap(\.relationships)
+        self.rule = rule
+        let inherited = rule == .declared ? [] : model.superentities(of: entity)
+        relationships = ([entity] + inherited).flatMap(\.relationships)
         var keys = ["_ent", "_pk", "_opt"]
         for member in ([entity] + model.superentities(of: entity)).reversed() {
             keys += member.attributes.filter { !$0.isTransient }.map(\.name).sorted { $0.precedes($1) }
@@ -44,18 +45,18 @@ struct PropertyOrder {
         self.keys = keys
     }
 
-    /// The relationships of the entity, inherited ones included, in that order.
+    /// The relationships of the entity in that order, with those that it inherits if the rule says so.
     var orderedRelationships: [RelationshipDescription] {
         let byName = Dictionary(relationships.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
         return buckets.compactMap { key in key.flatMap { byName[$0] } }
     }
 
     private var buckets: [String?] {
-        let sizes = hash == .bits32 ? Self.sizes : Self.basicSizes
+        let sizes = rule == .wideHash ? Self.basicSizes : Self.sizes
         let count = sizes.first { $0.0 >= keys.count }?.1 ?? keys.count * 2 + 1
         var buckets = [String?](repeating: nil, count: count)
         for key in keys {
-            var bucket = Int(Self.hash(key, hash) % UInt64(count))
+            var bucket = Int(Self.hash(key, isWide: rule == .wideHash) % UInt64(count))
             while buckets[bucket] != nil, buckets[bucket] != key { bucket = (bucket + 1) % count }
             buckets[bucket] = key
         }
@@ -63,12 +64,12 @@ struct PropertyOrder {
     }
 
     /// Returns the hash of a key. Only the first 8 and the last 16 characters of a long key count.
-    static func hash(_ key: String, _ width: JoinTableNaming.HashWidth = .bits32) -> UInt64 {
+    static func hash(_ key: String, isWide: Bool = false) -> UInt64 {
         let units = Array(key.utf16)
         let counted = units.count > 23 ? Array(units.prefix(8) + units.suffix(16)) : units
         let hash = counted.reduce(UInt64(units.count)) { $0 &* 257 &+ UInt64($1) }
         // Sums, products and shifts to the left modulo 2^32 don't depend on the upper half.
         let whole = hash &+ (hash << UInt64(units.count & 31))
-        return width == .bits32 ? whole & 0xFFFF_FFFF : whole
+        return isWide ? whole : whole & 0xFFFF_FFFF
     }
 }

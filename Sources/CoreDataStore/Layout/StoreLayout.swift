@@ -9,12 +9,12 @@ package struct StoreLayout: Sendable {
     package let tables: [TableLayout]
     package private(set) var joinTables: [JoinTableLayout]
 
-    /// The hash that named the join tables.
-    package let hash: JoinTableNaming.HashWidth
+    /// The rule that named the join tables.
+    package let rule: JoinTableNaming.Rule
 
-    /// Creates the layout that Core Data gives a new store, or the one that a store named by another hash has.
-    package init(_ model: ManagedObjectModel, hash: JoinTableNaming.HashWidth = .bits32) {
-        self.hash = hash
+    /// Creates the layout of a new store, or that of a store whose join tables follow another rule.
+    package init(_ model: ManagedObjectModel, rule: JoinTableNaming.Rule = .declared) {
+        self.rule = rule
         let numbers = EntityNumbers(model)
         let members = Dictionary(grouping: numbers.entities) { model.rootEntity(of: $0).name }
         var tables: [TableLayout] = []
@@ -33,12 +33,12 @@ package struct StoreLayout: Sendable {
         self.model = model
         self.numbers = numbers
         self.tables = tables
-        var joins = JoinTableNaming(model, numbers, hash)
+        var joins = JoinTableNaming(model, numbers, rule)
         joinTables = joins.layout()
     }
 
-    /// Returns the layout that a store with this one has for another model: the same hash names its join tables.
-    package func layout(for model: ManagedObjectModel) -> StoreLayout { StoreLayout(model, hash: hash) }
+    /// Returns the layout that a store with this one has for another model: the same rule names its join tables.
+    package func layout(for model: ManagedObjectModel) -> StoreLayout { StoreLayout(model, rule: rule) }
 
     /// Returns the layout with other join tables.
     func replacing(_ joinTables: [JoinTableLayout]) -> StoreLayout {

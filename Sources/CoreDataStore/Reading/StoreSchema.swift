@@ -80,12 +80,12 @@ package struct StoreSchema: Sendable {
 }
 
 extension StoreLayout {
-    /// Returns the layout with the join tables of a store: those of the hash that explains all of them. If none does, a
+    /// Returns the layout with the join tables of a store: those of the rule that explains all of them. If none does, a
     /// join table is identified by its columns, because its name depends on the order in which the program that created
     /// it enumerated the properties.
     package func usingJoinTableNames(of schema: StoreSchema) -> StoreLayout {
-        for hash in JoinTableNaming.HashWidth.allCases {
-            let layout = hash == self.hash ? self : StoreLayout(model, hash: hash)
+        for rule in JoinTableNaming.Rule.allCases {
+            let layout = rule == self.rule ? self : StoreLayout(model, rule: rule)
             if layout.joinTables.allSatisfy({ schema.has($0) }) { return layout }
         }
         return renamingJoinTables(to: schema)

@@ -78,7 +78,7 @@ final class StagedStore {
     func differences(from model: ManagedObjectModel) throws -> [String] {
         let writer = try StoreWriter(path)
         let schema = try StoreSchema(writer)
-        let layout = StoreLayout(model, hash: StoreLayout(model).usingJoinTableNames(of: schema).hash)
+        let layout = StoreLayout(model, rule: StoreLayout(model).usingJoinTableNames(of: schema).rule)
         var expected = Set([
             "Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING",
         ])
