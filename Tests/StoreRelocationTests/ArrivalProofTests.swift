@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import Glibc
 import GroupContainers
@@ -95,6 +96,34 @@ import Testing
         try Recovery(container: container, report: { _ in }).run()
         let archive = try #require(try container.existingArchive(transfer.id))
         #expect(try StoreSnapshot(StoreLocation(directory: archive, name: legacy.name)).header != nil)
+    }
+
+    /// The process was killed while it removed the old set, external files first. Then the copy lost its name.
+    @Test(arguments: [false, true]) func keepsTheCopyOfExternalDataThatIsGone(isUndoneTwice: Bool) throws {
+        let hidden = try killAfterArrival()
+        let folder = container.directory.path.appending(legacy.name.support)
+        for path in [folder, legacy.directory.path.appending(legacy.name.support)] {
+            try FileManager.default.createDirectory(atPath: path.string, withIntermediateDirectories: false)
+        }
+        try Data("photo".utf8).write(to: URL(filePath: folder.appending("photo").string))
+        let journal = try #require(try container.journal())
+        guard case .committing(let database, _, let receipt) = journal.state else { return Issue.record() }
+        let support = try container.directory.identity(legacy.name.support)
+        try container.write(
+            TransferJournal(
+                transfer: journal.transfer, state: .committing(database: database, support: support, receipt: receipt)))
+        try container.directory.rename(published.name.database, to: "moved", in: container.directory, .refuse)
+        try Recovery(container: container, report: { _ in }).run()
+        if isUndoneTwice {
+            // The process that undid it was killed before its journal was removed.
+            try container.write(TransferJournal(transfer: journal.transfer, state: .withdrawn))
+            try Recovery(container: container, report: { _ in }).run()
+        }
+        #expect(try legacy.directory.status(hidden) == nil)
+        #expect(try legacy.directory.identity(legacy.name.database) == journal.transfer.database)
+        let archive = try #require(try container.existingArchive(journal.transfer.id))
+        let kept = try archive.directory(legacy.name.support).open("photo", flags: O_RDONLY)
+        #expect(try kept.read(count: 10, at: 0) == Array("photo".utf8))
     }
 
     /// A store that is removed in favour of the group's was compared with it; a write since then counts.

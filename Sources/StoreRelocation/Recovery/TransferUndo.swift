@@ -21,7 +21,7 @@ extension TransferCompletion {
         try returnDatabase(keepsCopies: keepsCopies)
         notes += try returnSideFiles()
         try directory.synchronize()
-        if try keepsCopies && !hasOldName() {
+        if try keepsCopies && (!hasOldName() || lacksExternalData()) {
             notes += try archiveCopies()
         } else {
             try container.removeArchive(transfer.id)
@@ -51,6 +51,20 @@ extension TransferCompletion {
             StoreLocation(directory: $0, name: source.name)
         }
         return try [staged, archived].compactMap(\.self).contains { try StoreSnapshot($0).header != nil }
+    }
+
+    /// Returns true if files of external data were copied that the store no longer has as they were copied. A process
+    /// may have been killed while it removed the old set, and its copy may have lost its name since. Copies in the
+    /// archive count too: this may have been interrupted after they got there.
+    private func lacksExternalData() throws -> Bool {
+        guard transfer.copies, !paths.isInPlace else { return false }
+        let staged = try paths.existingStaging().flatMap { directory in
+            (paths.destination?.name.support).map { (directory, $0) }
+        }
+        let archived = try container.existingArchive(transfer.id).map { ($0, source.name.support) }
+        return try [staged, archived].compactMap(\.self).contains { directory, name in
+            try !directory.compareExternalData(name, with: source, excluding: []).isComplete
+        }
     }
 
     private func returnSupport(arrived: FileIdentity?) throws {
@@ -113,26 +127,27 @@ extension TransferCompletion {
         return staging.path
     }
 
-    /// Archives the copies of a store that has lost its name, for example because one of the two places was restored
-    /// from a backup. Whole or not, they may be all that is left of it.
+    /// Archives the copies of a store that has lost its name or some of its external data, for example because one of
+    /// the two places was restored from a backup. Whole or not, they may be all that is left of it.
     private func archiveCopies() throws -> [String] {
         let archive = try container.existingArchive(transfer.id)
         let holdsStore = try archive?.status(source.name.database) != nil
-        if !holdsStore, try copiesLeft() == nil {
+        let isThere = try hasOldName()
+        if !holdsStore, !isThere, try copiesLeft() == nil {
             try container.removeArchive(transfer.id)
             return []
         }
         try container.write(
             ArchiveNote(
                 id: transfer.id, name: source.name.database, from: source.path, at: Date(),
-                reason: "what an interrupted relocation had copied of a store that has lost its name since"))
+                reason: "what an interrupted relocation had copied of a store that has lost "
+                    + (isThere ? "external data since" : "its name since")))
         let kept = try container.archive(transfer.id)
         if !holdsStore { try moveCopies(to: kept) }
         try closeFolder(source.name.support, in: kept)
         try kept.synchronize()
-        return [
-            "the store is no longer at \(PrintablePath(source.path)): its copy is kept in \(PrintablePath(kept.path))"
-        ]
+        let lost = isThere ? "lacks external data that was copied from it" : "has lost its name"
+        return ["\(PrintablePath(source.path)) \(lost): the copy is kept in \(PrintablePath(kept.path))"]
     }
 
     /// Moves the database last: while it is missing there, this is repeated.

@@ -182,7 +182,7 @@ class Accidents(World):
                 self.directories.append(clone_target)
         else:
             done = self.in_child(work, limit)
-            if done and kind == "twin" and place.kind == "plain":
+            if done and kind == "twin":
                 # A program's own UPDATE or DELETE in its store: an archive may go that has the row as it was.
                 self.forgiven |= place.content.items - self.reader.read(path).items
         if not done:

@@ -19,7 +19,7 @@ class Checks(Accidents):
         union, raw, at = set().union(*[p.content.items for p in after] or [()]), None, {p.path: p for p in after}
         for place in before:
             items, same = place.content.items - self.forgiven, at.get(place.path)
-            if self.is_released(place, released) or place.kind == "staging" and (place.content.damaged or when == "in the middle"):
+            if place.doubled or self.is_released(place, released) or place.kind == "staging" and (place.content.damaged or when == "in the middle"):
                 continue
             if place.content.damaged and when != "in the middle" and not (same and same.inode == place.inode):
                 raw = raw if raw is not None else {t for f in files_in(self.top) if os.path.isfile(f) and not os.path.islink(f)

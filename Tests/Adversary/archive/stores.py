@@ -39,7 +39,8 @@ ACCIDENTS = """drop drop emptied truncate half page twin twin twin replace overw
  clone copy copy copy symlink symlink owner mode times immutable remove lock_file bind bind database_gone""".split()
 
 Content = collections.namedtuple("Content", "items damaged raw")    # rows and files; is it damaged; the tokens in its bytes
-Place = collections.namedtuple("Place", "path kind content inode store parent")    # parent: the directory's device and inode
+# parent: the directory's device and inode; doubled: a database with several names and a log beside one of them
+Place = collections.namedtuple("Place", "path kind content inode store parent doubled", defaults=[False])
 Result = collections.namedtuple("Result", "code lines error killed stopped")
 
 
@@ -141,6 +142,8 @@ class Reader:
                 put(copy + side, part)
                 data += part
         rows, damaged = collections.Counter(), False
+        # Pages of a log or a journal stand for those of the database, whose tokens then don't count.
+        shadowed = any(os.path.exists(copy + side) and os.path.getsize(copy + side) for side in ("-wal", "-journal"))
         try:
             connection = connect(copy)
             for _, name, kind, *_ in connection.execute("PRAGMA main.table_list").fetchall():
@@ -161,7 +164,6 @@ class Reader:
         except sqlite3.Error:
             damaged = True
         items = frozenset(("row", row, n) for row, count in rows.items() for n in range(count))
-        shadowed = any(os.path.exists(copy + side) and os.path.getsize(copy + side) for side in ("-wal", "-journal"))
         return Content(items, damaged, frozenset(TOKEN.findall(data)) if damaged and not shadowed else frozenset())
 
     @staticmethod
@@ -237,4 +239,11 @@ class Reader:
                 if items:
                     add(os.path.join(top, name), items)
             directories[:] = [d for d in directories if d not in folders]
-        return places
+        # Under a second name of a database, by a link or a mount, a program doesn't see the log or journal that is beside
+        # another name: what it shows there isn't what was committed.
+        logs = collections.defaultdict(list)
+        for place in places:
+            if place.store:
+                logs[place.inode].append(any(os.path.exists(place.path + side) and os.path.getsize(place.path + side)
+                                             for side in ("-wal", "-journal")))
+        return [place._replace(doubled=len(logs[place.inode]) > 1 and any(logs[place.inode])) for place in places]

@@ -136,6 +136,10 @@ class World:
         """A program inserts rows, and ends in one of several ways."""
         r = self.random
         style = style or r.choice(["close", "close", "wal", "hot"])
+        external = token = None
+        if r.random() < 0.4:
+            external = os.path.join(support(path), "_EXTERNAL_DATA", r.choice(["A", "B'b ", "\udcff"]) + str(self.tokens + 100))
+            token = self.token().encode()
 
         def work():
             connection = connect(path)
@@ -143,6 +147,9 @@ class World:
             found = tables(connection)
             for _ in range(rows):
                 self.insert(connection, found)
+            if external:                # as Core Data does: while it has the store open
+                os.makedirs(os.path.dirname(external), exist_ok=True)
+                put(external, token)
             if style == "hot":          # an unfinished transaction stays behind, spilled to the disk
                 connection.execute("PRAGMA cache_size = 1")
                 connection.execute("BEGIN IMMEDIATE")
@@ -156,11 +163,8 @@ class World:
         self.tokens += 100
         r.random()
         self.say("write %d rows to %s (%s%s)" % (rows, self.short(path), style, "" if done else ", failed"))
-        if r.random() < 0.4:
-            file = os.path.join(support(path), "_EXTERNAL_DATA", r.choice(["A", "B'b ", "\udcff"]) + str(self.tokens))
-            token = self.token().encode()
-            if self.in_child(lambda: (os.makedirs(os.path.dirname(file), exist_ok=True), put(file, token)) and None):
-                self.say("external file for %s" % self.short(path))
+        if external and done:
+            self.say("external file for %s" % self.short(path))
 
     def delete_by_name(self, place):
         before = self.reader.store(place.path)
