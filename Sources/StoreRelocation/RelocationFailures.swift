@@ -55,7 +55,7 @@ extension RelocationFailure {
     }
 
     /// Converts any error of a relocation into a failure that says what the user can do.
-    init(_ error: any Error, _ request: RelocationRequest) {
+    package init(_ error: any Error, _ request: RelocationRequest) {
         let store = PrintablePath(request.source)
         switch error {
         case let failure as RelocationFailure: self = failure

@@ -107,7 +107,10 @@ import Testing
         }
         try Data("photo".utf8).write(to: URL(filePath: folder.appending("photo").string))
         let journal = try #require(try container.journal())
-        guard case .committing(let database, _, let receipt) = journal.state else { return Issue.record() }
+        guard case .committing(let database, _, let receipt) = journal.state else {
+            Issue.record("the journal has another state")
+            return
+        }
         let support = try container.directory.identity(legacy.name.support)
         try container.write(
             TransferJournal(

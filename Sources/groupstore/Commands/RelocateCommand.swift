@@ -166,11 +166,11 @@ struct RelocateCommand: ParsableCommand {
             try reporting(output, changing: !dryRun) {
                 progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
             }
-        } catch let error as RelocationFailure {
+        } catch where error is RelocationFailure || error is SystemError {
             let working = FilePath(workingDirectory())
             let source =
                 ((try? Self.source(sourceStore, in: working)) ?? ArgumentBytes.path(sourceStore)).absolute(in: working)
-            let failure = error.markedIfInterrupted
+            let failure = RelocationFailure(error, RelocationRequest(source: source, group: source)).markedIfInterrupted
             progress.fail(failure, source: source, seconds: started.duration(to: .now).seconds)
             throw ExitCode(failure.exitCode)
         }

@@ -221,6 +221,8 @@ class Reader:
                 if name == "about.json" or (record is not None or self.removing(parts)) and (
                         name.endswith((".json", ".json.new", ".lock")) or name == "lock"):
                     continue        # groupstore's own records
+                if name.startswith(".groupstore-") and name.endswith("-rollback"):
+                    continue        # a second name of the journal that SQLite rolls back
                 if name.endswith("-journal") and not any(read_file(path)[:28]):
                     continue        # its header is zeros: its transaction was committed, and it holds nothing
                 base = next((name[:-len(s)] for s in SIDES if name.endswith(s)), None)

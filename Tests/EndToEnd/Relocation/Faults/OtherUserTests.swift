@@ -61,6 +61,17 @@ struct OtherUserTests {
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == 10)
     }
 
+    /// With a model, the command looks first whether the store is an XML file.
+    @Test(arguments: [["--opaque"], ["--model", "/nonexistent.mom"]] as [[Word]])
+    func namesAnUnreadableStore(options: [Word]) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10, unflushed: false)
+        try run("chmod", ["0000", Word(store.path)])
+        try own(places)
+        let refused = try relocateAgain(store.path, places, options)
+        #expect(refused.status == 77 && refused.outcome == "refused", "\(refused.output)\(refused.errors)")
+    }
+
     /// rename(2) of a directory into another one requires write permission on the moved directory. Removing a copied
     /// directory's contents also requires it.
     @Test(arguments: Places.FileSystem.allCases, ["delete", "archive", "symlink"])
