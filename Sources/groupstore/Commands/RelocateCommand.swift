@@ -166,7 +166,7 @@ struct RelocateCommand: ParsableCommand {
             try reporting(output, changing: !dryRun) {
                 progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)
             }
-        } catch  where error is RelocationFailure || error is SystemError {
+        } catch let error where error is RelocationFailure || error is SystemError {
             let working = FilePath(workingDirectory())
             let source =
                 ((try? Self.source(sourceStore, in: working)) ?? ArgumentBytes.path(sourceStore)).absolute(in: working)

@@ -51,8 +51,10 @@ class Checks(Accidents):
         if what.startswith("archive purge"):    # a mount shows an archive at a second path
             touched |= {p.inode for p in before if p.kind in ("archive", "purging")}
         parts = {support(p) for p in paths if p} | {p + side for p in paths if p for side in SIDES}
+        # A mount shows the same directory at a second path.
+        seen = {(p.parent, os.path.basename(p.path)) for p in before if p.path in paths or p.path in parts}
         for place in before:
-            if place.kind not in kinds or place.path in paths or place.inode in touched or place.path in parts \
+            if (place.parent, os.path.basename(place.path)) in seen or place.kind not in kinds or place.path in paths or place.inode in touched or place.path in parts \
                     or place.parent in self.asked_away:
                 continue
             other = at.get(place.path)
