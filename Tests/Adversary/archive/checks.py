@@ -54,8 +54,8 @@ class Checks(Accidents):
         # A mount shows the same directory at a second path.
         seen = {(p.parent, os.path.basename(p.path)) for p in before if p.path in paths or p.path in parts}
         for place in before:
-            if (place.parent, os.path.basename(place.path)) in seen or place.kind not in kinds or place.path in paths or place.inode in touched or place.path in parts \
-                    or place.parent in self.asked_away:
+            if (place.kind not in kinds or place.path in paths or place.path in parts or place.inode in touched
+                    or (place.parent, os.path.basename(place.path)) in seen or place.parent in self.asked_away):
                 continue
             other = at.get(place.path)
             if place.content.items - self.forgiven - (other.content.items if other else frozenset()):
@@ -113,7 +113,7 @@ class Checks(Accidents):
             if "--move" not in args and source not in now:
                 raise Problem("LOST: restore without --move took the store out of the archive")
         if what == "archive show" and result.code == 0 and any(
-                p.store and p.content.damaged and "/archive/%s/" % args[-1] in p.path for p in before):
+                p.store and p.content.damaged and p.path.startswith("%s/.groupstore/archive/%s/" % tuple(args[-2:])) for p in before):
             raise Problem("FALSE: show calls a damaged store intact")
         if what == "archive list" and result.code == 0:
             there = {os.path.basename(a) for a in self.archives() if a.startswith(args[-1] + "/.groupstore/")}
