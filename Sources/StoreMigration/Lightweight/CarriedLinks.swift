@@ -84,8 +84,8 @@ extension EntityMatching {
             + ownLinks(of: inverse, declaredBy: declaring).compactMap { $0.reversed.limited(toOwners: remaining) }
     }
 
-    /// Returns the former links of a relationship's ordered inverse, if `links` don't have their positions: the two were
-    /// not each other's inverse before. Each end of a link then keeps its own order.
+    /// Returns the former links of a relationship's ordered inverse, if `links` don't have their positions: the two
+    /// were not each other's inverse before. Each end of a link then keeps its own order.
     func inverseOrder(
         of relationship: RelationshipDescription, declaredBy entity: String, besides links: [CarriedLinks]
     ) -> [CarriedLinks] {

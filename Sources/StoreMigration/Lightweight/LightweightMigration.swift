@@ -121,8 +121,8 @@ struct LightweightMigration {
         }
     }
 
-    /// Reports missing values that become the default of an attribute that is mandatory now. Nothing is lost, but an app
-    /// can't distinguish them from others any more.
+    /// Reports missing values that become the default of an attribute that is mandatory now. Nothing is lost, but an
+    /// app can't distinguish them from others any more.
     private mutating func noteDefaults(in table: TableMigration) throws {
         guard let source = table.source?.name.sqlName else { return }
         for column in table.columns {

@@ -1,8 +1,7 @@
 """Core Data's XML stores: written with odd encodings, line ends, forms and numbers; converted, and compared with what was written."""
 
 import base64, os, plistlib, shutil, sqlite3, uuid
-from changes import *
-from compare import Diff
+from round import *
 
 WORDS = {
     "Integer 16": "int16",
@@ -225,7 +224,6 @@ def encode(r, body):
 
 
 def convert(r):
-    from migrations import tree, dump, check_archived, archives, leftovers
 
     rng = r.rng
     m = random_model(rng)
