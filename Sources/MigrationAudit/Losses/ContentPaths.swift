@@ -207,16 +207,26 @@ extension StepCorrespondence {
         func inverse(of key: PropertyKey?, from: String, to: String) -> PropertyKey? {
             key.flatMap(new.relationship).flatMap(new.inverse).flatMap { leads($0, from: from, to: to) ? $0 : nil }
         }
+        func isOrdered(_ key: PropertyKey?, or inverse: PropertyKey?, _ entity: String, _ successor: Successor) -> Bool
+        {
+            let key = key ?? inverse.flatMap { isNew($0, of: entity, in: successor) ? $0 : nil }
+            return key.flatMap(new.relationship).map { $0.isToMany && $0.isOrdered } ?? false
+        }
+        let inverses = (
+            forward: inverse(of: backward, from: owner.entity, to: target.entity),
+            backward: inverse(of: forward, from: target.entity, to: owner.entity)
+        )
         let end = ContentPaths.LinkEnd(
             owner: .init(entity: owner.entity, keepsKeys: end.owner.keepsKeys && owner.keepsKeys),
             target: .init(entity: target.entity, keepsKeys: end.target.keepsKeys && target.keepsKeys),
-            forward: forward ?? inverse(of: backward, from: owner.entity, to: target.entity),
-            backward: backward ?? inverse(of: forward, from: target.entity, to: owner.entity),
+            forward: forward ?? inverses.forward, backward: backward ?? inverses.backward,
             isExact: end.isExact && !step.isMapped && isSame(end.forward, forward) && isSame(end.backward, backward)
                 && backward == forward.flatMap(new.relationship).flatMap(new.inverse),
             keepsOrder: .init(
-                forward: end.keepsOrder.forward && isOrdered(forward),
-                backward: end.keepsOrder.backward && isOrdered(backward)))
+                forward: end.keepsOrder.forward
+                    && isOrdered(forward, or: inverses.forward, end.owner.entity, owner),
+                backward: end.keepsOrder.backward
+                    && isOrdered(backward, or: inverses.backward, end.target.entity, target)))
         return (end, false, false)
     }
 
@@ -229,9 +239,5 @@ extension StepCorrespondence {
     private func isSame(_ before: PropertyKey?, _ after: PropertyKey?) -> Bool {
         guard let before, let after else { return before == nil && after == nil }
         return old.relationship(before)?.isToMany == new.relationship(after)?.isToMany
-    }
-
-    private func isOrdered(_ key: PropertyKey?) -> Bool {
-        key.flatMap(new.relationship).map { $0.isToMany && $0.isOrdered } ?? false
     }
 }

@@ -77,6 +77,12 @@ final class StepCorrespondence {
         }
     }
 
+    /// Returns true if a relationship of the newer entity has no older one. It then takes the order of the one whose
+    /// links it shares.
+    func isNew(_ key: PropertyKey, of entity: String, in successor: Successor) -> Bool {
+        successor.mapping == nil && !relationships(of: entity, successor.entity).values.contains(key)
+    }
+
     private func continuation<Property>(
         of name: String, _ mapping: FollowedEntity, _ find: (String) -> Property?
     ) -> Continuation<Property> {

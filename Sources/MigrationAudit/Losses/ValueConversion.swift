@@ -12,7 +12,7 @@ struct ValueConversion {
 
     private var isDerived: Bool { new.attribute.derivation != nil || new.description.derivation != nil }
 
-    /// True if a missing value becomes the default.
+    /// True if a missing value becomes the default. It is no loss, but only a migration shows how many there are.
     private var fillsDefault: Bool {
         guard !new.description.isOptional, new.description.defaultValue != nil else { return false }
         return old.description.isOptional || new.isElement
@@ -54,10 +54,6 @@ struct ValueConversion {
         if isDerived { return "becomes derived, which replaces its values" }
         return "gets a type that can't hold all of its values"
     }
-
-    static let reasonForDefaults = "becomes mandatory, so that objects without a value get its default"
-
-    var mayFillDefault: Bool { fillsDefault && !isDerived }
 }
 
 extension AttributeType {

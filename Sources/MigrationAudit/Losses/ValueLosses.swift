@@ -108,10 +108,6 @@ struct ValueLosses {
         add(
             .changes, last.reason,
             "\(oldValue) IS NOT NULL AND \(newValue) IS NOT NULL AND NOT \(conversion.isSame(oldValue, newValue))")
-        if end.conversions.contains(where: \.mayFillDefault) {
-            add(
-                .changes, ValueConversion.reasonForDefaults, "\(oldValue) IS NULL AND \(newValue) IS NOT NULL")
-        }
     }
 
     private mutating func addDivided(

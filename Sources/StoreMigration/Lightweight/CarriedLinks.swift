@@ -84,6 +84,20 @@ extension EntityMatching {
             + ownLinks(of: inverse, declaredBy: declaring).compactMap { $0.reversed.limited(toOwners: remaining) }
     }
 
+    /// Returns the former links of a relationship's ordered inverse, if `links` don't have their positions: the two
+    /// were not each other's inverse before. Each end of a link then keeps its own order.
+    func inverseOrder(
+        of relationship: RelationshipDescription, declaredBy entity: String, besides links: [CarriedLinks]
+    ) -> [CarriedLinks] {
+        guard let inverse = destination.model.inverse(of: relationship), inverse.isToMany, inverse.isOrdered,
+            let declaring = destination.declaringEntity(of: inverse.name, of: relationship.destinationEntityName)?.name,
+            declaring != entity || inverse.name != relationship.name
+        else { return [] }
+        let own = ownLinks(of: inverse, declaredBy: declaring)
+        let carried = Set(links.map(\.storage.reversed))
+        return own.allSatisfy { carried.contains($0.storage) } ? [] : own
+    }
+
     private func ownLinks(of relationship: RelationshipDescription, declaredBy entity: String) -> [CarriedLinks] {
         let reachable = Set(destination.numbers.family(of: relationship.destinationEntityName))
         var found: [CarriedLinks] = []

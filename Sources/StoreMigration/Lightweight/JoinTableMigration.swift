@@ -1,4 +1,5 @@
 import CoreDataStore
+import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 
@@ -42,14 +43,17 @@ struct JoinTableMigration {
     }
 
     private mutating func collect(_ table: JoinTableLayout) throws {
-        let links = self.links(of: table.owner)
+        guard let relationship = relationship(of: table.owner) else { return }
+        let links = matching.links(of: relationship, declaredBy: table.owner.entity)
+        let inverseOrder = matching.inverseOrder(of: relationship, declaredBy: table.owner.entity, besides: links)
         let own = table.storage
         let needsPlaces = (
-            owners: own.ownerPlace != nil && links.contains { $0.storage.ownerPlace == nil },
+            owners: own.ownerPlace != nil && (!inverseOrder.isEmpty || links.contains { $0.storage.ownerPlace == nil }),
             targets: own.targetPlace != nil && links.contains { $0.storage.targetPlace == nil }
         )
         let temporary = temporaryNames.name(for: table.name)
-        if links.count == 1, let kept = links.first?.storage, links[0].isComplete, kept.isJoinTable,
+        if links.count == 1, inverseOrder.isEmpty, let kept = links.first?.storage, links[0].isComplete,
+            kept.isJoinTable,
             kept.hasShape(of: own, in: matching.source), !joins.contains(where: { $0.renamed?.table == kept.table })
         {
             joins.append(Join(table: table, temporary: temporary, renamed: kept, needsPlaces: needsPlaces))
@@ -63,19 +67,30 @@ struct JoinTableMigration {
                 name.map { (name: $0.sqlName, value: value) }
             }
             let names = [own.owner.sqlName, own.target.sqlName] + places.map(\.name)
-            let values = ["owner", "target"] + places.map(\.value)
+            let values =
+                ["owner", "target"]
+                + places.map(\.value).map { value in
+                    value == "owner_place" && !inverseOrder.isEmpty ? "NULL" : value
+                }
             try store.execute(
                 "INSERT OR IGNORE INTO \(join.temporary.sqlName) (\(names.joined(separator: ", "))) "
                     + "SELECT \(values.joined(separator: ", ")) FROM (\(link.query))")
         }
+        if let place = own.ownerPlace?.sqlName {
+            for link in inverseOrder {
+                try store.execute(
+                    "UPDATE \(join.temporary.sqlName) AS l SET \(place) = i.target_place FROM (\(link.query)) AS i "
+                        + "WHERE l.\(own.owner.sqlName) = i.target AND l.\(own.target.sqlName) = i.owner")
+            }
+        }
         joins.append(join)
     }
 
-    private func links(of side: JoinTableLayout.Side) -> [CarriedLinks] {
+    private func relationship(of side: JoinTableLayout.Side) -> RelationshipDescription? {
         guard let entity = destination.model.entity(named: side.entity),
             case .relationship(let relationship)? = destination.model.property(named: side.relationship, of: entity)
-        else { return [] }
-        return matching.links(of: relationship, declaredBy: side.entity)
+        else { return nil }
+        return relationship
     }
 
     // MARK: When the old tables are dropped

@@ -64,6 +64,7 @@ struct LightweightMigration {
             if case .kept = change.method { continue }
             let table = change.table
             noteForeignColumns(of: change)
+            try noteDefaults(in: table)
             try progress.step("migrating \(table.destination.rootEntity)", rows: table.source.map { try rows($0) } ?? 0)
             try objects.dropIndexes(of: change)
             try migrate(change, &unknownRows)
@@ -117,6 +118,25 @@ struct LightweightMigration {
         for column in change.lostColumns {
             let name = change.table.source?.name ?? ""
             notes.append("the column \(name).\(column), which is not in the model, is dropped")
+        }
+    }
+
+    /// Reports missing values that become the default of an attribute that is mandatory now. Nothing is lost, but an
+    /// app can't distinguish them from others any more.
+    private mutating func noteDefaults(in table: TableMigration) throws {
+        guard let source = table.source?.name.sqlName else { return }
+        for column in table.columns {
+            guard case .attribute(let entity, let path) = column.column.content else { continue }
+            let filled = column.values.compactMap { number, value -> String? in
+                guard case .defaulting(_, _) = value, let name = value.source else { return nil }
+                return "Z_ENT = \(number) AND \(name.sqlName) IS NULL"
+            }
+            guard !filled.isEmpty else { continue }
+            let condition = filled.sorted().map { "(\($0))" }.joined(separator: " OR ")
+            let count = try store.integer("SELECT count(*) FROM \(source) WHERE \(condition)") ?? 0
+            guard count > 0 else { continue }
+            let objects = count == 1 ? "1 object without a value gets" : "\(count) objects without a value get"
+            notes.append("\(entity).\(path.joined(separator: ".")) becomes mandatory: \(objects) its default")
         }
     }
 

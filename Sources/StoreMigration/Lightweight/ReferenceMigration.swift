@@ -8,6 +8,7 @@ struct ReferenceMigration {
     let store: StoreWriter
     let matching: EntityMatching
     private var fills: [Fill] = []
+    private var orders: [InverseOrder] = []
 
     /// A reference column of a relationship that the source keeps elsewhere.
     private struct Fill {
@@ -17,6 +18,15 @@ struct ReferenceMigration {
         /// The entity whose objects have the column.
         let holder: String
         let links: String
+    }
+
+    /// The former positions of a to-one relationship's ordered inverse, which the source keeps elsewhere.
+    private struct InverseOrder {
+        let table: TableLayout
+        let column: ColumnLayout
+        let order: ColumnLayout
+        let holder: String
+        let places: String
     }
 
     init(_ store: StoreWriter, _ matching: EntityMatching) {
@@ -31,7 +41,10 @@ struct ReferenceMigration {
     /// Reads the links of relationships that the source keeps elsewhere.
     mutating func collect(_ tables: [TableMigration]) throws {
         for table in tables {
-            for column in table.destination.columns { try collect(column, of: table.destination) }
+            for column in table.destination.columns {
+                try collect(column, of: table.destination)
+                try collectInverseOrder(of: column, in: table.destination)
+            }
         }
     }
 
@@ -47,10 +60,30 @@ struct ReferenceMigration {
         fills.append(Fill(table: table, column: column, order: order, holder: reference.holder, links: temporary))
     }
 
+    private mutating func collectInverseOrder(of column: ColumnLayout, in table: TableLayout) throws {
+        guard case .reference(let entity, let name) = column.content,
+            let order = table.columns.first(where: { $0.content == .order(entity: entity, name: name) }),
+            let declaring = destination.model.entity(named: entity),
+            case .relationship(let relationship)? = destination.model.property(named: name, of: declaring),
+            !relationship.isToMany
+        else { return }
+        let links = matching.links(of: relationship, declaredBy: entity)
+        let own = matching.inverseOrder(of: relationship, declaredBy: entity, besides: links)
+        guard !own.isEmpty else { return }
+        let places = "_places_\(orders.count)"
+        try store.execute("CREATE TEMP TABLE \(places) (holder, owner, place, PRIMARY KEY (holder, owner))")
+        for link in own {
+            try store.execute(
+                "INSERT OR IGNORE INTO \(places) SELECT target, owner, target_place FROM (\(link.query))")
+        }
+        orders.append(InverseOrder(table: table, column: column, order: order, holder: entity, places: places))
+    }
+
     // MARK: When all rows are in their tables
 
     func finish() throws {
         for fill in fills { try perform(fill) }
+        for order in orders { try perform(order) }
         for table in destination.tables { try finishReferences(in: table) }
     }
 
@@ -67,6 +100,16 @@ struct ReferenceMigration {
                 + "WHERE \(fill.column.name.sqlName) IS NULL AND Z_ENT IN (\(holders.list)) "
                 + "AND Z_PK IN (SELECT holder FROM \(fill.links))")
         try store.execute("DROP TABLE \(fill.links)")
+    }
+
+    private func perform(_ order: InverseOrder) throws {
+        let table = order.table.name.sqlName
+        let holders = destination.numbers.family(of: order.holder).map(destination.numbers.number)
+        try store.execute(
+            "UPDATE \(table) SET \(order.order.name.sqlName) = (SELECT place FROM \(order.places) AS i "
+                + "WHERE i.holder = \(table).Z_PK AND i.owner = \(table).\(order.column.name.sqlName)) "
+                + "WHERE Z_ENT IN (\(holders.list))")
+        try store.execute("DROP TABLE \(order.places)")
     }
 
     /// Clears references to removed objects, and fills in entity numbers and positions that no source column held.
@@ -94,7 +137,8 @@ struct ReferenceMigration {
             if let number, isFilled || former.contains(where: { !hadNumber($0) }) {
                 try fillEntityNumbers(number, of: column, in: table, relationship)
             }
-            if let order, isFilled || former.contains(where: { !wasOrdered($0) }) {
+            let isReordered = orders.contains { $0.table.name == table.name && $0.column == column }
+            if let order, isFilled || isReordered || former.contains(where: { !wasOrdered($0) }) {
                 try store.assignPlaces(order.name, in: table.name.sqlName, key: "Z_PK", of: column.name, by: "Z_PK")
             }
         }

@@ -82,10 +82,15 @@ struct SchemaMigration {
     mutating func restore(_ tables: [TableMigration], joins: Set<String>) throws {
         try restoreIndexes(tables, joins)
         try restoreSpatialIndexes(tables)
-        let foreign = schema.objects.filter {
-            $0.kind == .index && droppedIndexes.contains($0.name) && !isCoreDataIndex($0.name)
+        // A table that is dropped takes its indexes with it.
+        let present = Set(try StoreSchema(store).objects.filter { $0.kind == .index }.map(\.name))
+        for index in schema.objects where index.kind == .index && !present.contains(index.name) {
+            if !isCoreDataIndex(index.name) {
+                try restoreForeign(index)
+            } else if !droppedIndexes.contains(index.name) {
+                noteUnexpected(index.name)
+            }
         }
-        for index in foreign { try restoreForeign(index) }
         try store.addCoreDataFunctions()
         let check = ForeignObjectCheck(store)
         notes += try check.restore(views: schema.objects.filter { $0.kind == .view })

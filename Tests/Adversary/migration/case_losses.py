@@ -86,7 +86,7 @@ class Count:
         self.old, self.new, self.before, self.after = old, new, before, after
         names = {e.identity: e.name for e in new.entities.values()}
         self.later = {e.name: names[e.identity] for e in old.entities.values() if e.identity in names}
-        self.found, self.filled = Counter(), set()
+        self.found = Counter()
         self.places = {key: {(a, b) for a, b, _ in links} for key, links in after.links.items()}
         for (root, key), (entity, _, values) in before.objects.items():
             self._object(root, key, entity, values)
@@ -112,14 +112,12 @@ class Count:
                 if not a.transient and not a.derived:
                     q, _ = self.successor(entity, a)
                     field = self._lost(a, q, values[(a.name,)], now[2][(q.name,)] if q else None)
-                    if q and not q.optional and q.default is not None and a.optional:
-                        self.filled.add((declaring, a.name, "changes"))
                     if field:
                         self.found[(declaring, a.name, field)] += 1
 
     def _lost(self, a, q, was, now):
         if was is None:
-            return "changes" if q and now is not None and not q.derived and a.optional and not q.optional else None
+            return None  # a default in its place is no loss
         if now is None:
             return "values"
         if isinstance(was, (int, float)) and isinstance(now, (int, float)):
@@ -248,10 +246,8 @@ def _map(round, old, new, models, before):
     if answer.code:
         return
     count = Count(old, new, before, read(target, new, Layout(new)))
-    # What a missing value becomes is an expression of the mapping model.
-    wanted = Counter({key: n for key, n in count.found.items() if n and key not in count.filled})
+    wanted = Counter({key: n for key, n in count.found.items() if n})
     for what, found in (("run", said(answer.summary.get("removes"))), ("dry-run", said(dry.summary.get("removes")))):
-        found = Counter({key: n for key, n in found.items() if key not in count.filled})
         if found != wanted:
             round.problem(
                 f"mapped-{what}-miscounts", f"lost {dict(wanted - found)}, said too much {dict(found - wanted)}"

@@ -46,6 +46,43 @@ struct CarriedLinksTests {
             ])
     }
 
+    /// Each of the two had its own links, and `items` its own order.
+    @Test func orderIsKeptWhereTwoRelationshipsBecomeInverse() throws {
+        let old =
+            entity("List", toMany("items", to: "Item", inverse: nil, isOrdered: true))
+            + entity("Item", "<relationship name='owner' optional='YES' maxCount='1' destinationEntity='List'/>")
+        let rows = [
+            "INSERT INTO ZLIST (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1)",
+            "INSERT INTO ZITEM (Z_PK, Z_ENT, Z_OPT, ZOWNER, Z2ITEMS, Z_FOK_2ITEMS) "
+                + "VALUES (1, 1, 1, 1, 1, 4096), (2, 1, 1, 1, 1, 2048), (3, 1, 1, 1, 1, 3072), (4, 1, 1, 1, NULL, NULL)",
+        ]
+        let store = try migrated(old, rows, to: owned)
+        #expect(
+            try store.rows("SELECT Z_PK FROM ZITEM WHERE ZOWNER = 1 AND Z_PK < 4 ORDER BY Z_FOK_OWNER") == [
+                "2", "3", "1",
+            ])
+    }
+
+    /// The join table's other end had an order of other links.
+    @Test func orderIsKeptWhereOrderedRelationshipsBecomeInverse() throws {
+        let old =
+            entity("A", toMany("items", to: "B", inverse: "as", isOrdered: true))
+            + entity(
+                "B", toMany("as", to: "A", inverse: "items") + toMany("mine", to: "A", inverse: nil, isOrdered: true))
+        let new =
+            entity("A", toMany("items", to: "B", inverse: "mine", isOrdered: true))
+            + entity("B", toMany("mine", to: "A", inverse: "items", isOrdered: true))
+        let join = try joinTable(of: old)
+        let rows = [
+            "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, Z2MINE, Z_FOK_2MINE) VALUES (1, 1, 1, 1, 4096), (2, 1, 1, 1, 2048)",
+            "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT) VALUES (1, 2, 1)",
+            "INSERT INTO \(join) (Z_1AS, Z_2ITEMS, Z_FOK_2ITEMS) VALUES (1, 1, 2048), (2, 1, 2048)",
+        ]
+        let store = try migrated(old, rows, to: new)
+        #expect(
+            try store.rows("SELECT Z_1MINE FROM \(try joinTable(of: new)) ORDER BY Z_FOK_1MINE") == ["2", "1"])
+    }
+
     @Test func orderIsKeptWhereTheInverseIsDropped() throws {
         let store = try migrated(
             owned, three,

@@ -27,6 +27,27 @@ struct LostValuesTests {
             ])
     }
 
+    @Test func reportsDefaultsInPlaceOfMissingValues() throws {
+        let store = try StagedStore(
+            entity(text("name")), ["INSERT INTO ZA VALUES (1, 1, 1, NULL), (2, 1, 1, 'n'), (3, 1, 1, NULL)"])
+        let mandatory = "<attribute name='name' attributeType='String' defaultValueString='x'/>"
+        #expect(
+            try store.migrate(to: entity(mandatory)) == [
+                "A.name becomes mandatory: 2 objects without a value get its default"
+            ])
+    }
+
+    @Test func reportsIndexesOfRemovedTables() throws {
+        let store = try StagedStore(
+            entity(text("name")) + "<entity name='B'/>",
+            ["CREATE INDEX mine ON ZB (Z_OPT)", "CREATE INDEX Z_B_mine ON ZB (Z_OPT)"])
+        #expect(
+            try store.migrate(to: entity(text("name"))).sorted() == [
+                "the index Z_B_mine is dropped: its name is one of Core Data's, but the model has no such index",
+                "the index mine is dropped: a table or column that it names no longer exists",
+            ])
+    }
+
     @Test func reportsNothingForRenamedContent() throws {
         let store = try StagedStore(entity(text("name")), ["INSERT INTO ZA VALUES (1, 1, 1, 'n')"])
         #expect(
