@@ -30,7 +30,7 @@ struct MergeRun {
         }
         try store.addCoreDataFunctions()
         try Self.addHash(to: store)
-        try store.execute("ATTACH ?1 AS legacy", [.text(legacyCopy.string)])
+        try store.execute("ATTACH ?1 AS legacy", [.text(legacyCopy.sqliteURI)])
         store.interrupt(when: isCancelled)
         let session = try MergeSession(store, schema, options)
         try checkCollations(session)

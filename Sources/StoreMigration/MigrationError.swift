@@ -114,7 +114,7 @@ extension MigrationError {
             MigrationManager.newStoreSuffix, MigrationManager.formerSuffix, EarlierState.stepSuffix,
             EarlierState.firstSuffix,
         ]
-        let beside = suffixes.map { FilePath(copy.string + $0) }
+        let beside = suffixes.map { copy.appending(suffix: $0) }
         for path in beside + [copy] {
             text = text.replacing(PrintablePath(path).description, with: PrintablePath(store).description)
         }

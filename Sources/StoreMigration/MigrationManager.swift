@@ -262,7 +262,7 @@ public struct MigrationManager: Sendable {
             let migration = try perform(
                 mapping, in: step, at: path, supportBeside: supportOwner, mayReplaceFile: mayReplaceFile,
                 comparison: comparison, isCancelled: isCancelled, trace: trace, progress: report)
-            let former = mayReplaceFile ? FilePath(path.string + Self.formerSuffix) : nil
+            let former = mayReplaceFile ? path.appending(suffix: Self.formerSuffix) : nil
             let writeback = EarlyWriteback(of: path, removing: former)
             defer { writeback.finish() }
             try audit.check(step, after: comparison, isCancelled: isCancelled)
@@ -328,7 +328,7 @@ public struct MigrationManager: Sendable {
         mayReplaceFile: Bool, comparison: EarlyComparison, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
         progress report: @escaping ProgressHandler
     ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]) {
-        let newStore = FilePath(path.string + Self.newStoreSuffix)
+        let newStore = path.appending(suffix: Self.newStoreSuffix)
         defer { _ = newStore.withPlatformString { unlink($0) } }
         do {
             _ = newStore.withPlatformString { unlink($0) }
@@ -336,7 +336,7 @@ public struct MigrationManager: Sendable {
                 newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, comparison: comparison,
                 isCancelled: isCancelled, trace: trace, progress: report)
             if mayReplaceFile {
-                try StagedFile.replace(path, with: newStore, renamingTo: FilePath(path.string + Self.formerSuffix))
+                try StagedFile.replace(path, with: newStore, renamingTo: path.appending(suffix: Self.formerSuffix))
             } else {
                 try StagedFile.replaceBytes(of: path, with: newStore)
             }

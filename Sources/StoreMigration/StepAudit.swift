@@ -61,7 +61,7 @@ final class EarlierState {
 
     /// Takes a snapshot. Throws `SystemError`.
     init(copying staged: FilePath, suffix: String) throws {
-        path = FilePath(staged.string + suffix)
+        path = staged.appending(suffix: suffix)
         original = nil
         try StagedFile.copy(staged, to: path)
     }
@@ -93,7 +93,7 @@ struct UnchangedOriginal {
     init?(_ path: FilePath, of staged: FilePath) {
         guard let status = FileStatus(following: path), status.kind == .regular, status.size > 0 else { return nil }
         for suffix in ["-wal", "-journal"] {
-            if let sideFile = FileStatus(following: FilePath(path.string + suffix)), sideFile.size > 0 { return nil }
+            if let sideFile = FileStatus(following: path.appending(suffix: suffix)), sideFile.size > 0 { return nil }
         }
         let birth = staged.withPlatformString { gs_birth_time(AT_FDCWD, $0) }
         // Despite the coarse clocks, a change made after the copying began is never older than the copy's file.

@@ -1,5 +1,6 @@
 import Foundation
 import GRDB
+import LinuxSystem
 import SystemPackage
 import Testing
 
@@ -24,6 +25,21 @@ import Testing
     }
 
     private struct Failure: Error {}
+
+    /// A name may be any bytes but a slash and NUL, and a string only UTF-8.
+    @Test func writesAndAttachesStoresWhoseNamesArentUTF8() throws {
+        let path = fixture.location.path.removingLastComponent()
+        let first = try #require(FilePath(bytes: path.bytes + [0x2F, 0xFF, 0xFE]))
+        let second = first.appending(suffix: "-new %20?#")
+        #expect(second.bytes == first.bytes + Array("-new %20?#".utf8))
+        for path in [first, second] {
+            try StoreWriter(path, creating: true).execute("CREATE TABLE t AS SELECT 1 AS x")
+            #expect(FileStatus(following: path) != nil)
+        }
+        let writer = try StoreWriter(first)
+        try writer.execute("ATTACH ?1 AS other", [.text(second.sqliteURI)])
+        #expect(try writer.integer("SELECT count(*) FROM t JOIN other.t USING (x)") == 1)
+    }
 
     // MARK: Transactions
 

@@ -47,6 +47,11 @@ extension FilePath {
     /// The path as a string, or nil if its bytes are not UTF-8.
     package var utf8: String? { String(validating: bytes, as: UTF8.self) }
 
+    /// Returns the path with `suffix` appended to its name, byte for byte.
+    package func appending(suffix: String) -> FilePath {
+        FilePath(bytes: bytes + Array(suffix.utf8)) ?? self
+    }
+
     /// Returns the absolute path, without asking the file system.
     package func absolute(in workingDirectory: FilePath) -> FilePath {
         (isAbsolute ? self : workingDirectory.pushing(self)).lexicallyNormalized()

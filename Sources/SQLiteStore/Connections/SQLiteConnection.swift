@@ -166,6 +166,9 @@ package class SQLiteConnection {
 }
 
 extension FilePath {
+    /// The path as an SQLite URI, for `ATTACH` too: a name may be any bytes, and a string only UTF-8.
+    package var sqliteURI: String { "file:" + encodedForURI }
+
     /// The path encoded for SQLite's URIs (https://sqlite.org/uri.html). Bytes with a special meaning, and all
     /// non-ASCII ones, become `%NN`.
     var encodedForURI: String {

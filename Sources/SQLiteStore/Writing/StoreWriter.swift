@@ -11,8 +11,8 @@ package final class StoreWriter: SQLiteConnection {
     /// Opens the database at `path`, or creates an empty one. Throws `StoreError`.
     package init(_ path: FilePath, creating: Bool = false) throws {
         try super.init(
-            opening: path.string, of: path,
-            flags: creating ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READWRITE)
+            opening: path.sqliteURI, of: path,
+            flags: (creating ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_URI)
         try execute("PRAGMA foreign_keys = OFF")
         try execute("PRAGMA cell_size_check = ON")
     }

@@ -28,8 +28,8 @@ struct MergeProof {
         resultFolder = ExternalFolder(owner: group)
         legacyFolder = ExternalFolder(owner: legacyOwner)
         reader = try ComparisonReader(group.pathForSQLite, beside: before.pathForSQLite)
-        try reader.execute("ATTACH ?1 AS old", [.text(legacy.pathForSQLite.string)])
-        try reader.execute("ATTACH ?1 AS witness", [.text(witness.pathForSQLite.string)])
+        try reader.execute("ATTACH ?1 AS old", [.text(legacy.pathForSQLite.sqliteURI)])
+        try reader.execute("ATTACH ?1 AS witness", [.text(witness.pathForSQLite.sqliteURI)])
         let (result, other) = (resultFolder, legacyFolder)
         try reader.addFunction("proof_data", arguments: 2) { values in
             try (values[0] == .text("old") ? other : result).data(values[1])

@@ -13,7 +13,7 @@ struct Witness {
     func write(to location: StoreLocation) throws {
         _ = try location.directory.open(location.name.database, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         let store = session.store
-        try store.execute("ATTACH ?1 AS witness", [.text(location.pathForSQLite.string)])
+        try store.execute("ATTACH ?1 AS witness", [.text(location.pathForSQLite.sqliteURI)])
         try store.execute("PRAGMA witness.synchronous = OFF")
         for index in session.schema.tables.indices {
             try store.execute(

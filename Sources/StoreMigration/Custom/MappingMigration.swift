@@ -85,7 +85,7 @@ package struct MappingMigration {
                 try store.execute("PRAGMA " + pragma)
             }
             try store.prepareEmptyStore()
-            try store.execute("ATTACH ? AS source", [.text(source.string)])
+            try store.execute("ATTACH ? AS source", [.text(source.sqliteURI)])
             try fillAndFinish()
             try store.execute("DETACH source")
             progress.finish()

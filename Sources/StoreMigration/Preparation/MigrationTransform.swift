@@ -218,6 +218,8 @@ extension MigrationError {
         case CoreDataError.migrationConstraintViolation, CoreDataError.missingMandatoryProperty,
             CoreDataError.relationshipLacksMinimumCount, CoreDataError.relationshipExceedsMaximumCount:
             true
+        // Objects that a mapping model made, and the newer version's rules refuse.
+        case CoreDataError.migration: sqliteCode == nil && !findings.isEmpty && !isOfTheAudit
         default: false
         }
     }
