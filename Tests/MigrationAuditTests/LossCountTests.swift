@@ -40,6 +40,22 @@ struct LossCountTests {
         #expect(try stores.losses() == ["Z.p can't lead to some of its objects any more: 2 links are removed"])
     }
 
+    /// Without an inverse, an object is related to by one object only: also if it was related to itself.
+    @Test func countsLinksOfARelationshipThatWasItsOwnInverse() throws {
+        let stores = try AuditedStores(
+            entity("A", many("links", "A", "links")),
+            entity("A", "<relationship name='links' optional='YES' toMany='YES' destinationEntity='A'/>"),
+            before: [
+                "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1), (6, 1, 1)",
+                "INSERT INTO Z_1LINKS (Z_1LINKS, REFLEXIVE) VALUES (1, 6), (6, 6)",
+            ],
+            after: ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, Z1LINKS) VALUES (1, 1, 1, NULL), (6, 1, 1, 1)"])
+        #expect(
+            try stores.losses() == [
+                "A.links has no inverse, so no two objects can be related to the same object: 1 link is removed"
+            ])
+    }
+
     @Test func countsThePositionsOfAnOrderThatIsGivenUp() throws {
         func related(_ ordered: String) -> String {
             entity("P", many("zs", "Z", "p", ordered)) + entity("Z", one("p", "P", "zs"))

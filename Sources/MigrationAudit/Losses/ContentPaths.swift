@@ -221,7 +221,8 @@ extension StepCorrespondence {
             target: .init(entity: target.entity, keepsKeys: end.target.keepsKeys && target.keepsKeys),
             forward: forward ?? inverses.forward, backward: backward ?? inverses.backward,
             isExact: end.isExact && !step.isMapped && isSame(end.forward, forward) && isSame(end.backward, backward)
-                && backward == forward.flatMap(new.relationship).flatMap(new.inverse),
+                && backward == forward.flatMap(new.relationship).flatMap(new.inverse)
+                && isOwnInverse(end.forward, in: old) == isOwnInverse(forward, in: new),
             keepsOrder: .init(
                 forward: end.keepsOrder.forward
                     && isOrdered(forward, or: inverses.forward, end.owner.entity, owner),
@@ -234,6 +235,11 @@ extension StepCorrespondence {
         guard let relationship = new.relationship(key) else { return false }
         return new.inherits(owner, from: key.entity)
             && new.inherits(target, from: relationship.destinationEntityName)
+    }
+
+    /// A link of a relationship that is its own inverse is followed from one end only.
+    private func isOwnInverse(_ key: PropertyKey?, in tree: EntityTree) -> Bool {
+        key != nil && key.flatMap(tree.relationship).flatMap(tree.inverse) == key
     }
 
     private func isSame(_ before: PropertyKey?, _ after: PropertyKey?) -> Bool {
