@@ -1,3 +1,4 @@
+import Foundation
 import GRDB
 import Glibc
 import GroupContainers
@@ -68,6 +69,29 @@ import Testing
         #expect(try legacy.directory.identity(legacy.name.database) == before)
         #expect(try legacy.directory.names() == ["Notes.sqlite"])
         #expect(try container.journal() == nil)
+    }
+
+    /// A program that was waited for made the folder of external data, after the transfer was planned without one.
+    @Test(arguments: [false, true]) func takesAlongAFolderThatCameMeanwhile(copies: Bool) throws {
+        try makeStore(at: legacy)
+        var transfer = try transfer(.publish(as: StoredPath("Notes.sqlite")))
+        transfer.copies = copies
+        let folder = legacy.directory.path.appending(legacy.name.support)
+        _ = try StoreTransfer(
+            transfer, source: legacy, container: container,
+            options: .init(
+                retries: RetryPolicy(Deadline(after: .zero)),
+                gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero), assumeClosed: false, opaque: true,
+                didPublish: {}),
+            isStillValid: {
+                try FileManager.default.createDirectory(atPath: folder.string, withIntermediateDirectories: true)
+                try Data("photo".utf8).write(to: URL(filePath: folder.appending("photo").string))
+                return true
+            }, report: { _ in }
+        ).run()
+        #expect(try legacy.directory.names().isEmpty)
+        let published = try container.directory.directory(legacy.name.support)
+        #expect(try published.open("photo", flags: O_RDONLY).read(count: 10, at: 0) == Array("photo".utf8))
     }
 
     /// The support folder had arrived, and the undo was interrupted too: the folder stayed in the group container.

@@ -176,9 +176,27 @@ final class StoreTransfer {
             note.hadWAL = transfer.hadWAL
             try container.write(note)
         }
-        if let support = transfer.support, try source.directory.identity(source.name.support) == support {
-            supportBytes = try source.directory.bytes(under: source.name.support)
+        try measureSupport()
+    }
+
+    private func measureSupport() throws {
+        guard let support = transfer.support, try source.directory.identity(source.name.support) == support else {
+            return
         }
+        supportBytes = try source.directory.bytes(under: source.name.support)
+    }
+
+    /// Takes along a folder of external data that a program has made or replaced while it was waited for.
+    private func followSupport() throws {
+        // A store that keeps its name and its content keeps its folder.
+        let keepsSupport = paths.isInPlace && options.content.archiveReason == nil
+        let found = try source.directory.status(source.name.support)
+        guard !keepsSupport, let found, found.kind == .directory, found.identity != transfer.support else { return }
+        try source.checkExternalDataIsUnshared()
+        try source.checkNothingIsMounted()
+        transfer.support = found.identity
+        try writeJournal(.intended)
+        try measureSupport()
     }
 
     private func attempt() throws -> Outcome {
@@ -193,6 +211,7 @@ final class StoreTransfer {
         guard fingerprint.identity == transfer.database else { throw RetryReason.changed }
         // After the fingerprint: a write in between changes it.
         guard try isStillValid() else { throw RetryReason.changed }
+        try followSupport()
         // A program that was writing the store at the decision may have been killed since.
         if case .publish = transfer.purpose, !options.opaque { try StoreSnapshot(source).checkWhole() }
         let start = ContinuousClock.now

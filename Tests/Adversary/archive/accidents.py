@@ -182,6 +182,8 @@ class Accidents(World):
                 self.directories.append(clone_target)
         else:
             done = self.in_child(work, limit)
+            if done and kind in ("remove", "database_gone"):
+                self.forgiven |= place.content.items        # removed by name
             if done and kind == "twin":
                 # A program's own UPDATE or DELETE in its store: an archive may go that has the row as it was.
                 self.forgiven |= place.content.items - self.reader.read(path).items
