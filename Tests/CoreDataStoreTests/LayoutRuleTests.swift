@@ -44,7 +44,10 @@ import Testing
         scratch.isTransient = true
         var note = Self.entity(
             "Note",
-            [("text", .string), ("size", .integer32), ("bytes", .binaryData), ("image", .transformable), ("id", .uuid), ("price", .decimal)],
+            [
+                ("text", .string), ("size", .integer32), ("bytes", .binaryData), ("image", .transformable),
+                ("id", .uuid), ("price", .decimal),
+            ],
             [Self.relationship("folder", to: "Folder", inverse: "notes")])
         note.attributes.append(scratch)
         let model = try ManagedObjectModel(entities: [

@@ -186,20 +186,23 @@ import Testing
     ])
     func ignoresADefaultOfAnotherType(_ type: String, _ text: String) throws {
         let version = try Self.read(
-            "<model>\n<entity name='A'>\n<attribute name='x' attributeType='\(type)' defaultValueString='\(text)'/>\n</entity></model>")
+            "<model>\n<entity name='A'>\n<attribute name='x' attributeType='\(type)' defaultValueString='\(text)'/>\n</entity></model>"
+        )
         #expect(version.model.entities[0].attributes[0].defaultValue == nil)
         #expect(version.remarks.map(\.line) == [3] && version.remarks.map(\.property) == ["x"])
         #expect(version.remarks.first?.message.contains("“\(text)” is not a value of type \(type)") == true)
     }
 
     @Test(arguments: [
-        ("Boolean", "0.0", AttributeValue.boolean(false)), ("Boolean", "1", .boolean(true)), ("Boolean", "NO", .boolean(false)),
+        ("Boolean", "0.0", AttributeValue.boolean(false)), ("Boolean", "1", .boolean(true)),
+        ("Boolean", "NO", .boolean(false)),
         ("Boolean", "true", .boolean(true)), ("Integer 16", "5.0", .integer(5)), ("Integer 64", "YES", .integer(1)),
         ("Float", "NO", .real(0)), ("Decimal", "YES", .decimal("1")),
     ])
     func readsANumberAsADefaultOfItsType(_ type: String, _ text: String, _ value: AttributeValue) throws {
         let version = try Self.read(
-            "<model><entity name='A'><attribute name='x' attributeType='\(type)' defaultValueString='\(text)'/></entity></model>")
+            "<model><entity name='A'><attribute name='x' attributeType='\(type)' defaultValueString='\(text)'/></entity></model>"
+        )
         #expect(version.model.entities[0].attributes[0].defaultValue == value && version.remarks.isEmpty)
     }
 

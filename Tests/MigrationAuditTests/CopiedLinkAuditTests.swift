@@ -88,15 +88,20 @@ struct CopiedLinkAuditTests {
     private func pairFailure(_ before: String, _ after: String) throws -> AuditFailure? {
         func rows(_ columns: String) -> [String] {
             let values = columns.split(separator: " ")
-            return (0..<2).map { "INSERT INTO ZSHELF (Z_PK, Z_ENT, Z_OPT, ZCURRENT) VALUES (\($0 + 1), 1, 1, \(values[$0]))" }
-                + (0..<2).map { "INSERT INTO ZVOLUME (Z_PK, Z_ENT, Z_OPT, ZSHOWNON) VALUES (\($0 + 1), 2, 1, \(values[$0 + 2]))" }
+            return (0..<2).map {
+                "INSERT INTO ZSHELF (Z_PK, Z_ENT, Z_OPT, ZCURRENT) VALUES (\($0 + 1), 1, 1, \(values[$0]))"
+            }
+                + (0..<2).map {
+                    "INSERT INTO ZVOLUME (Z_PK, Z_ENT, Z_OPT, ZSHOWNON) VALUES (\($0 + 1), 2, 1, \(values[$0 + 2]))"
+                }
         }
         let copied = [("Shelf", "current"), ("Volume", "shownOn")].map {
             CopiedEntity(
                 source: $0.0, destination: $0.0, isComplete: true, attributes: [("text", "text")],
                 relationships: [($0.1, $0.1)])
         }
-        return try AuditedStores(Self.pair, Self.pair, before: rows(before), after: rows(after)).audit(.mapped(copied: copied))
+        return try AuditedStores(Self.pair, Self.pair, before: rows(before), after: rows(after)).audit(
+            .mapped(copied: copied))
     }
 
     /// The references of two shelves, then those of two volumes. A migration sets each end from the other one.

@@ -150,13 +150,17 @@ struct CopiedCheck {
         of relationship: (source: String, destination: String), in mapping: CopiedEntity
     ) throws -> Int64? {
         let (old, new) = (context.oldLayout, context.newLayout)
-        guard let source = mapping.source, let declaring = new.tree.declaring(relationship.destination, of: mapping.destination),
+        guard let source = mapping.source,
+            let declaring = new.tree.declaring(relationship.destination, of: mapping.destination),
             let end = new.tree.relationship(PropertyKey(entity: declaring, name: relationship.destination)),
             let inverse = new.tree.inverse(of: end), new.tree.relationship(inverse)?.isToMany == false,
-            let other = entities.first(where: { $0.destination == end.destinationEntityName }), let owner = other.source,
+            let other = entities.first(where: { $0.destination == end.destinationEntityName }),
+            let owner = other.source,
             let name = other.relationships.first(where: { $0.destination == inverse.name })?.source,
             let former = old.tree.declaring(name, of: owner),
-            let ownKey = old.tree.declaring(relationship.source, of: source).map({ PropertyKey(entity: $0, name: relationship.source) }),
+            let ownKey = old.tree.declaring(relationship.source, of: source).map({
+                PropertyKey(entity: $0, name: relationship.source)
+            }),
             let own = try old.links(of: ownKey, in: context.oldSchema), own.form == .owner,
             let mirrored = try old.links(of: PropertyKey(entity: former, name: name), in: context.oldSchema),
             mirrored.form == .owner
@@ -165,7 +169,8 @@ struct CopiedCheck {
         return try context.integer(
             "SELECT count(*) FROM \(objects(of: source, old, context.oldSchema)) AND "
                 + "(x.\(quoted(own.target)) IN (SELECT Z_PK FROM \(table)) OR x.Z_PK IN (SELECT \(quoted(mirrored.target)) "
-                + "FROM \(table) WHERE Z_ENT = \(old.tree.number(of: owner)) AND \(quoted(mirrored.target)) IS NOT NULL))")
+                + "FROM \(table) WHERE Z_ENT = \(old.tree.number(of: owner)) AND \(quoted(mirrored.target)) IS NOT NULL))"
+        )
     }
 
     /// Returns the number of links from the entity's objects to existing objects.

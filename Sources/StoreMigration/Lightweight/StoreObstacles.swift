@@ -55,7 +55,8 @@ package struct StoreObstacles {
                 let table = matching.source.table(of: entity.name)?.name
             else { return nil }
             let count = try store.integer(
-                "SELECT count(*) FROM \(table.sqlName) WHERE Z_ENT = \(matching.source.numbers.number(of: entity.name))")
+                "SELECT count(*) FROM \(table.sqlName) WHERE Z_ENT = \(matching.source.numbers.number(of: entity.name))"
+            )
             guard let count, count > 0 else { return nil }
             return MigrationFinding(
                 .warning, entity: new,

@@ -248,6 +248,7 @@ enum HistoryPrinter {
             tables.isEmpty
             ? ""
             : ", so changes of \(tables.prefix(5).joined(separator: ", "))\(more) may be missing or name other rows"
-        return "outdated  the schema has changed since\(doubt): run groupstore history enable \(ArgumentBytes.path(store).shellWord)"
+        return
+            "outdated  the schema has changed since\(doubt): run groupstore history enable \(ArgumentBytes.path(store).shellWord)"
     }
 }

@@ -69,7 +69,8 @@ import Testing
 
     /// VACUUM renumbers the rows of a table without an INTEGER PRIMARY KEY. A new table isn't recorded.
     @Test(arguments: [
-        ("DELETE FROM tag WHERE rowid = 1; VACUUM", ["tag"]), ("CREATE TABLE \"new\u{7}one\" (id INTEGER PRIMARY KEY)", ["tag", "new"]),
+        ("DELETE FROM tag WHERE rowid = 1; VACUUM", ["tag"]),
+        ("CREATE TABLE \"new\u{7}one\" (id INTEGER PRIMARY KEY)", ["tag", "new"]),
         ("DELETE FROM note", []),
     ])
     func namesTheTablesWhoseChangesAreInDoubt(_ statements: String, _ doubtful: [String]) throws {

@@ -58,7 +58,8 @@ import Testing
         let stores = try ModelStores()
         try stores.makeOld(stores.legacy)
         let mapping = stores.places.scratch("other.map")
-        try write("mapping: 1\nsource: Notes\ndestination: Notes 9\nentities:\n  - {from: Note, to: Note}\n", to: mapping)
+        try write(
+            "mapping: 1\nsource: Notes\ndestination: Notes 9\nentities:\n  - {from: Note, to: Note}\n", to: mapping)
         let before = try DirectorySnapshot(stores.places.legacy)
         let with: [Word] = ["--mapping", Word(mapping), "--json"]
         let model: [Word] = ["--model", Word(stores.model)] + with

@@ -204,7 +204,8 @@ import Testing
             ])
         let shelves = scratch.path.appending("stores/Shelf.sqlite")
         #expect(try groupstore("create", Word(shelves), "--model", Word(new), "--version", "Shelf").status == 0)
-        try sqlite(shelves, "INSERT INTO ZSHELF VALUES (1, 2, 1); UPDATE Z_PRIMARYKEY SET Z_MAX = 1 WHERE Z_NAME = 'Shelf'")
+        try sqlite(
+            shelves, "INSERT INTO ZSHELF VALUES (1, 2, 1); UPDATE Z_PRIMARYKEY SET Z_MAX = 1 WHERE Z_NAME = 'Shelf'")
         let isValid = minimum.isEmpty
         let check = try groupstore("model", "check", Word(shelves), Word(new), "--json")
         #expect(check.objects.contains { $0.string("property") == "books" } == !isValid, "\(check.output)")

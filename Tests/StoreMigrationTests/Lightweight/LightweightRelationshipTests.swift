@@ -224,11 +224,12 @@ struct LightweightRelationshipTests {
     private func exceptional(_ old: String) throws -> StagedStore {
         try StagedStore(
             old,
-            rows.map { $0.replacing(", ZTAG", with: "").replacing(", 2)", with: ")").replacing(", NULL)", with: ")") } + [
-                "DROP TABLE Z_1TAGS",
-                "CREATE TABLE Z_2NOTES ( Z_2TAGS INTEGER, Z_1NOTES INTEGER, PRIMARY KEY (Z_2TAGS, Z_1NOTES) )",
-                "INSERT INTO Z_2NOTES (Z_2TAGS, Z_1NOTES) VALUES (2, 1), (1, 3)",
-            ])
+            rows.map { $0.replacing(", ZTAG", with: "").replacing(", 2)", with: ")").replacing(", NULL)", with: ")") }
+                + [
+                    "DROP TABLE Z_1TAGS",
+                    "CREATE TABLE Z_2NOTES ( Z_2TAGS INTEGER, Z_1NOTES INTEGER, PRIMARY KEY (Z_2TAGS, Z_1NOTES) )",
+                    "INSERT INTO Z_2NOTES (Z_2TAGS, Z_1NOTES) VALUES (2, 1), (1, 3)",
+                ])
     }
 
     private let text = "<attribute name='text' optional='YES' attributeType='String'/>"
@@ -244,7 +245,9 @@ struct LightweightRelationshipTests {
         #expect(try joinTables(store) == ["'Z_2NOTES'"])
         #expect(try store.rows("SELECT Z_1NOTES, Z_2TAGS FROM Z_2NOTES ORDER BY 1") == ["1 2", "3 1"])
         // Numbers follow the entities, and names the relationships.
-        let moved = "<entity name='First'/>" + old.replacing("'notes' optional", with: "'memos' elementID='notes' optional")
+        let moved =
+            "<entity name='First'/>"
+            + old.replacing("'notes' optional", with: "'memos' elementID='notes' optional")
             .replacing("inverseName='notes'", with: "inverseName='memos'")
         #expect(try exceptional(old).migrate(to: moved).isEmpty)
         let other = try exceptional(old)
@@ -256,7 +259,8 @@ struct LightweightRelationshipTests {
     /// One more attribute makes the other side of a relationship the first in the enumeration.
     @Test func saysWhichJoinTableGetsTheNameOfTheOtherRelationship() throws {
         func trusting(_ count: Int) -> String {
-            let ends = toMany("trusted", to: "A", inverse: "trustedBy") + toMany("trustedBy", to: "A", inverse: "trusted")
+            let ends =
+                toMany("trusted", to: "A", inverse: "trustedBy") + toMany("trustedBy", to: "A", inverse: "trusted")
             let flags = (0..<count).map { "<attribute name='attribute\($0)' optional='YES' attributeType='Boolean'/>" }
             return entity(flags.joined() + ends)
         }

@@ -46,9 +46,11 @@ import Testing
                 "Net", "Net_2", "Net3", "Net 4", "Net 5",
             ])
         // Separators between two numbers count.
-        #expect(try order(["v1.10", "v1.2", "v3", "v 12", "end"], current: "end") == ["v1.2", "v1.10", "v3", "v 12", "end"])
+        #expect(
+            try order(["v1.10", "v1.2", "v3", "v 12", "end"], current: "end") == ["v1.2", "v1.10", "v3", "v 12", "end"])
         // Without a mark, the last one is current.
-        #expect(try bundle(["Net3", "Net 10", "Net 4"].map { try version($0) }, current: "none").current.name == "Net 10")
+        #expect(
+            try bundle(["Net3", "Net 10", "Net 4"].map { try version($0) }, current: "none").current.name == "Net 10")
     }
 
     private func read(_ store: StagedStore) throws -> StoreModel {
