@@ -171,8 +171,8 @@ extension MigrationFinding {
 }
 
 extension MigrationCheck {
-    /// Returns this check for one store whose obstacles are known. Obstacles refuse the migration. They and the warnings
-    /// replace the conditional warnings.
+    /// Returns this check for one store whose obstacles are known. Obstacles refuse the migration. They and the
+    /// warnings replace the conditional warnings.
     package func resolvingConditions(
         with obstacles: [MigrationFinding], warnings: [MigrationFinding] = []
     ) -> MigrationCheck {

@@ -52,8 +52,8 @@ import Testing
         #expect(again.outcome == "nothing_to_do")
     }
 
-    /// An inferred mapping would drop the values that the mapping model was to keep. The store isn't set aside: whether it
-    /// can be migrated is another question.
+    /// An inferred mapping would drop the values that the mapping model was to keep. The store isn't set aside: whether
+    /// it can be migrated is another question.
     @Test func refusesAMappingModelForOtherVersionsOnEachWay() throws {
         let stores = try ModelStores()
         try stores.makeOld(stores.legacy)
