@@ -14,6 +14,7 @@ extension RelocationScheduler {
     ) {
         do throws(WireError) {
             var request = try RelocationRequest(operation)
+            if operation.undo { request = Relocation.namingStore(of: request) }
             let store = configuration.address(of: request)
             request.identifier = store.flatMap { GroupIdentifier($0.group) }
             let configured = store.flatMap { store in

@@ -111,6 +111,8 @@ package struct StoreHistory {
         /// True if no change follows; false if more may follow.
         package let isLast: Bool
         package let isOutdated: Bool
+        /// The tables whose rows may have other keys than an outdated history says, or changes that it lacks.
+        package let doubtfulTables: [String]
     }
 
     /// Returns up to `limit` selected changes after the token. Stops when their `HistoryChange.size` reaches
@@ -145,7 +147,9 @@ package struct StoreHistory {
             isFull = count >= limit || bytes >= maxBytes
             return !isFull
         }
-        return PageEnd(count: count, token: last, isLast: !isFull, isOutdated: source.isOutdated)
+        return PageEnd(
+            count: count, token: last, isLast: !isFull, isOutdated: source.isOutdated,
+            doubtfulTables: try source.doubtfulTables().filter { filter.tables?.contains($0.lowercased()) ?? true })
     }
 
     /// Returns the last changes in order, fewer if they take more than `pageBytes`, but at least one.
@@ -177,9 +181,13 @@ protocol HistorySource {
     func forEachChange(from number: Int64, _ body: (HistoryChange) throws -> Bool) throws
     /// Returns the number of the first of the last `count` changes; nil if there is none.
     func number(ofLast count: Int) throws -> Int64?
+    /// Returns the tables of which an outdated history may say what is wrong.
+    func doubtfulTables() throws -> [String]
 }
 
 extension HistorySource {
+    func doubtfulTables() throws -> [String] { [] }
+
     func forEachChange(after number: Int64, _ body: (HistoryChange) throws -> Bool) throws {
         if number < .max { try forEachChange(from: number + 1, body) }
     }

@@ -27,6 +27,8 @@ public struct MigrationError: ActionableError, Equatable {
     public let sqliteCode: Int32?
     /// True if the store may be of several versions, so that the migration path is unknown rather than missing.
     package var isAmbiguous = false
+    /// True if a mapping model that was named fits no step: whether the store can be migrated is another question.
+    package var isOfNamedMapping = false
     /// True if the audit found that the migrated copy doesn't hold what the store held.
     public let isOfTheAudit: Bool
     private let cause: ErrorCause?
@@ -122,6 +124,7 @@ extension MigrationError {
             code, text, remedy: remedy, findings: findings, sqliteCode: sqliteCode, isOfTheAudit: isOfTheAudit,
             underlying: underlyingError)
         error.isAmbiguous = isAmbiguous
+        error.isOfNamedMapping = isOfNamedMapping
         return error
     }
 

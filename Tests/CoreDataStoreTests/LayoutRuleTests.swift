@@ -44,7 +44,10 @@ import Testing
         scratch.isTransient = true
         var note = Self.entity(
             "Note",
-            [("text", .string), ("size", .integer32), ("image", .binaryData), ("id", .uuid), ("price", .decimal)],
+            [
+                ("text", .string), ("size", .integer32), ("bytes", .binaryData), ("image", .transformable),
+                ("id", .uuid), ("price", .decimal),
+            ],
             [Self.relationship("folder", to: "Folder", inverse: "notes")])
         note.attributes.append(scratch)
         let model = try ManagedObjectModel(entities: [
@@ -60,7 +63,7 @@ import Testing
             table.creation
                 == "CREATE TABLE ZNOTE ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZSIZE INTEGER, "
                 + "ZFOLDER INTEGER, Z1_FOLDER INTEGER, Z_FOK_FOLDER INTEGER, ZFLAG INTEGER, ZMADE TIMESTAMP, "
-                + "ZPRICE DECIMAL, ZTEXT VARCHAR, ZTEXT2 VARCHAR, ZID BLOB, ZIMAGE BLOB )")
+                + "ZPRICE DECIMAL, ZTEXT VARCHAR, ZTEXT2 VARCHAR, ZID BLOB, ZIMAGE BLOB, ZBYTES BLOB )")
     }
 
     /// Two entities of one table have an attribute of the same name. Another attribute's name looks like a numbered

@@ -105,4 +105,18 @@ import Testing
             .sorted { $0.precedesNumerically($1) }
         #expect(sorted == ["Notes", "Notes 2", "Notes 10", "Notes.1", "v1.2.0", "v1.10.0"])
     }
+
+    /// Renaming identifiers are unique in a model that can be migrated, but any model may be compared.
+    @Test func matchesPropertiesOfOneIdentifierByName() throws {
+        let twins =
+            "<attribute name='due' attributeType='Date' elementID='seen'/><attribute name='seen' attributeType='Date'/>"
+        let model = try Self.model("<entity name='A'>\(twins)</entity>")
+        #expect(Self.lines(model, model) == [])
+        let changed = try Self.model(
+            "<entity name='A'>\(twins.replacing("name='seen' attributeType='Date'", with: "name='seen' attributeType='URI'"))</entity>"
+        )
+        #expect(Self.lines(model, changed) == ["* changed A.seen type Date>URI"])
+        let entities = "<entity name='A' elementID='B'/><entity name='B'/>"
+        #expect(try Self.lines(Self.model(entities), Self.model(entities)) == [])
+    }
 }

@@ -133,10 +133,6 @@ import Testing
         ("<entity name='A'>\n<attribute attributeType='String'/></entity>", 2, "A", "name"),
         ("<entity/>", 1, "entity", "name"),
         ("<entity name='A'>\n<attribute name='x' attributeType='Date' optional='maybe'/></entity>", 2, "x", "maybe"),
-        (
-            "<entity name='A'><attribute name='x' attributeType='Integer 16' defaultValueString='70000'/></entity>", 1,
-            "A.x", "70000"
-        ),
         ("<entity name='A'>\n<relationship name='r'/></entity>", 2, "A.r", "destination"),
         ("<entity name='A'>\n\n<relationship name='r' destinationEntity='B'/></entity>", 3, "A.r", "“B”"),
         (
@@ -181,5 +177,46 @@ import Testing
         let entities = (0..<5000).map { "<entity name='E\($0)' parentEntity='E\(($0 + 1) % 5000)'/>" }.joined()
         let error = #expect(throws: ModelError.self) { try Self.read("<model>\(entities)</model>") }
         #expect(error?.code == .invalid)
+    }
+
+    /// Xcode accepts any text as a default, and an app has none where it isn't a value of the attribute's type.
+    @Test(arguments: [
+        ("Integer 16", "70000"), ("Integer 32", "many"), ("Boolean", "maybe"), ("UUID", "none"), ("Double", "inf"),
+        ("Decimal", "1,5"),
+    ])
+    func ignoresADefaultOfAnotherType(_ type: String, _ text: String) throws {
+        let version = try Self.read(
+            "<model>\n<entity name='A'>\n<attribute name='x' attributeType='\(type)' defaultValueString='\(text)'/>\n</entity></model>"
+        )
+        #expect(version.model.entities[0].attributes[0].defaultValue == nil)
+        #expect(version.remarks.map(\.line) == [3] && version.remarks.map(\.property) == ["x"])
+        #expect(version.remarks.first?.message.contains("“\(text)” is not a value of type \(type)") == true)
+    }
+
+    @Test(arguments: [
+        ("Boolean", "0.0", AttributeValue.boolean(false)), ("Boolean", "1", .boolean(true)),
+        ("Boolean", "NO", .boolean(false)),
+        ("Boolean", "true", .boolean(true)), ("Integer 16", "5.0", .integer(5)), ("Integer 64", "YES", .integer(1)),
+        ("Float", "NO", .real(0)), ("Decimal", "YES", .decimal("1")),
+    ])
+    func readsANumberAsADefaultOfItsType(_ type: String, _ text: String, _ value: AttributeValue) throws {
+        let version = try Self.read(
+            "<model><entity name='A'><attribute name='x' attributeType='\(type)' defaultValueString='\(text)'/></entity></model>"
+        )
+        #expect(version.model.entities[0].attributes[0].defaultValue == value && version.remarks.isEmpty)
+    }
+
+    /// A model that was built in code may have any default.
+    @Test(arguments: [
+        (AttributeType.uuid, AttributeValue.string("none")), (.integer16, .integer(70_000)), (.integer32, .string("x")),
+        (.date, .string("x")), (.binaryData, .string("x")),
+    ])
+    func aCompiledModelHasNoDefaultOfAnotherType(_ type: AttributeType, _ value: AttributeValue) throws {
+        var attribute = AttributeDescription(name: "x", type: type)
+        attribute.defaultValue = value
+        var entity = EntityDescription(name: "A")
+        entity.attributes = [attribute]
+        let content = try #require(ModelCache.content(of: ManagedObjectModel(entities: [entity])))
+        #expect(try ModelCache.model(content, of: "/S.sqlite").entities[0].attributes[0].defaultValue == nil)
     }
 }

@@ -14,8 +14,8 @@ INFERENCE = "Sources/MappingModels/Inference/MappingInference.swift"
 
 # Common preparation: the newer model's layout is made where mutants of the layout may have an effect.
 PREPARATION = [
-    (RUN, "EntityMatching(from: layout, to: StoreLayout(destination), mapping: mapping)",
-     "EntityMatching(from: layout, to: laidOutByMutant { StoreLayout(destination) }, mapping: mapping)"),
+    (RUN, "let next = layout.layout(for: destination)",
+     "let next = laidOutByMutant { layout.layout(for: destination) }"),
 ]
 
 MUTANTS = [

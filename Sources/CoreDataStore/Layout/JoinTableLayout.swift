@@ -19,6 +19,20 @@ package struct JoinTableLayout: Equatable, Sendable {
 
     func renamed(_ name: String) -> JoinTableLayout { JoinTableLayout(name: name, owner: owner, inverse: inverse) }
 
+    /// Returns the table as the other relationship names it.
+    func namedByInverse(_ numbers: EntityNumbers) -> JoinTableLayout {
+        JoinTableLayout(
+            name: "Z_\(numbers.number(of: inverse.entity))\(inverse.relationship.uppercased())", owner: inverse,
+            inverse: owner)
+    }
+
+    /// Returns true if both tables are of one relationship and its inverse, whichever of them names the table.
+    package func joinsSame(as other: JoinTableLayout) -> Bool {
+        let sides = [owner, inverse].map { [$0.entity, $0.relationship] }
+        let others = [other.owner, other.inverse].map { [$0.entity, $0.relationship] }
+        return sides == others || sides == others.reversed()
+    }
+
     /// The `CREATE TABLE` statement, character for character.
     package var creation: String { creation(as: name) }
 

@@ -37,14 +37,35 @@ package struct StoreLayout: Sendable {
         joinTables = joins.layout()
     }
 
-    /// Returns the layout that a store with this one has for another model: the same rule names its join tables.
-    package func layout(for model: ManagedObjectModel) -> StoreLayout { StoreLayout(model, rule: rule) }
+    /// The relationships that name join tables of this store against every rule, by renaming identifiers.
+    private var namingRelationships: Set<[String]> = []
 
-    /// Returns the layout with other join tables.
+    /// Returns the layout that a store with this one has for another model: the same rule names its join tables. If no
+    /// rule explains them, each one stays named by the same relationship.
+    package func layout(for model: ManagedObjectModel) -> StoreLayout {
+        var layout = StoreLayout(model, rule: rule)
+        guard !namingRelationships.isEmpty else { return layout }
+        layout.namingRelationships = namingRelationships
+        layout.joinTables = layout.joinTables.map { table in
+            let isException = layout.identifiers(of: table.inverse).map(namingRelationships.contains) ?? false
+            return isException ? table.namedByInverse(layout.numbers) : table
+        }
+        return layout
+    }
+
+    /// Returns the layout with other join tables, which follow no rule.
     func replacing(_ joinTables: [JoinTableLayout]) -> StoreLayout {
         var layout = self
         layout.joinTables = joinTables
+        layout.namingRelationships = Set(joinTables.compactMap { layout.identifiers(of: $0.owner) })
         return layout
+    }
+
+    private func identifiers(of side: JoinTableLayout.Side) -> [String]? {
+        guard let entity = model.entity(named: side.entity),
+            let relationship = entity.relationships.first(where: { $0.name == side.relationship })
+        else { return nil }
+        return [entity.renamingIdentifier, relationship.renamingIdentifier]
     }
 
     private static func referencesWithoutInverse(

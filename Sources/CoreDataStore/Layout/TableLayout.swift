@@ -73,7 +73,8 @@ package struct ColumnLayout: Equatable, Sendable {
         case .decimal: (type, rank) = ("DECIMAL", 2)
         case .string, .uri: (type, rank) = ("VARCHAR", 3)
         case .uuid: (type, rank) = ("BLOB", 4)
-        case .binaryData, .transformable: (type, rank) = ("BLOB", 5)
+        case .transformable: (type, rank) = ("BLOB", 5)
+        case .binaryData: (type, rank) = ("BLOB", 6)
         case .undefined, .objectID, .composite: return nil
         }
         self.init(name, type: type, rank: rank, content)

@@ -103,7 +103,8 @@ extension StoreLayout {
                 }
                 guard let found else { return table }
                 usedNames.insert(found)
-                return table.renamed(found)
+                let other = table.namedByInverse(numbers)
+                return found == other.name ? other : table.renamed(found)
             })
     }
 }

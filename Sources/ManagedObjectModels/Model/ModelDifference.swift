@@ -134,7 +134,7 @@ extension ModelDifference.Detail {
     }
 }
 
-/// The elements of two lists, matched by an identifier.
+/// The elements of two lists, matched by an identifier; of several with one identifier, those of the same name first.
 package struct Pairing<Element> {
     /// The elements of the newer list in their order, each with its match in the older list.
     package let all: [(old: Element?, new: Element)]
@@ -144,10 +144,16 @@ package struct Pairing<Element> {
     package init(
         _ old: [Element], _ new: [Element], identifier: (Element) -> String, name: (Element) -> String
     ) {
-        var known = Dictionary(old.map { (identifier($0), $0) }, uniquingKeysWith: { first, _ in first })
-        var pairs: [(old: Element?, new: Element)] = []
-        for element in new { pairs.append((known.removeValue(forKey: identifier(element)), element)) }
+        var known = Dictionary(grouping: old, by: identifier)
+        var pairs: [(old: Element?, new: Element)] = new.map { (nil, $0) }
+        for needsSameName in [true, false] {
+            for (index, pair) in pairs.enumerated() where pair.old == nil {
+                let key = identifier(pair.new)
+                let found = known[key]?.firstIndex { !needsSameName || name($0) == name(pair.new) }
+                if let found { pairs[index].old = known[key]?.remove(at: found) }
+            }
+        }
         all = pairs
-        removed = known.values.sorted { name($0).precedes(name($1)) }
+        removed = known.values.joined().sorted { name($0).precedes(name($1)) }
     }
 }

@@ -58,6 +58,10 @@ public struct RelationshipDescription: Equatable, Sendable {
 
     /// True if an object may have more than one destination object.
     public var isToMany: Bool { maxCount != 1 }
+
+    /// True if an object that is related to none can't be saved. A mandatory to-many relationship without a minimum may
+    /// be empty: stores that Core Data wrote have such objects.
+    package var requiresObject: Bool { !isOptional && (!isToMany || minCount > 0) }
 }
 
 /// A property whose value is the result of a fetch request (`NSFetchedPropertyDescription`). It is not stored.

@@ -93,7 +93,12 @@ struct ArchivedAttributeReader {
         }
     }
 
+    /// Returns the default; nil for none, and for one of another type, which an attribute can't have.
     private func defaultValue(_ type: AttributeType) -> AttributeValue? {
+        archivedDefault(type).flatMap { type.accepts($0) ? $0 : nil }
+    }
+
+    private func archivedDefault(_ type: AttributeType) -> AttributeValue? {
         if let plain = object["NSDefaultValue"], let value = Self.value(plain, type) { return value }
         guard let archived = object.object("NSDefaultValue") else { return nil }
         switch archived.className {
@@ -139,6 +144,21 @@ struct ArchivedAttributeReader {
 
     private func malformed(_ message: String) -> ModelError {
         ModelError(.malformed, path, element: element, message, remedy: "compile the model again")
+    }
+}
+
+extension AttributeType {
+    /// Returns true if the value can be that of an attribute of the type.
+    fileprivate func accepts(_ value: AttributeValue) -> Bool {
+        switch (self, value) {
+        case (.integer16, .integer(let number)): Int16(exactly: number) != nil
+        case (.integer32, .integer(let number)): Int32(exactly: number) != nil
+        case (.integer64, .integer), (.boolean, .boolean), (.decimal, .decimal), (.double, .real), (.float, .real),
+            (.date, .date), (.date, .real), (.date, .integer), (.string, .string), (.uri, .url), (.uuid, .uuid),
+            (.binaryData, .data), (.undefined, _), (.transformable, _), (.objectID, _), (.composite, _):
+            true
+        default: false
+        }
     }
 }
 

@@ -13,7 +13,7 @@ import SystemPackage
 public struct ModelBundle: Sendable {
     /// The file or directory that was read.
     public let path: FilePath
-    /// The versions, sorted by name with numbers by value: `Notes`, `Notes 2`, `Notes 10`. Never empty.
+    /// The versions, sorted by name with numbers by value: `Notes`, `Notes 2`, `Notes3`, `Notes 10`. Never empty.
     public let versions: [ModelVersion]
     /// The versions in Xcode 3's format, which can't be read. Sorted like ``versions``.
     public let unreadable: [UnreadableVersion]
@@ -31,11 +31,11 @@ public struct ModelBundle: Sendable {
     package init?(
         path: FilePath, versions: [ModelVersion], unreadable: [UnreadableVersion] = [], currentName: String?
     ) {
-        let sorted = versions.sorted { $0.name.precedesNumerically($1.name) }
+        let sorted = versions.sorted { $0.name.precedesAsVersion($1.name) }
         guard !sorted.isEmpty else { return nil }
         self.path = path
         parts = []
-        self.unreadable = unreadable.sorted { $0.name.precedesNumerically($1.name) }
+        self.unreadable = unreadable.sorted { $0.name.precedesAsVersion($1.name) }
         self.versions = sorted
         currentIndex = currentName.flatMap { name in sorted.firstIndex { $0.name == name } } ?? sorted.count - 1
     }
@@ -45,7 +45,7 @@ public struct ModelBundle: Sendable {
         merged versions: [ModelVersion], of parts: [ModelBundle], path: FilePath? = nil,
         unreadable: [UnreadableVersion], currentName: String
     ) {
-        let sorted = versions.sorted { $0.name.precedesNumerically($1.name) }
+        let sorted = versions.sorted { $0.name.precedesAsVersion($1.name) }
         self.versions = sorted
         self.parts = parts
         self.path = path ?? parts.first?.path ?? ""
@@ -97,6 +97,27 @@ public struct UnreadableVersion: Equatable, Sendable {
 }
 
 extension String {
+    /// Returns true if a version of this name sorts before one named `other`: numbers count by value, and separators
+    /// between a word and a number don't, as in `Notes 2`, `Notes3`, `Notes 4`.
+    package func precedesAsVersion(_ other: String) -> Bool {
+        let (own, others) = (joiningNumbers, other.joiningNumbers)
+        if own.precedesNumerically(others) { return true }
+        return !others.precedesNumerically(own) && precedesNumerically(other)
+    }
+
+    /// The name without the separators between a word and a number. Those between two numbers stay: `1.2` isn't 12.
+    private var joiningNumbers: String {
+        var joined = ""
+        for character in self {
+            if character.isASCIIDigit {
+                let rest = joined.reversed().drop { " _-.".contains($0) }
+                if rest.first?.isASCIIDigit != true { joined = String(rest.reversed()) }
+            }
+            joined.append(character)
+        }
+        return joined
+    }
+
     /// Returns true if the string sorts before `other` with each run of digits compared as a number.
     package func precedesNumerically(_ other: String) -> Bool {
         var left = Substring(self)

@@ -65,6 +65,12 @@ public struct ModelReadingNote: Equatable, Sendable {
     /// A suggestion that helps, in one line.
     public let remedy: String
 
+    /// The entity and property, if any, followed by the message.
+    package var sentence: String {
+        let place = [entity, property].compactMap(\.self).joined(separator: ".")
+        return (place.isEmpty ? "" : place + ": ") + message
+    }
+
     package init(entity: String?, property: String?, line: Int?, _ message: String, remedy: String) {
         self.entity = entity
         self.property = property

@@ -7,6 +7,8 @@ struct XMLAttributeReader {
     private let element: MarkupElement
     private let entity: String
     private let name: String
+    /// The default that was ignored, as a note.
+    private(set) var remark: ModelReadingNote?
 
     init(_ reader: XMLModelReader, _ element: MarkupElement, entity: String, name: String) {
         self.reader = reader
@@ -16,7 +18,7 @@ struct XMLAttributeReader {
     }
 
     /// Reads the attribute without its renaming identifier and without a composite's elements. Throws `ModelError`.
-    func attribute() throws -> AttributeDescription {
+    mutating func attribute() throws -> AttributeDescription {
         // Xcode writes no type for an attribute that never had one.
         let word = element["attributeType"] ?? AttributeType.undefined.name
         guard let type = AttributeType(name: word) else {
@@ -39,7 +41,7 @@ struct XMLAttributeReader {
         attribute.userInfo = try reader.userInfo(of: element)
         attribute.derivation = try derivation()
         attribute.isReadOnly = attribute.derivation != nil
-        attribute.defaultValue = try defaultValue(type)
+        attribute.defaultValue = defaultValue(type)
         attribute.validations = try validations(type)
         return attribute
     }
@@ -52,52 +54,59 @@ struct XMLAttributeReader {
         return .init(expression: expression)
     }
 
-    private func defaultValue(_ type: AttributeType) throws -> AttributeValue? {
-        if type == .date {
-            return try element["defaultDateTimeInterval"]?.nonEmpty.map { .date(try number($0)) }
-        }
-        guard let text = element["defaultValueString"], type == .string || !text.isEmpty else { return nil }
+    /// Returns the default; nil for none. Xcode accepts a text that isn't of the attribute's type, and apps with one
+    /// have no default.
+    private mutating func defaultValue(_ type: AttributeType) -> AttributeValue? {
+        let text = element[type == .date ? "defaultDateTimeInterval" : "defaultValueString"]
+        guard let text, type == .string || !text.isEmpty else { return nil }
         switch type {
-        case .string: return .string(text)
-        case .boolean: return .boolean(try boolean(text))
-        // Xcode's compiler also accepts YES and NO as numbers.
-        case .integer16, .integer32, .integer64: return .integer(try integer(text, type))
-        case .double, .float: return .real(try booleanNumber(text).map(Double.init) ?? number(text))
-        case .decimal:
-            _ = try booleanNumber(text).map(Double.init) ?? number(text)
-            return .decimal(booleanNumber(text).map(String.init) ?? text)
-        case .uuid:
-            guard let uuid = UUID(uuidString: text) else { throw invalidValue(text) }
-            return .uuid(uuid)
-        case .uri: return .url(text)
-        case .undefined, .date, .binaryData, .transformable, .objectID, .composite: return nil
+        case .undefined, .binaryData, .transformable, .objectID, .composite: return nil
+        default: break
+        }
+        if let value = Self.value(text, type) { return value }
+        remark = ModelReadingNote(
+            entity: entity, property: name, line: element.line,
+            "the default “\(text)” is not a value of type \(type.name): the attribute has no default",
+            remedy: "correct the default, or remove it")
+        return nil
+    }
+
+    private static func value(_ text: String, _ type: AttributeType) -> AttributeValue? {
+        switch type {
+        case .string: .string(text)
+        case .boolean: boolean(text).map { .boolean($0) }
+        case .integer16: integer(text, bits: 16).map { .integer($0) }
+        case .integer32: integer(text, bits: 32).map { .integer($0) }
+        case .integer64: integer(text, bits: 64).map { .integer($0) }
+        case .double, .float: (truth(text).map { $0 ? 1 : 0 } ?? number(text)).map { .real($0) }
+        case .decimal: truth(text).map { .decimal($0 ? "1" : "0") } ?? number(text).map { _ in .decimal(text) }
+        case .date: number(text).map { .date($0) }
+        case .uuid: UUID(uuidString: text).map { .uuid($0) }
+        case .uri: .url(text)
+        case .undefined, .binaryData, .transformable, .objectID, .composite: nil
         }
     }
 
-    private func integer(_ text: String, _ type: AttributeType) throws -> Int64 {
-        let value = booleanNumber(text) ?? Int64(text) ?? Double(text).flatMap(Int64.init(exactly:))
-        let bits = type == .integer16 ? 16 : type == .integer32 ? 32 : 64
-        guard let value, value >> (bits - 1) == 0 || value >> (bits - 1) == -1 else { throw invalidValue(text) }
+    private static func integer(_ text: String, bits: Int) -> Int64? {
+        let value = truth(text).map { $0 ? 1 : 0 } ?? Int64(text) ?? Double(text).flatMap(Int64.init(exactly:))
+        guard let value, value >> (bits - 1) == 0 || value >> (bits - 1) == -1 else { return nil }
         return value
     }
 
-    private func booleanNumber(_ text: String) -> Int64? { text == "YES" ? 1 : text == "NO" ? 0 : nil }
+    /// Returns the truth of YES and NO. Xcode's compiler also accepts them as numbers.
+    private static func truth(_ text: String) -> Bool? { text == "YES" ? true : text == "NO" ? false : nil }
 
-    private func boolean(_ text: String) throws -> Bool {
+    /// Returns the Boolean value of a text. A number is true unless it is zero.
+    private static func boolean(_ text: String) -> Bool? {
         switch text {
-        case "YES", "1", "true": true
-        case "NO", "0", "false": false
-        default: throw invalidValue(text)
+        case "true": true
+        case "false": false
+        default: truth(text) ?? number(text).map { $0 != 0 }
         }
     }
 
-    private func number(_ text: String) throws -> Double {
-        guard let value = Double(text), value.isFinite else { throw invalidValue(text) }
-        return value
-    }
-
-    private func invalidValue(_ text: String) -> ModelError {
-        fault("“\(text)” is not a value of type \(element["attributeType"] ?? "")", "correct the default or limit")
+    private static func number(_ text: String) -> Double? {
+        Double(text).flatMap { $0.isFinite ? $0 : nil }
     }
 
     /// Returns the predicates that Xcode's compiler derives from an attribute's limits, with their error codes

@@ -179,7 +179,9 @@ struct XMLModelReader {
     ) throws -> AttributeDescription {
         let name = try required("name", element, of: entity)
         if composites.isEmpty { recordLine(element, of: entity, name) }
-        var attribute = try XMLAttributeReader(self, element, entity: entity, name: name).attribute()
+        var reader = XMLAttributeReader(self, element, entity: entity, name: name)
+        var attribute = try reader.attribute()
+        if let remark = reader.remark { remarks.append(remark) }
         attribute.renamingIdentifier = renamingIdentifier(element, entity: entity, property: name) ?? name
         if attribute.type == .composite {
             attribute.elements = try elements(of: element, entity, name, within: composites)

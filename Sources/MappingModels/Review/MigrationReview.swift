@@ -12,6 +12,8 @@ package struct MigrationReview {
     package private(set) var findings: [MigrationFinding] = []
 
     static let wasOptional = "was optional"
+    package static let whereAbstract =
+        "make them objects of another entity first, by the app or by a mapping model, or keep the entity concrete"
     package static let whereMeant = "none needed if this is intended; a renamed element needs its renaming identifier"
 
     package init(_ source: ManagedObjectModel, _ destination: ManagedObjectModel) {
@@ -36,6 +38,12 @@ package struct MigrationReview {
             guard let old else {
                 reviewLostEntity(new)
                 continue
+            }
+            if new.isAbstract, !old.isAbstract {
+                add(
+                    .warning, entity: new.name,
+                    "the entity becomes abstract: its own objects stay in the store, but no request finds them",
+                    remedy: Self.whereAbstract, isConditional: true)
             }
             review(from: old, to: new)
         }

@@ -39,12 +39,12 @@ extension MigrationReview {
             case (.attribute(let attribute), _):
                 reviewMissing(attribute, of: new.name, "is new")
             case (.relationship(let relationship), .relationship(let before)?):
-                if before.isOptional, !relationship.isOptional {
-                    reviewMissing(relationship, of: new.name, Self.wasOptional)
+                if !before.requiresObject {
+                    reviewMissing(relationship, of: new.name, before.isOptional ? Self.wasOptional : "could be empty")
                 }
                 review(before, relationship, of: new.name)
             case (.relationship(let relationship), _):
-                if !relationship.isOptional { reviewMissing(relationship, of: new.name, "is new") }
+                reviewMissing(relationship, of: new.name, "is new")
             case (.fetched, _): break
             }
         }
@@ -122,6 +122,7 @@ extension MigrationReview {
     /// Warns of a mandatory relationship. A to-many relationship has no column to check, so the migration succeeds and
     /// saving fails.
     private mutating func reviewMissing(_ relationship: RelationshipDescription, of entity: String, _ why: String) {
+        guard relationship.requiresObject else { return }
         let fails = why == Self.wasOptional && !relationship.isToMany
         add(
             .warning, code: fails ? CoreDataError.migration : nil, entity: entity, property: relationship.name,

@@ -136,11 +136,41 @@ struct CopiedCheck {
             let after = try linkCount(
                 of: relationship.destination, in: mapping.destination, context.newLayout, context.newSchema)
         else { return }
-        guard before == after else {
+        guard try before == after || linkedCount(of: relationship, in: mapping) == after else {
             throw AuditFailure(
                 entity: mapping.destination, property: relationship.destination, expected: "\(before) links",
                 found: "\(after)")
         }
+    }
+
+    /// Returns the number of the entity's objects that have a link of a one-to-one relationship, whichever of its two
+    /// columns records the link: one may lack it, and the migration then sets it from the other. Returns nil if the
+    /// mapping doesn't copy both ends.
+    private func linkedCount(
+        of relationship: (source: String, destination: String), in mapping: CopiedEntity
+    ) throws -> Int64? {
+        let (old, new) = (context.oldLayout, context.newLayout)
+        guard let source = mapping.source,
+            let declaring = new.tree.declaring(relationship.destination, of: mapping.destination),
+            let end = new.tree.relationship(PropertyKey(entity: declaring, name: relationship.destination)),
+            let inverse = new.tree.inverse(of: end), new.tree.relationship(inverse)?.isToMany == false,
+            let other = entities.first(where: { $0.destination == end.destinationEntityName }),
+            let owner = other.source,
+            let name = other.relationships.first(where: { $0.destination == inverse.name })?.source,
+            let former = old.tree.declaring(name, of: owner),
+            let ownKey = old.tree.declaring(relationship.source, of: source).map({
+                PropertyKey(entity: $0, name: relationship.source)
+            }),
+            let own = try old.links(of: ownKey, in: context.oldSchema), own.form == .owner,
+            let mirrored = try old.links(of: PropertyKey(entity: former, name: name), in: context.oldSchema),
+            mirrored.form == .owner
+        else { return nil }
+        let table = context.oldSchema.qualified(mirrored.table)
+        return try context.integer(
+            "SELECT count(*) FROM \(objects(of: source, old, context.oldSchema)) AND "
+                + "(x.\(quoted(own.target)) IN (SELECT Z_PK FROM \(table)) OR x.Z_PK IN (SELECT \(quoted(mirrored.target)) "
+                + "FROM \(table) WHERE Z_ENT = \(old.tree.number(of: owner)) AND \(quoted(mirrored.target)) IS NOT NULL))"
+        )
     }
 
     /// Returns the number of links from the entity's objects to existing objects.

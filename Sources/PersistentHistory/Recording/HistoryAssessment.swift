@@ -6,29 +6,39 @@ enum HistoryAssessment {
     /// Returns a table whose changes may have gone unrecorded, or whose rows may have other keys now; nil if there is
     /// none.
     static func firstDoubtful(_ database: SQLiteConnection) throws -> String? {
+        try doubtful(database, limit: 1).first
+    }
+
+    /// Returns up to `limit` such tables.
+    static func doubtful(_ database: SQLiteConnection, limit: Int = .max) throws -> [String] {
         let installed = try Dictionary(grouping: HistoryTables.triggers(database)) {
             HistorySchema.tableNumber(ofTrigger: $0.name) ?? 0
         }
         let others = try HistoryTables.thirdPartyTriggers(database)
-        for (name, isRowid) in try HistoryUpdate.tables(database) {
+        /// Returns true if the table may have unrecorded changes, or rows with other keys.
+        func isDoubtful(_ name: String, isRowid: Bool) throws -> Bool {
             // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
             let folded = Array(name.lowercased().utf8)
             let own = installed.first { $0.value.contains { Array($0.table.lowercased().utf8) == folded } }
             do {
                 let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: others)
-                guard let (number, triggers) = own else { return name }
+                guard let (number, triggers) = own else { return true }
                 // VACUUM may have renumbered the rows.
-                if case .rowid(_, isStable: false) = table.key { return name }
+                if case .rowid(_, isStable: false) = table.key { return true }
                 let present = Set(triggers.map(\.sql))
-                let essential = HistoryTriggers(table, number: number).essential
-                guard essential.allSatisfy({ present.contains($0.sql) }) else { return name }
+                return !HistoryTriggers(table, number: number).essential.allSatisfy { present.contains($0.sql) }
             } catch is RecordedTable.Unrecordable {
-                if own != nil { return name }
+                return own != nil
             }
+        }
+        var found: [String] = []
+        for (name, isRowid) in try HistoryUpdate.tables(database) where try isDoubtful(name, isRowid: isRowid) {
+            found.append(name)
+            if found.count == limit { return found }
         }
         let known = try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1 ORDER BY id") {
             (number: $0.decodedInteger(0) ?? 0, name: $0.decodedText(1) ?? "")
         }
-        return known.first { installed[$0.number] == nil }?.name
+        return found + known.filter { installed[$0.number] == nil }.map(\.name).prefix(limit - found.count)
     }
 }

@@ -91,6 +91,8 @@ struct RecordedHistory: HistorySource {
             tables: names, isOutdated: isOutdated, recordsImages: recordsImages, subscribers: subscribers)
     }
 
+    func doubtfulTables() throws -> [String] { isOutdated ? try HistoryAssessment.doubtful(reader) : [] }
+
     func current() throws -> HistoryToken {
         let last = try reader.prepare(
             "SELECT number, nonce FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number DESC LIMIT 1")

@@ -22,8 +22,10 @@ struct CoreDataTables {
         try check()
         for table in layout.tables { schema.tables.append(make(table)) }
         for index in layout.tables.indices { resolveReferences(of: index, in: &schema) }
-        for (join, other) in zip(layout.joinTables, legacyLayout.joinTables) {
-            guard let first = tableIndex(of: join.owner.entity), let second = tableIndex(of: join.inverse.entity)
+        for join in layout.joinTables {
+            // The two stores' frameworks may have named and ordered their tables by different rules.
+            guard let first = tableIndex(of: join.owner.entity), let second = tableIndex(of: join.inverse.entity),
+                let other = legacyLayout.joinTables.first(where: { $0.joinsSame(as: join) })
             else { continue }
             schema.joinTables.append(
                 MergeJoinTable(

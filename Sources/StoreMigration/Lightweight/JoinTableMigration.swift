@@ -9,6 +9,8 @@ struct JoinTableMigration {
     let matching: EntityMatching
     private let temporaryNames: TemporaryNames
     private var joins: [Join] = []
+    /// Remarks for the user.
+    private(set) var notes: [String] = []
 
     /// One join table of the destination.
     private struct Join {
@@ -46,6 +48,7 @@ struct JoinTableMigration {
         guard let relationship = relationship(of: table.owner) else { return }
         let links = matching.links(of: relationship, declaredBy: table.owner.entity)
         let inverseOrder = matching.inverseOrder(of: relationship, declaredBy: table.owner.entity, besides: links)
+        notes += links.compactMap { table.renamingNote(from: $0.storage) }
         let own = table.storage
         let needsPlaces = (
             owners: own.ownerPlace != nil && (!inverseOrder.isEmpty || links.contains { $0.storage.ownerPlace == nil }),
@@ -148,6 +151,14 @@ extension JoinTableLayout {
     /// The storage of the owner's relationship.
     var storage: LinkStorage {
         LinkStorage(joining: name, owner, inverse)
+    }
+
+    /// Returns a note if the links were in a table that the other one of the two relationships named: Core Data chooses
+    /// it by the whole model. A change of the number alone follows from the entities' names.
+    fileprivate func renamingNote(from old: LinkStorage) -> String? {
+        let names = [old.table, name].map { $0.dropFirst(2).drop { $0.isASCII && $0.isNumber } }
+        guard old.isJoinTable, names[0] != names[1], names[0] == inverse.relationship.uppercased() else { return nil }
+        return "the join table \(old.table) becomes \(name), as Core Data names it for the newer model"
     }
 }
 

@@ -45,8 +45,9 @@ struct LightweightMigration {
 
     mutating func run() throws {
         // Checked again, because the copy may be newer than the store that was checked.
-        let obstacles = try StoreObstacles(store, schema: schema, matching: matching).find(options)
-        if let error = MigrationError(obstacles, in: store.path) { throw error }
+        let obstacles = StoreObstacles(store, schema: schema, matching: matching)
+        if let error = MigrationError(try obstacles.find(options), in: store.path) { throw error }
+        notes += try obstacles.abstractObjects().map(\.sentence)
         let objectReferences = ObjectReferences(store, schema: schema, matching: matching)
         notes += try objectReferences.notes() + objectReferences.suspicions
         try objectReferences.deleteObsolete()
@@ -83,7 +84,7 @@ struct LightweightMigration {
         progress.step("making indexes")
         try objects.restore(tables, joins: joins.changedTables)
         try writeMetadata()
-        notes += unknownRows.notes + objects.notes + derived.notes
+        notes += unknownRows.notes + joins.notes + objects.notes + derived.notes
     }
 
     /// The approximate number of rows, taken from the highest key: counting them would take as long as some migrations.
@@ -190,6 +191,7 @@ extension MigrationManager {
         for change in TableChange.all(for: matching, schema: schema, indexes: indexes) {
             try unknownRows.inspect(change, isReadOnly: true)
         }
-        return unknownRows.notes + (try ObjectReferences(reader, schema: schema, matching: matching).notes())
+        let abstract = try StoreObstacles(reader, schema: schema, matching: matching).abstractObjects().map(\.sentence)
+        return abstract + unknownRows.notes + (try ObjectReferences(reader, schema: schema, matching: matching).notes())
     }
 }

@@ -46,6 +46,26 @@ package struct StoreObstacles {
         try missingValues() + duplicates() + (options.allowsPartialHistory ? [] : historyOfRemovedEntities())
     }
 
+    /// Returns a warning for each entity that becomes abstract and has objects: they stay, but no request finds them.
+    /// Throws `StoreError`.
+    package func abstractObjects() throws -> [MigrationFinding] {
+        try matching.source.numbers.entities.compactMap { entity in
+            guard !entity.isAbstract, let new = matching.successors[entity.name],
+                destination.model.entity(named: new)?.isAbstract == true,
+                let table = matching.source.table(of: entity.name)?.name
+            else { return nil }
+            let count = try store.integer(
+                "SELECT count(*) FROM \(table.sqlName) WHERE Z_ENT = \(matching.source.numbers.number(of: entity.name))"
+            )
+            guard let count, count > 0 else { return nil }
+            return MigrationFinding(
+                .warning, entity: new,
+                "the entity becomes abstract: \(count == 1 ? "1 object stays" : "\(count) objects stay") in the store, "
+                    + "but no request finds \(count == 1 ? "it" : "them")",
+                remedy: MigrationReview.whereAbstract)
+        }
+    }
+
     // MARK: Mandatory properties
 
     /// A column in which the objects of some entities must have a value.

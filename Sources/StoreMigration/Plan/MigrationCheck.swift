@@ -171,10 +171,12 @@ extension MigrationFinding {
 }
 
 extension MigrationCheck {
-    /// Returns this check for one store whose obstacles are known. Obstacles refuse the migration and replace the
-    /// conditional warnings.
-    package func resolvingConditions(with obstacles: [MigrationFinding]) -> MigrationCheck {
-        let resolved = obstacles + findings.filter { !$0.isConditional }
+    /// Returns this check for one store whose obstacles are known. Obstacles refuse the migration. They and the
+    /// warnings replace the conditional warnings.
+    package func resolvingConditions(
+        with obstacles: [MigrationFinding], warnings: [MigrationFinding] = []
+    ) -> MigrationCheck {
+        let resolved = obstacles + warnings + findings.filter { !$0.isConditional }
         let verdict = obstacles.first.map { Verdict.refused(code: $0.code ?? CoreDataError.migration) } ?? verdict
         return MigrationCheck(verdict, findings: resolved, from: self)
     }

@@ -26,10 +26,14 @@ extension MigrationManager {
         }
         let sources = StoreSources(store, bundle)
         guard !sources.all.isEmpty else { throw MigrationError.missingSourceModel(store, bundle) }
-        let steps = try sources.commonResult(isSame: { $0.isSame(as: $1) }) { source in
+        var steps = try sources.commonResult(isSame: { $0.isSame(as: $1) }) { source in
             try Self.steps(
                 from: source, of: store, to: target.replacing(try target.model.renamed(renamings, from: source.model)),
                 in: bundle, mappings, stages)
+        }
+        for (index, step) in steps.enumerated() {
+            let version = index == steps.count - 1 ? target : bundle?.versions.first { $0.name == step.destinationName }
+            steps[index].remarks += (version?.remarks ?? []).map { "\($0.sentence) (\($0.remedy))" }
         }
         self.init(steps: steps, options: options)
     }
@@ -48,6 +52,7 @@ extension MigrationManager {
             try bundle?.versions(
                 from: source.version, to: target, ofStore: "\(PrintablePath(store.path)): the store",
                 hashes: store.metadata.versionHashes, mappings: mappings) ?? []
+        try mappings.requireUse(from: (source.version?.name, source.model), to: target, in: bundle)
         // A version's file is the better source than the store's cached model: its renaming identifiers are intended.
         return try MigrationManager(
             from: source.model, sourceName: source.version?.name, to: target.model, named: target.name,

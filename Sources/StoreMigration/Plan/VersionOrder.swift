@@ -6,7 +6,7 @@ import MappingModels
 /// A model only marks its current version, which counts as the newest, whatever its name. A version with the current
 /// one's name and a higher number (`Notes 3` beside `Notes 2`), or with a number appended (`Notes_v2` beside `Notes`),
 /// is newer still: it is under development. If a mapping model leads from one version to another, the latter is newer.
-/// All other versions are ordered by name.
+/// All other versions are ordered by name and number.
 package struct VersionOrder: Sendable {
     /// The versions from the oldest to the newest.
     package let versions: [ModelVersion]

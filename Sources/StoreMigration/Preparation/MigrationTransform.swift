@@ -201,7 +201,7 @@ extension RelocationFailure {
 extension MigrationError {
     /// True if planning found no path from the store's version to the requested one.
     fileprivate var isIncompatibleStore: Bool {
-        guard !isOfTheDisk, !isAmbiguous, !isOfTheAudit else { return false }
+        guard !isOfTheDisk, !isAmbiguous, !isOfNamedMapping, !isOfTheAudit else { return false }
         switch code {
         case CoreDataError.incompatibleVersionHash, CoreDataError.incompatibleSchema, CoreDataError.missingSourceModel,
             CoreDataError.missingMappingModel, CoreDataError.inferredMappingModel:

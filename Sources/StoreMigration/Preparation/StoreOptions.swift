@@ -27,7 +27,7 @@ public struct StoreOptions: Sendable {
     /// inferred steps. Corresponds to `NSPersistentStoreStagedMigrationManagerOptionKey`.
     public var stages: [MigrationStage] = []
     /// The files of mapping models to use, before those that lie beside the model. Mapping models precede inference.
-    /// Not used if there are ``stages``.
+    /// One that leads from no version of the model to a later one is an error. Not used if there are ``stages``.
     public var mappingModels: [FilePath] = []
     /// The policy classes, by the names that mapping models use.
     public var policies: EntityMigrationPolicies = [:]

@@ -69,7 +69,7 @@ struct ObjectChecks {
             let link = LinkStorage(of: relationship, declaredFor: entity.name, in: layout)
         else { return [] }
         guard relationship.isToMany else {
-            guard !relationship.isOptional, link.owner == "Z_PK" else { return [] }
+            guard relationship.requiresObject, link.owner == "Z_PK" else { return [] }
             return [
                 ObjectCheck(
                     property: relationship.name, condition: "t.\(link.target.sqlName) IS NULL",
@@ -78,7 +78,7 @@ struct ObjectChecks {
             ]
         }
         let count = "(SELECT count(*) FROM main.\(link.table.sqlName) AS l WHERE l.\(link.owner.sqlName) = t.Z_PK)"
-        let least = max(relationship.isOptional ? 0 : 1, Int(relationship.minCount))
+        let least = Int(relationship.minCount)
         var found: [ObjectCheck] = []
         if least > 0 {
             // An optional relationship may be empty whatever its minimum is.

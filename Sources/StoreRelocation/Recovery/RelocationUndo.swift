@@ -10,6 +10,12 @@ extension Relocation {
     /// Moves the store with its external files back to its legacy place and removes the receipt. Keeps what `--retire
     /// archive` archived. Throws `RelocationFailure`; both places are then unchanged.
     package func undo() throws(RelocationFailure) -> RelocationSummary {
+        var named = self
+        named.request = Self.namingStore(of: request)
+        return try named.undoNamed()
+    }
+
+    private func undoNamed() throws(RelocationFailure) -> RelocationSummary {
         do {
             let container = try RelocationEndpoints.container(request.group, request.identifier)
             let paths = try UndoPaths(request, container)
@@ -32,6 +38,22 @@ extension Relocation {
     /// Undoing a relocation returns the store to the one that its receipt names.
     package static func undoPlaces(of source: FilePath) -> [FilePath] {
         ((try? UndoPaths.places(of: source)) ?? []).map(\.path)
+    }
+
+    /// Returns the request with the name that the store has in the group. A store may have come there under another
+    /// name (`--name`), which its receipt tells; the last receipt counts if several stores came from the same place.
+    package static func namingStore(of request: RelocationRequest) -> RelocationRequest {
+        var named = request
+        guard request.name == nil, let places = try? UndoPaths.places(of: request.source),
+            let container = try? RelocationEndpoints.container(request.group, request.identifier),
+            let receipts = try? container.receipts()
+        else { return named }
+        let last = receipts.enumerated().filter { index, receipt in
+            !receipts.dropFirst(index + 1).contains { $0.name.path == receipt.name.path }
+        }.map(\.element)
+        let found = last.last { receipt in places.contains { $0.path == receipt.from.path } }
+        named.name = found?.name.path.lastComponent
+        return named
     }
 
     private func undo(_ paths: UndoPaths, in container: GroupContainer) throws -> RelocationSummary {

@@ -93,7 +93,7 @@ struct ChangesCommand: ParsableCommand {
         switch answer {
         case .page(let lines, let end):
             for line in lines { line.print(output) }
-            HistoryPrinter.summarize("changes", end, to: output)
+            HistoryPrinter.summarize("changes", end, of: store, to: output)
         case .reset(let reason, let current):
             let token = current.description
             let reset: JSONObject = ["type": "reset", "reason": .string(reason.rawValue), "token": .string(token)]
@@ -231,12 +231,24 @@ enum HistoryPrinter {
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 
-    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, to output: Output) {
+    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, of store: String, to output: Output) {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
         summary["changes"] = .integer(Int64(page.count))
         summary["more"] = .bool(!page.isLast)
         if page.isOutdated { summary["outdated"] = true }
         summary["token"] = .string(page.token.description)
-        output.record(summary, "token \(page.token)" + (page.isLast ? "" : ", and more"))
+        let token = "token \(page.token)" + (page.isLast ? "" : ", and more")
+        output.record(summary, lines: (page.isOutdated ? [outdated(store, page.doubtfulTables)] : []) + [token])
+    }
+
+    /// The line for a history whose triggers were made before a change of the schema.
+    private static func outdated(_ store: String, _ tables: [String]) -> String {
+        let more = tables.count > 5 ? " and \(tables.count - 5) others" : ""
+        let doubt =
+            tables.isEmpty
+            ? ""
+            : ", so changes of \(tables.prefix(5).joined(separator: ", "))\(more) may be missing or name other rows"
+        return
+            "outdated  the schema has changed since\(doubt): run groupstore history enable \(ArgumentBytes.path(store).shellWord)"
     }
 }

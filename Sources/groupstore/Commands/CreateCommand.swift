@@ -42,6 +42,7 @@ struct CreateCommand: ParsableCommand {
         try reporting(output, changing: true) {
             let named = try ModelArgument(models, configuration: mergeOptions.configuration).version(
                 named: versionOption.modelVersion, mergeOptions)
+            output.report(ignoredIn: named.version)
             let path = ArgumentBytes.path(store)
             let layout = StoreLayout(try named.knownModel)
             try layout.validate()

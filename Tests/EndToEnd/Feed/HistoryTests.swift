@@ -67,6 +67,25 @@ import Testing
         #expect(inspected.status == 0 && inspected.output.contains("doc"), "\(inspected.errors)")
     }
 
+    /// VACUUM renumbers the rows of a table without an INTEGER PRIMARY KEY. A new table isn't recorded.
+    @Test(arguments: [
+        ("DELETE FROM tag WHERE rowid = 1; VACUUM", ["tag"]),
+        ("CREATE TABLE \"new\u{7}one\" (id INTEGER PRIMARY KEY)", ["tag", "new"]),
+        ("DELETE FROM note", []),
+    ])
+    func namesTheTablesWhoseChangesAreInDoubt(_ statements: String, _ doubtful: [String]) throws {
+        let scene = try Scene(enabled: false)
+        try sqlite(scene.store, "CREATE TABLE tag (word); INSERT INTO tag VALUES ('a'), ('b')")
+        #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
+        try sqlite(scene.store, statements)
+        let read = try groupstore("changes", Word(scene.store))
+        let line = read.output.split(separator: "\n").first { $0.hasPrefix("outdated") }
+        #expect((line == nil) == doubtful.isEmpty, "\(read.output)")
+        for table in doubtful { #expect(line?.contains(table) == true) }
+        #expect(line?.prefix { $0 != ":" }.contains("note") != true)
+        #expect(try changes(scene.store).summary.bool("outdated") == (doubtful.isEmpty ? nil : true))
+    }
+
     @Test func printsReasonsAndExitCodes() throws {
         let scene = try Scene(enabled: false)
         let none = try changes(scene.store)

@@ -281,4 +281,53 @@ import Testing
                 """, Word(path), Word(hash),
             ])
     }
+
+    @Test func warnsOfADefaultOfAnotherTypeAndCreatesTheStore() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(
+            directory,
+            [
+                (
+                    "Run",
+                    "<entity name='Lap'><attribute name='id' optional='YES' attributeType='UUID' defaultValueString='none'/></entity>"
+                )
+            ])
+        let store = directory.path.appending("Lap.sqlite")
+        for words: [Word] in [
+            ["model", "hash", Word(bundle)], ["model", "show", Word(bundle)],
+            ["create", Word(store), "--model", Word(bundle)],
+        ] {
+            let done = try run(Programs.groupstore, words)
+            #expect(
+                done.status == 0 && done.errors.contains("Lap.id: the default “none” is not a value"), "\(done.errors)")
+            #expect(!done.output.contains("none"))
+        }
+        let check = try groupstore("model", "check", Word(store), Word(bundle), "--json")
+        #expect(check.objects.contains { $0.string("property") == "id" && $0.string("severity") == "warning" })
+    }
+
+    @Test func printsAMappingModelAsItCanBeRead() throws {
+        let directory = try TemporaryDirectory()
+        let bundle = try Self.bundle(
+            directory,
+            [("Notes", Self.note), ("Notes 2", Self.note.replacing("title\" ", with: "name\" elementID=\"title\" "))])
+        let models: [Word] = ["Notes", "Notes 2"].map { Word(bundle.appending("\($0).xcdatamodel")) }
+        let made = try groupstore("model", "mapping", "create", options: models)
+        #expect(
+            made.status == 0 && made.output.contains("\n      name: $source.title\n"), "\(made.output)\(made.errors)")
+        let file = directory.path.appending("Notes.mapping.yaml")
+        try write(made.output, to: file)
+        let forms: [([Word], String)] = [
+            ([], "again.yaml"),
+            (["--format", "xcode", "--old", models[0], "--new", models[1]], "again.xcmappingmodel"),
+        ]
+        for (options, name) in forms {
+            let shown = try groupstore("model", "mapping", "show", Word(file), options: options)
+            #expect(shown.status == 0 && !shown.output.contains("\\u{"), "\(shown.output)\(shown.errors)")
+            let again = directory.path.appending(name)
+            try write(shown.output, to: again)
+            let checked = try groupstore("model", "mapping", "check", Word(again), options: models)
+            #expect(checked.status == 0, "\(checked.output)\(checked.errors)")
+        }
+    }
 }

@@ -182,4 +182,42 @@ import Testing
         #expect(try groupstore("relocate", Word(store), Word(scratch.path), "--validate", "report").status == 64)
         #expect(try migrate("--validate", "perhaps").status == 64)
     }
+
+    /// Stores that Core Data wrote have objects without any object in a mandatory to-many relationship.
+    @Test(arguments: ["", "minCount='1'"], [nil, "map"])
+    func aMandatoryToManyRelationshipNeedsObjectsOnlyIfItHasAMinimum(_ minimum: String, _ mapped: String?) throws {
+        let other = try TemporaryDirectory()
+        func shelf(_ minimum: String, _ more: String = "") -> String {
+            """
+            <entity name="Book"><attribute name="title" optional="YES" attributeType="String"/>
+            <relationship name="shelf" optional="YES" maxCount="1" destinationEntity="Shelf" inverseName="books"
+              inverseEntity="Shelf"/></entity>
+            <entity name="Shelf">\(more)<relationship name="books" toMany="YES" \(minimum) destinationEntity="Book"
+              inverseName="shelf" inverseEntity="Book"/></entity>
+            """
+        }
+        let new = try ModelTests.bundle(
+            other,
+            [
+                ("Shelf", shelf("")),
+                ("Shelf 2", shelf(minimum, "<attribute name='new' optional='YES' attributeType='String'/>")),
+            ])
+        let shelves = scratch.path.appending("stores/Shelf.sqlite")
+        #expect(try groupstore("create", Word(shelves), "--model", Word(new), "--version", "Shelf").status == 0)
+        try sqlite(
+            shelves, "INSERT INTO ZSHELF VALUES (1, 2, 1); UPDATE Z_PRIMARYKEY SET Z_MAX = 1 WHERE Z_NAME = 'Shelf'")
+        let isValid = minimum.isEmpty
+        let check = try groupstore("model", "check", Word(shelves), Word(new), "--json")
+        #expect(check.objects.contains { $0.string("property") == "books" } == !isValid, "\(check.output)")
+        var options: [Word] = ["--validate", "refuse"]
+        if mapped != nil {
+            let mapping = other.path.appending("all.map")
+            try write("mapping: 1\nentities:\n  - {from: Shelf, to: Shelf}\n  - {from: Book, to: Book}\n", to: mapping)
+            options = ["--mapping", Word(mapping)]
+        }
+        let done = try groupstore("migrate", Word(shelves), "--model", Word(new), "--json", options: options)
+        #expect(done.status == (isValid ? 0 : 65), "\(done.errors)")
+        let diagram = try groupstore("model", "show", Word(new), "--format", "mermaid")
+        #expect(diagram.output.contains("\"1..*\"") == !isValid, "\(diagram.output)")
+    }
 }

@@ -158,4 +158,24 @@ import Testing
         #expect(done.status == 0, "\(command): \(done.errors)")
         #expect(try noteCount(store.path) == 19)
     }
+
+    /// By its receipt, through a link that the relocation left, and through an agent.
+    @Test(arguments: ["delete", "symlink"], [true, false])
+    func returnsAStoreThatWasGivenAnotherName(_ retirement: Word, _ throughAgent: Bool) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        // Another store has the name, and came from another place.
+        let other = try makeStore(places.scratch("Notes.sqlite"), rows: 3)
+        try relocate(other.path, places)
+        try relocate(store.path, places, "--retire", retirement, "--name", "Shared.db")
+        let agent = try throughAgent ? AgentProcess(places, legacy: []) : nil
+        let undone = try run(
+            Programs.groupstore, ["relocate", Word(store.path), Word(places.group), "--undo", "--json"],
+            environment: agent?.environment ?? ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(undone.outcome == "undone", "\(undone.output)\(undone.errors)")
+        #expect(try noteCount(store.path) == 20)
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 3)
+        #expect(try Directory(places.group).status("Shared.db") == nil)
+        if let agent { #expect(try agent.stop().status == 0) }
+    }
 }

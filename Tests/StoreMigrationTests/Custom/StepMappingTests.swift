@@ -1,5 +1,6 @@
 import CoreDataStore
 import LinuxSystem
+import ManagedObjectModels
 import SystemPackage
 import TestSupport
 import Testing
@@ -104,5 +105,34 @@ import Testing
         #expect(try remarks("SELF.\(name) == 1") == [])
         #expect(try remarks("#\(name) == 1") == [])
         #expect(try remarks("name == \"x\"") == [])
+    }
+
+    private func version(_ name: String, _ content: String) throws -> ModelVersion {
+        ModelVersion(name: name, model: try model(content), path: "/M.xcdatamodeld")
+    }
+
+    private static let both = "entities:\n  - {from: C, to: C}\n"
+
+    /// A store of version 2 becomes version 3. An app migrates stores of several versions with the same mapping models.
+    @Test(arguments: [
+        ("source: M 2\ndestination: M 3\n", both, true), ("source: M 2\ndestination: M 4\n", both, false),
+        ("source: M 3\ndestination: M 2\n", both, false), ("destination: M 3\n", both, true), ("", both, true),
+        ("source: M\ndestination: M 3\n", "entities:\n  - {from: A, to: A}\n", true),
+        ("", "entities:\n  - {from: D, to: D}\n", false),
+    ])
+    func refusesANamedMappingModelThatFitsNoVersions(_ versions: String, _ content: String, _ fits: Bool) throws {
+        let all = try [
+            version("M", Self.old), version("M 2", Self.old + "<entity name='C'/>"),
+            version("M 3", Self.new + "<entity name='C'/>"),
+        ]
+        let bundle = ModelBundle(path: "/M.xcdatamodeld", versions: all, currentName: "M 3")
+        func use(isNamed: Bool) throws {
+            try [file("X.yaml", versions + content, isNamed: isNamed)].requireUse(
+                from: ("M 2", all[1].model), to: all[2], in: bundle)
+        }
+        try use(isNamed: false)
+        guard !fits else { return try use(isNamed: true) }
+        let error = #expect(throws: MigrationError.self) { try use(isNamed: true) }
+        #expect(error?.message.contains("X.yaml isn't used") == true && error?.isOfNamedMapping == true)
     }
 }

@@ -107,4 +107,17 @@ struct LightweightEntityTests {
         let error = #expect(throws: MigrationError.self) { try StagedStore(old).migrate(to: new) }
         #expect(error?.code == CoreDataError.missingMappingModel)
     }
+
+    @Test(arguments: [0, 1, 2]) func saysHowManyObjectsOfAnAbstractEntityNoRequestFinds(_ count: Int) throws {
+        let old = "<entity name='P'>\(name)</entity><entity name='C' parentEntity='P'/>"
+        let store = try StagedStore(
+            old,
+            (0..<count).map { "INSERT INTO ZP VALUES (\($0 + 1), 1, 1, 'p')" } + [
+                "INSERT INTO ZP VALUES (9, 2, 1, 'c')"
+            ])
+        let notes = try store.migrate(to: old.replacing("name='P'>", with: "name='P' isAbstract='YES'>"))
+        let found = notes.filter { $0.contains("becomes abstract") }
+        #expect(found.count == min(count, 1) && found.allSatisfy { $0.contains("\(count) object") }, "\(notes)")
+        #expect(try store.rows("SELECT count(*) FROM ZP") == ["\(count + 1)"])
+    }
 }

@@ -219,4 +219,60 @@ struct LightweightRelationshipTests {
         }
         #expect(error?.message.contains("Note.tag") == true)
     }
+
+    /// A store whose join table is named by the other relationship than each rule says.
+    private func exceptional(_ old: String) throws -> StagedStore {
+        try StagedStore(
+            old,
+            rows.map { $0.replacing(", ZTAG", with: "").replacing(", 2)", with: ")").replacing(", NULL)", with: ")") }
+                + [
+                    "DROP TABLE Z_1TAGS",
+                    "CREATE TABLE Z_2NOTES ( Z_2TAGS INTEGER, Z_1NOTES INTEGER, PRIMARY KEY (Z_2TAGS, Z_1NOTES) )",
+                    "INSERT INTO Z_2NOTES (Z_2TAGS, Z_1NOTES) VALUES (2, 1), (1, 3)",
+                ])
+    }
+
+    private let text = "<attribute name='text' optional='YES' attributeType='String'/>"
+
+    private func joinTables(_ store: StagedStore) throws -> [String] {
+        try store.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'Z_[0-9]*'")
+    }
+
+    @Test func keepsTheNameOfAJoinTableThatNoRuleExplains() throws {
+        let old = notes(toMany("tags", to: "Tag", inverse: "notes"), toMany("notes", to: "Note", inverse: "tags"))
+        let store = try exceptional(old)
+        #expect(try store.migrate(to: old.replacing("</entity>", with: text + "</entity>")).isEmpty)
+        #expect(try joinTables(store) == ["'Z_2NOTES'"])
+        #expect(try store.rows("SELECT Z_1NOTES, Z_2TAGS FROM Z_2NOTES ORDER BY 1") == ["1 2", "3 1"])
+        // Numbers follow the entities, and names the relationships.
+        let moved =
+            "<entity name='First'/>"
+            + old.replacing("'notes' optional", with: "'memos' elementID='notes' optional")
+            .replacing("inverseName='notes'", with: "inverseName='memos'")
+        #expect(try exceptional(old).migrate(to: moved).isEmpty)
+        let other = try exceptional(old)
+        try other.migrate(to: moved)
+        #expect(try joinTables(other) == ["'Z_3MEMOS'"])
+        #expect(try other.rows("SELECT Z_2MEMOS, Z_3TAGS FROM Z_3MEMOS ORDER BY 1") == ["1 2", "3 1"])
+    }
+
+    /// One more attribute makes the other side of a relationship the first in the enumeration.
+    @Test func saysWhichJoinTableGetsTheNameOfTheOtherRelationship() throws {
+        func trusting(_ count: Int) -> String {
+            let ends =
+                toMany("trusted", to: "A", inverse: "trustedBy") + toMany("trustedBy", to: "A", inverse: "trusted")
+            let flags = (0..<count).map { "<attribute name='attribute\($0)' optional='YES' attributeType='Boolean'/>" }
+            return entity(flags.joined() + ends)
+        }
+        var renamed = 0
+        for count in 0..<8 {
+            let store = try StagedStore(trusting(count))
+            let before = try joinTables(store)
+            let notes = try store.migrate(to: trusting(count + 1))
+            let after = try joinTables(store)
+            #expect(notes.contains { $0.contains("the join table") } == (before != after), "\(count)")
+            renamed += before == after ? 0 : 1
+        }
+        #expect(renamed > 0)
+    }
 }

@@ -138,7 +138,7 @@ import Testing
         #expect(
             try store.rows(Self.names)
                 == ["1 'Tag' 'Note' 'labels'", "2 'Note' 'Tag' 'tags'", "4 NULL NULL NULL"])
-        #expect(notes == losses(1, "MIRROREDRELATIONSHIP"))
+        #expect(notes.filter { $0.hasPrefix("CloudKit") } == losses(1, "MIRROREDRELATIONSHIP"))
     }
 
     /// A dry run and `model check` report the same as the migration.

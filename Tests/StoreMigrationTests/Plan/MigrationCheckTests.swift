@@ -196,4 +196,11 @@ import Testing
         #expect(check.verdict == .refused(code: 134130))
         #expect(check.findings.map(\.code) == [134130])
     }
+
+    @Test func warnsOfAnEntityThatBecomesAbstractUntilItsObjectsAreCounted() throws {
+        let check = try Self.check(entity(""), entity("", "isAbstract='YES'"))
+        #expect(Self.warnings(check).map(\.message).filter { $0.contains("becomes abstract") }.count == 1)
+        #expect(Self.warnings(check.resolvingConditions(with: [])).isEmpty)
+        #expect(try Self.warnings(entity("", "isAbstract='YES'"), entity("")).isEmpty)
+    }
 }

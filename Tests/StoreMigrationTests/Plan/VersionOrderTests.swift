@@ -40,6 +40,19 @@ import Testing
             ])
     }
 
+    @Test func ordersVersionsByNumberWhateverSeparatesIt() throws {
+        #expect(
+            try order(["Net 5", "Net3", "Net 4", "Net_2", "Net"], current: "Net 5") == [
+                "Net", "Net_2", "Net3", "Net 4", "Net 5",
+            ])
+        // Separators between two numbers count.
+        #expect(
+            try order(["v1.10", "v1.2", "v3", "v 12", "end"], current: "end") == ["v1.2", "v1.10", "v3", "v 12", "end"])
+        // Without a mark, the last one is current.
+        #expect(
+            try bundle(["Net3", "Net 10", "Net 4"].map { try version($0) }, current: "none").current.name == "Net 10")
+    }
+
     private func read(_ store: StagedStore) throws -> StoreModel {
         let (directory, last) = try Directory.resolving(file: store.path)
         let name = try #require(StoreName(last))

@@ -48,6 +48,11 @@ struct CheckReport {
                         from: source?.version, to: goal, ofStore: named.name, hashes: named.hashes, mappings: mappings)
                 }
             }
+            if case .success = between, let source, let goal {
+                do { try mappings.requireUse(from: (source.version?.name, source.model), to: goal, in: bundle) } catch {
+                    between = .failure(error)
+                }
+            }
             let old = named.known(as: source)
             let renamed = try source.map { try renaming.applied(to: target, from: $0.model) } ?? target
             return (old, MigrationCheck(old, new, target: renamed, between: between, using: cache))
@@ -85,7 +90,8 @@ struct CheckReport {
     private static func decideByContent(_ check: MigrationCheck, _ reader: StoreReader) throws -> MigrationCheck {
         guard let first = check.steps.first, let obstacles = try StoreObstacles(reader, first) else { return check }
         try obstacles.checkTables()
-        return check.resolvingConditions(with: try obstacles.find(MigrationOptions()))
+        return check.resolvingConditions(
+            with: try obstacles.find(MigrationOptions()), warnings: try obstacles.abstractObjects())
     }
 
     var isRefused: Bool { if case .refused = check.verdict { true } else { false } }

@@ -56,8 +56,7 @@ struct MappingCreateCommand: ParsableCommand {
             "to_do": .integer(Int64(open.count)),
         ]
         if let path { record.setPath("path", bytes: path.bytes) } else { record["text"] = .string(text) }
-        var lines =
-            path == nil ? text.dropLast().split(separator: "\n", omittingEmptySubsequences: false).map(String.init) : []
+        var lines = path == nil ? text.lines : []
         // Xcode's form has no place for comments that Xcode would keep.
         if path != nil || form == .xcmappingmodel { lines += open.map { "TO DO: " + $0.sentence } }
         if let path { lines.append("wrote \(PrintablePath(path)): \(open.count) places to fill in") }
@@ -73,6 +72,11 @@ enum DraftFormat: String, CaseIterable, ExpressibleByArgument {
     func text(of draft: MappingDraft) throws -> String {
         self == .yaml ? draft.yaml : try draft.xcodeDocument()
     }
+}
+
+extension String {
+    /// The lines of a text that ends with a newline.
+    var lines: [String] { dropLast().split(separator: "\n", omittingEmptySubsequences: false).map(String.init) }
 }
 
 extension MappingDraft.Place {

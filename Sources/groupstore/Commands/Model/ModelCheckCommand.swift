@@ -139,8 +139,13 @@ struct ModelCheckCommand: ParsableCommand {
         }
         let from = try old.version(named: nil, .none)
         // A model that isn't a store's needs no place among the versions: it may be another revision of them.
-        let between = bundle.flatMap { bundle in
+        var between = bundle.flatMap { bundle in
             bundle.version(like: from).map { bundle.versions(from: $0, of: from, mappings) }
+        }
+        if case .success = between ?? .success([]), let model = from.model, let goal = new.version {
+            do { try mappings.requireUse(from: (from.version?.name, model), to: goal, in: bundle) } catch {
+                between = .failure(error)
+            }
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
         return CheckReport(
@@ -159,6 +164,9 @@ struct ModelCheckCommand: ParsableCommand {
         let mappings = try mappingOptions.files(beside: argument.paths)
         let current = try argument.version(named: nil, .none)
         let target = try current.knownModel
+        if let version = current.version {
+            try mappings.requireUse(from: (version.name, version.model), to: version, in: bundle)
+        }
         let order = VersionOrder(bundle, mappings: mappings)
         let cache = MigrationStepCache(mappings)
         var newer: [String] = []

@@ -44,7 +44,7 @@ struct ModelDiagram {
     static func multiplicity(_ relationship: RelationshipDescription?) -> String? {
         relationship.map { relationship in
             guard !relationship.isToMany else {
-                let least = max(Int(relationship.minCount), relationship.isOptional ? 0 : 1)
+                let least = relationship.isOptional ? 0 : max(Int(relationship.minCount), 0)
                 let most = relationship.maxCount > 1 ? String(relationship.maxCount) : "*"
                 return least == 0 && most == "*" ? "*" : "\(least)..\(most)"
             }

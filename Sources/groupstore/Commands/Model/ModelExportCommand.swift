@@ -52,17 +52,3 @@ struct ModelExportCommand: ParsableCommand {
             remedy: "find the app's .momd or .xcdatamodeld: `groupstore model hash` prints what it must match")
     }
 }
-
-extension ModelReadingNote {
-    fileprivate var sentence: String {
-        let place = [entity, property].compactMap(\.self).joined(separator: ".")
-        return (place.isEmpty ? "" : place + ": ") + message
-    }
-
-    fileprivate var record: JSONObject {
-        var object: JSONObject = ["type": "note", "text": .string(message), "remedy": .string(remedy)]
-        object["entity"] = entity.map { .string($0) }
-        object["property"] = property.map { .string($0) }
-        return object
-    }
-}

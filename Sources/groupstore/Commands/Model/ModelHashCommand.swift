@@ -22,6 +22,7 @@ struct ModelHashCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let versions = try modelOptions.argument(model, mergeOptions.configuration).versions(mergeOptions)
+            for version in versions { output.report(ignoredIn: version.version) }
             for version in versions { output.record(version.hashRecord, lines: version.hashText) }
             if output.json {
                 output.record(

@@ -32,6 +32,31 @@ struct MappingModelOptions: ParsableArguments {
     }
 }
 
+/// The models that a mapping model leads between, which provide what it omits.
+struct MappedModelsOptions: ParsableArguments {
+    @Option(help: "The older model, which provides omitted properties.", completion: .file())
+    var old: String?
+
+    @Option(help: "The newer model, which provides omitted properties.", completion: .file())
+    var new: String?
+
+    /// Returns the mapping model with its omitted properties if both models are named.
+    func completing(_ model: MappingModel) throws -> MappingModel {
+        guard let old, let new else { return model }
+        let models = try (
+            ModelArgument(old).version(named: nil, .none), ModelArgument(new).version(named: nil, .none)
+        )
+        return try model.resolved(from: models.0.knownModel, to: models.1.knownModel)
+    }
+
+    /// Returns the text of a mapping model.
+    func text(of model: MappingModel, _ format: MappingFormat) throws -> String {
+        let completed = try completing(model)
+        // The hashes were compared with the models' own.
+        return try format.text(of: format == .xcode && old != nil && new != nil ? completed.withoutHashes : completed)
+    }
+}
+
 struct MappingShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show", abstract: "Print a mapping model as YAML or as Xcode's XML.")
@@ -42,13 +67,15 @@ struct MappingShowCommand: ParsableCommand {
     @Option(help: "The output format: YAML, or Xcode's XML of an .xcmappingmodel.")
     var format: MappingFormat = .yaml
 
+    @OptionGroup var modelsOptions: MappedModelsOptions
+
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
             let file = try mappingFile(mapping)
-            let text = try format.text(of: file.mappingModel)
+            let text = try modelsOptions.text(of: file.mappingModel, format)
             for entry in file.mappingModel.entityMappings where output.json { output.record(entry.record, "") }
             output.record(
                 [
@@ -56,7 +83,7 @@ struct MappingShowCommand: ParsableCommand {
                     "entity_mappings": .integer(Int64(file.mappingModel.entityMappings.count)),
                     "source": file.mappingModel.sourceVersionName.map { .string($0) } ?? .null,
                     "destination": file.mappingModel.destinationVersionName.map { .string($0) } ?? .null,
-                ], String(text.dropLast()))
+                ], lines: text.lines)
         }
     }
 }
@@ -75,29 +102,17 @@ struct MappingConvertCommand: ParsableCommand {
     @Argument(help: "The output path, which must not exist; a name that ends in .xcmappingmodel selects Xcode's form.")
     var destination: String
 
-    @Option(help: "The older model, which provides omitted properties.", completion: .file())
-    var old: String?
-
-    @Option(help: "The newer model, which provides omitted properties.", completion: .file())
-    var new: String?
+    @OptionGroup var modelsOptions: MappedModelsOptions
 
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            var model = try mappingFile(mapping).mappingModel
-            if let old, let new {
-                let models = try (
-                    ModelArgument(old).version(named: nil, .none), ModelArgument(new).version(named: nil, .none)
-                )
-                model = try model.resolved(from: models.0.knownModel, to: models.1.knownModel)
-            }
+            let model = try mappingFile(mapping).mappingModel
             let path = ArgumentBytes.path(destination)
             let format: MappingFormat = path.extension == "xcmappingmodel" ? .xcode : .yaml
-            // The hashes were compared with the models' own.
-            if format == .xcode, old != nil, new != nil { model = model.withoutHashes }
-            try MappingFormat.write(format.text(of: model), to: path, format)
+            try MappingFormat.write(modelsOptions.text(of: model, format), to: path, format)
             output.record(
                 [
                     "type": "summary", "outcome": "converted", "path": .string(path.string),

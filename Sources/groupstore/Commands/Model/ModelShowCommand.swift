@@ -34,6 +34,7 @@ struct ModelShowCommand: ParsableCommand {
             let shown = try modelOptions.argument(model, mergeOptions.configuration).version(
                 named: versionOption.modelVersion, mergeOptions)
             let model = try shown.knownModel
+            output.report(ignoredIn: shown.version)
             switch format {
             case .text: break
             case .mermaid: return output.record([:], lines: ModelDiagram(model).mermaid)
