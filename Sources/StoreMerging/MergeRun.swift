@@ -69,6 +69,8 @@ struct MergeRun {
         try checkDecided(report)
         progress(0.5, "writing")
         report.externalFiles = try external.copy()
+        let changed = ChangedObjects(session)
+        try changed.rememberLinks()
         try RowWriting(session).run()
         try links.run()
         let repair = ReferenceRepair(session: session)
@@ -79,6 +81,7 @@ struct MergeRun {
                 "\(report.linksCleared) one-to-one links that objects of both stores claimed are cleared: the other object "
                     + "leads elsewhere")
         }
+        try changed.record()
         progress(0.9, "completing")
         report.notes += try Bookkeeping(session: session).run()
         try virtual.rebuild()

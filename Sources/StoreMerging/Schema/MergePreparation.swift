@@ -32,6 +32,9 @@ struct MergePreparation {
         if let tables {
             try tables.add(to: &schema)
             try checkCloudKit(legacyFacts)
+            for (store, side) in [(group, "group's"), (self.legacy, "legacy")] {
+                try checkEntities(of: store, side, schema)
+            }
         } else {
             try checkSettings(groupFacts, legacyFacts)
         }
@@ -98,6 +101,23 @@ struct MergePreparation {
             for name in names where try reader.integer("SELECT 1 FROM \(StoreTable.quote(name)) LIMIT 1") != nil {
                 throw RelocationFailure.mergeUnsupported(
                     "the legacy store has rows of CloudKit in \(name): CloudKit would create its objects a second time")
+            }
+        }
+    }
+
+    /// Throws `RelocationFailure` if a row's entity is none of its table's: it has no name by which it could be matched.
+    private func checkEntities(of store: StoreLocation, _ side: String, _ schema: MergeSchema) throws {
+        try StoreReader.read(store) { reader in
+            for table in schema.tables where table.isCoreData {
+                let numbers = table.entities.map { String($0.number) }.joined(separator: ", ")
+                let name = store.path == group.path ? table.name : table.legacyName
+                let found = try reader.prepare(
+                    "SELECT Z_PK, quote(Z_ENT), count(*) OVER () FROM \(StoreTable.quote(name)) "
+                        + "WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(numbers)) ORDER BY Z_PK LIMIT 1")
+                guard try found.step() else { continue }
+                throw RelocationFailure.mergeUnsupported(
+                    "\(found.integer(2)) rows of \(table.name) in the \(side) store belong to no entity of that table: row "
+                        + "\(found.integer(0)) has Z_ENT \(found.text(1) ?? "NULL")")
             }
         }
     }
