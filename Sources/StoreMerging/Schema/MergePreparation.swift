@@ -51,17 +51,53 @@ struct MergePreparation {
             }
         }
         let shadows = shadowNames(groupFacts).union(shadowNames(legacyFacts))
-        let plain = PlainTables(group: groupFacts, legacy: legacyFacts)
+        let plain = PlainTables(group: declaring(options.references, in: groupFacts), legacy: legacyFacts)
         let all = Set(
             (others(groupFacts) + others(legacyFacts)).map { TableWrites.key($0.name) }.filter { !shadows.contains($0) }
         )
         try plain.check(all)
         let merged = others(groupFacts).filter { $0.kind != .virtual && !shadows.contains(TableWrites.key($0.name)) }
         try plain.add(merged.map(\.name), to: &schema)
+        for reference in options.references { try check(reference, groupFacts, schema) }
         try addVirtualTables(groupFacts, to: &schema)
         try apply(tables, &schema)
         try schema.sort()
         return Prepared(schema: schema, newer: try newer(tables, schema))
+    }
+
+    /// Returns the facts with the user's references as foreign keys.
+    private func declaring(_ references: [MergeReference], in facts: SchemaFacts) -> SchemaFacts {
+        var facts = facts
+        for reference in references {
+            let key = TableWrites.key(reference.source.table)
+            guard let index = facts.tables.firstIndex(where: { TableWrites.key($0.name) == key }) else { continue }
+            facts.tables[index].foreignKeys.append(
+                SchemaFacts.ForeignKey(
+                    column: reference.source.column, table: reference.target.table, target: reference.target.column,
+                    place: 0))
+        }
+        return facts
+    }
+
+    /// Throws `RelocationFailure` unless the reference leads from a column of a table without a model to a column.
+    private func check(_ reference: MergeReference, _ facts: SchemaFacts, _ schema: MergeSchema) throws {
+        func refuse(_ reason: String) -> RelocationFailure {
+            .merge(
+                "unknown_reference", "--reference \(PrintableText(reference.text)): \(PrintableText(reason))",
+                remedy: "name two columns of tables that both stores have: --reference TABLE.COLUMN=TABLE.COLUMN")
+        }
+        for place in [reference.source, reference.target] {
+            guard facts.table(place.table) != nil else { throw refuse("there is no table \(place.table)") }
+            guard let index = schema.index(of: place.table) else {
+                throw refuse("the table \(place.table) is not merged row by row")
+            }
+            guard schema.tables[index].column(place.column) != nil else {
+                throw refuse("the table \(place.table) has no stored column \(place.column)")
+            }
+        }
+        guard let index = schema.index(of: reference.source.table), !schema.tables[index].isCoreData else {
+            throw refuse("the model describes the table \(reference.source.table) and its relationships")
+        }
     }
 
     private func facts(_ store: StoreLocation) throws -> (SchemaFacts, StoreSchema) {
