@@ -37,11 +37,23 @@ package struct MigrationReview {
                 reviewLostEntity(new)
                 continue
             }
+            reviewAbstraction(from: old, to: new)
             review(from: old, to: new)
         }
         for entity in destination.entities { reviewConstraints(of: entity) }
         reviewUnsupportedElements()
         downgradeRemovalsOfLostElements()
+    }
+
+    /// Reports an entity that becomes abstract: its own objects stay, and are lost without an error.
+    private mutating func reviewAbstraction(from old: EntityDescription, to new: EntityDescription) {
+        guard new.isAbstract, !old.isAbstract else { return }
+        var finding = MigrationFinding(
+            .warning, entity: new.name,
+            "the entity becomes abstract: objects that are its own, not a subentity's, stay where no request finds them",
+            remedy: "map them to a subentity by a mapping model, or keep the entity concrete")
+        finding.isReportedAtRun = true
+        findings.append(finding)
     }
 
     /// Downgrades removals that accompany a loss to notes. An element that was renamed without its identifier is

@@ -46,6 +46,16 @@ import Testing
         #expect(check.differingEntities.allSatisfy { $0.oldHash?.count == 32 })
     }
 
+    /// Its own objects stay, but no request finds them.
+    @Test(arguments: [true, false]) func warnsOfAnEntityThatBecomesAbstract(wasAbstract: Bool) throws {
+        let child = "<entity name='C' parentEntity='P'/>"
+        let old = "<entity name='P' isAbstract='\(wasAbstract ? "YES" : "NO")'/>\(child)"
+        let check = try Self.check(old, "<entity name='P' isAbstract='YES'/>\(child)<entity name='N'/>")
+        let warnings = check.findings.filter { $0.severity == .warning }
+        #expect(warnings.map(\.entity) == (wasAbstract ? [] : ["P"]))
+        #expect(check.steps.flatMap(\.remarks).contains { $0.contains("becomes abstract") } == !wasAbstract)
+    }
+
     /// An attribute that moves to a parent is reported as if it had stayed.
     @Test(arguments: [true, false])
     func warnsOfAnAttributeThatNarrowsAndMoves(_ isNewParent: Bool) throws {
