@@ -19,7 +19,7 @@ struct ForeignLogArchive {
     /// Throws `StoreTransfer.RetryReason`, `RelocationFailure` if the database is not sound, and `SystemError`.
     func setAside(_ log: ForeignLog) throws -> String {
         let before = try FileState(of: store)
-        try checkDatabaseAlone(log)
+        guard try isIntactWithout(log) else { throw StoreTransfer.RetryReason.changed }
         let id = TransferIdentifier()
         try container.write(
             ArchiveNote(id: id, name: store.name.database, from: store.path, at: Date(), reason: log.description))
@@ -40,13 +40,20 @@ struct ForeignLogArchive {
         return "\(log.description); it is kept in \(PrintablePath(archive.path))"
     }
 
-    /// Throws `RelocationFailure` unless the database is sound without the log.
-    private func checkDatabaseAlone(_ log: ForeignLog) throws {
-        let problem: String? = try StoreReader.read(store) { reader in
-            guard reader.readsDatabaseOnly else { throw StoreTransfer.RetryReason.changed }
-            return try reader.integrityFindings().first
+    /// Returns true if the database is sound without the log, and false if another program keeps it from being read so.
+    /// Throws `RelocationFailure` if it is damaged.
+    func isIntactWithout(_ log: ForeignLog) throws -> Bool {
+        let problem: String?
+        do {
+            let found = try StoreReader.read(store) { reader in
+                reader.readsDatabaseOnly ? try reader.integrityFindings() : nil
+            }
+            guard let found else { return false }
+            problem = found.first
+        } catch StoreError.corrupt(_, let message, _) {
+            problem = message
         }
-        guard let problem else { return }
+        guard let problem else { return true }
         throw RelocationFailure(
             .badData, code: "foreign_log", "\(log.description), and the database alone is damaged: \(problem)",
             remedy: "restore the database and the log that belong together, or repair it: sqlite3 STORE .recover")
@@ -99,11 +106,13 @@ struct ForeignLogArchive {
 }
 
 extension Relocation {
-    /// Returns what a run would say of other databases' logs.
+    /// Returns what a run would say of other databases' logs. Throws `RelocationFailure` if it would refuse.
     func logNotes(_ endpoints: RelocationEndpoints) throws -> [String] {
         let stores = endpoints.isSameStore ? [endpoints.group] : [endpoints.legacy, endpoints.group]
         return try stores.compactMap { store in
             guard try StoreSnapshot(store).header != nil, let log = try store.foreignLog() else { return nil }
+            _ = try ForeignLogArchive(container: endpoints.container, store: store, assumeClosed: true)
+                .isIntactWithout(log)
             return "\(log.description); it would be kept in \(PrintablePath(endpoints.container.archivePath))"
         }
     }

@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -20,6 +21,12 @@ import Testing
         try sqlite(new, "PRAGMA journal_mode = WAL; CREATE TABLE note (id PRIMARY KEY); INSERT INTO note VALUES (\(row))")
         try run("cp", [Word(new), Word(store)])
         return try bytes(log)
+    }
+
+    /// Gives the root page of a tree a kind that no page has.
+    private func damage(_ store: FilePath) throws {
+        let descriptor = try Descriptor(opening: store, flags: O_WRONLY)
+        try descriptor.write([99], at: 4096)
     }
 
     private func bytes(_ path: FilePath) throws -> [UInt8] {
@@ -74,13 +81,14 @@ import Testing
         let places = try Places()
         let store = places.legacy.appending("Notes.sqlite")
         _ = try make(store, row: "1")
-        let descriptor = try Descriptor(opening: store, flags: 2)
-        // The tree's root page, with a kind that no page has.
-        try descriptor.write([99], at: 4096)
+        try damage(store)
         let before = try DirectorySnapshot(places.legacy)
-        let refused = try groupstore("relocate", Word(store), Word(places.group), "--json")
-        #expect(refused.status == 65, "\(refused.output)")
-        #expect(try DirectorySnapshot(places.legacy) == before)
+        for options: [Word] in [["--dry-run"], []] {
+            let refused = try groupstore("relocate", Word(store), Word(places.group), "--json", options: options)
+            #expect(refused.status == 65, "\(refused.output)")
+            #expect(refused.summary.object("error")?.string("code") == "foreign_log", "\(refused.output)")
+            #expect(try DirectorySnapshot(places.legacy) == before)
+        }
     }
 
     @Test func aHistoryIsNotEnabledBesideIt() throws {
