@@ -91,6 +91,16 @@ import Testing
         }
     }
 
+    @Test func inspectSaysThatItIsNotRead() throws {
+        let places = try Places()
+        let store = places.legacy.appending("Notes.sqlite")
+        _ = try make(store, row: "1")
+        let found = try groupstore("inspect", Word(store))
+        #expect(found.status == 0)
+        #expect(found.output.contains("is the write-ahead log of another database"), "\(found.output)")
+        #expect(found.output.contains("note"))
+    }
+
     @Test func aHistoryIsNotEnabledBesideIt() throws {
         let places = try Places()
         let store = places.legacy.appending("Notes.sqlite")
