@@ -43,8 +43,8 @@ struct ExternalFolder {
     /// Returns the value of a column that refers to a file.
     static func reference(to name: String) -> [UInt8] { [2] + Array(name.utf8) + [0] }
 
-    /// Returns the data that a column's value stands for. A missing file's stands for its name alone, or if `isNamed` is
-    /// false, for any missing file.
+    /// Returns the data that a column's value stands for. A missing file's stands for its name alone, or if `isNamed`
+    /// is false, for any missing file.
     func data(_ value: SQLiteValue, isNamed: Bool = true) throws -> SQLiteValue {
         guard case .blob(let bytes) = value else { return value }
         if let name = Self.file(in: value) {
@@ -81,8 +81,8 @@ struct ExternalFiles {
         }
     }
 
-    /// Copies the files. `gs_files` then maps the values that change, because a name is taken by other data. A file that
-    /// is missing stays missing: its object must not get another one's data. Returns the number of copied files.
+    /// Copies the files. `gs_files` then maps the values that change, because a name is taken by other data. A file
+    /// that is missing stays missing: its object must not get another one's data. Returns the number of copied files.
     func copy() throws -> Int64 {
         try store.execute("CREATE TEMP TABLE gs_files (o BLOB PRIMARY KEY, n BLOB NOT NULL)")
         try findMissing()
@@ -122,7 +122,9 @@ struct ExternalFiles {
                     "SELECT DISTINCT \(value) FROM \(session.groupView(index)) AS g WHERE \(Self.isReference(value))")
                 while try rows.step() {
                     let found = rows.value(0)
-                    guard let name = ExternalFolder.file(in: found), try directory?.status(name) == nil else { continue }
+                    guard let name = ExternalFolder.file(in: found), try directory?.status(name) == nil else {
+                        continue
+                    }
                     try store.execute("INSERT OR IGNORE INTO temp.gs_missing VALUES (?1)", [found])
                 }
             }

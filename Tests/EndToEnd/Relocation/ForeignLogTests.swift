@@ -18,7 +18,8 @@ import Testing
         try run("cp", [Word(FilePath(former.string + "-shm")), Word(FilePath(store.string + "-shm"))])
         try shell.killAtOnce()
         let new = scratch.path.appending("new")
-        try sqlite(new, "PRAGMA journal_mode = WAL; CREATE TABLE note (id PRIMARY KEY); INSERT INTO note VALUES (\(row))")
+        try sqlite(
+            new, "PRAGMA journal_mode = WAL; CREATE TABLE note (id PRIMARY KEY); INSERT INTO note VALUES (\(row))")
         try run("cp", [Word(new), Word(store)])
         return try bytes(log)
     }
