@@ -141,7 +141,8 @@ struct MergePreparation {
         }
     }
 
-    /// Throws `RelocationFailure` if a row's entity is none of its table's: it has no name by which it could be matched.
+    /// Throws `RelocationFailure` if a row's entity is none of its table's: it has no name by which it could be
+    /// matched.
     private func checkEntities(of store: StoreLocation, _ side: String, _ schema: MergeSchema) throws {
         try StoreReader.read(store) { reader in
             for table in schema.tables where table.isCoreData {
