@@ -5,8 +5,8 @@ import SystemPackage
 ///
 /// Nothing in a database names its log: SQLite replays any valid log that lies beside it, even one that another file of
 /// that name has left (https://sqlite.org/howtocorrupt.html, §1.4). But a log continues a certain state of one
-/// database. While it exists, the database's file has that state, or holds pages that a checkpoint has copied from the log, in
-/// any order and number. Each case contradicts both.
+/// database. While it exists, the database's file has that state, or holds pages that a checkpoint has copied from the
+/// log, in any order and number. Each case contradicts both.
 package enum LogMismatch: Equatable, Sendable, CustomStringConvertible {
     /// The pages have other sizes. SQLite never changes the size while a log exists.
     case pageSize(log: Int, database: Int)
