@@ -6,8 +6,8 @@ import StoreRelocation
 /// The JSON of a merge (Documentation/Merging.md).
 extension MergeReport {
     /// The lines of the plan: an object of type `merge` for each entity, then one of type `merge_links` for each
-    /// relationship.
-    package var lines: [JSONObject] { entities.map(\.json) + links.map(\.json) }
+    /// relationship, and one of type `merge_reference` for each reference that the user declared.
+    package var lines: [JSONObject] { entities.map(\.json) + links.map(\.json) + references.map(\.json) }
 
     /// The member `merge` of a summary.
     package var sums: JSONObject {
@@ -50,6 +50,16 @@ extension MergeReport.Links {
         [
             "type": "merge_links", "table": .string(table), "relationship": .string(relationship),
             "only_group": .integer(onlyGroup), "only_legacy": .integer(onlyLegacy), "equal": .integer(equal),
+        ]
+    }
+}
+
+extension MergeReport.Reference {
+    fileprivate var json: JSONObject {
+        [
+            "type": "merge_reference", "table": .string(table), "column": .string(column),
+            "target": .object(["table": .string(targetTable), "column": .string(targetColumn)]),
+            "changed": .integer(changed),
         ]
     }
 }
@@ -99,6 +109,10 @@ extension MergeReport {
             + links.map {
                 "\($0.relationship): \(Self.count($0.onlyGroup, "link")) only in the group's store, \($0.onlyLegacy) only in "
                     + "the legacy one, \($0.equal) equal"
+            }
+            + references.map {
+                "\($0.table).\($0.column) refers to \($0.targetTable).\($0.targetColumn): "
+                    + "\(Self.count($0.changed, "reference")) of the legacy store changed"
             }
     }
 

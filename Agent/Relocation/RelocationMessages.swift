@@ -213,6 +213,13 @@ extension RelocationRequest {
             }
             options.keys.append(key)
         }
+        for text in operation.mergeReferences {
+            guard let reference = MergeReference(text), ([reference] + options.references).firstRepeated == nil else {
+                throw WireError(
+                    code: "bad_request", "merge_references: \(text) is not a reference", hint: "note_tag.tag_id=tag.id")
+            }
+            options.references.append(reference)
+        }
         for text in operation.preferences {
             guard let preference = MergePreference(text) else {
                 throw WireError(
@@ -221,8 +228,9 @@ extension RelocationRequest {
             options.preferences.append(preference)
         }
         guard onConflict == .merge else {
-            guard operation.mergeKeys.isEmpty, operation.preferences.isEmpty else {
-                throw WireError(code: "bad_request", "merge_keys and prefer need on_conflict merge")
+            guard operation.mergeKeys.isEmpty, operation.mergeReferences.isEmpty, operation.preferences.isEmpty else {
+                throw WireError(
+                    code: "bad_request", "merge_keys, merge_references and prefer need on_conflict merge")
             }
             return
         }

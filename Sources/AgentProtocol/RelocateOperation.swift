@@ -62,6 +62,8 @@ package struct RelocateOperation: Sendable, Equatable {
     package var defaultStore: NamedFile?
     /// The keys of a merge, as on the command line, such as `Note=uuid`.
     package var mergeKeys: [String] = []
+    /// References that no schema declares, as on the command line, such as `note_tag.tag_id=tag.id`.
+    package var mergeReferences: [String] = []
     /// What decides which of two different objects a merge keeps, as on the command line.
     package var preferences: [String] = []
 
@@ -117,6 +119,7 @@ extension RelocateOperation {
         onIncompatible = object.string("on_incompatible")
         defaultStore = try Self.file("default_store", of: object)
         mergeKeys = try Self.strings("merge_keys", of: object)
+        mergeReferences = try Self.strings("merge_references", of: object)
         preferences = try Self.strings("prefer", of: object)
         let needsModel =
             modelVersion != nil || configuration != nil || validation != nil || onIncompatible != nil
@@ -197,6 +200,7 @@ extension RelocateOperation {
         object["on_incompatible"] = onIncompatible.map { .string($0) }
         object["default_store"] = defaultStore.map { .object($0.json) }
         if !mergeKeys.isEmpty { object["merge_keys"] = .array(mergeKeys.map { .string($0) }) }
+        if !mergeReferences.isEmpty { object["merge_references"] = .array(mergeReferences.map { .string($0) }) }
         if !preferences.isEmpty { object["prefer"] = .array(preferences.map { .string($0) }) }
     }
 }

@@ -22,7 +22,7 @@ package enum ExitStatus: Int32 {
         self =
             switch error {
             case .missing: .inputOutput
-            case .notAFile, .foreign, .sideFileIsDatabase, .corrupt, .superJournalElsewhere: .badData
+            case .notAFile, .foreign, .sideFileIsDatabase, .foreignLog, .corrupt, .superJournalElsewhere: .badData
             case .busy: .busy
             case .sqlite: error.isPermission ? .notPermitted : .inputOutput
             }

@@ -14,8 +14,8 @@ package struct WriteAheadLog: Equatable, Sendable {
     /// The salt, as in the index.
     package let salt: UInt64
 
-    private static let headerLength = 32
-    private static let frameHeaderLength = 24
+    static let headerLength = 32
+    static let frameHeaderLength = 24
 
     /// Reads the WAL's frames up to the first invalid one. A WAL without a valid header holds no commit.
     ///
@@ -64,6 +64,14 @@ package struct WriteAheadLog: Equatable, Sendable {
         _ descriptor: borrowing Descriptor, path: FilePath,
         _ body: (_ page: UInt32, _ content: UnsafeRawBufferPointer, _ isCommit: Bool) throws -> Bool
     ) throws {
+        try forEachSizedFrame(descriptor, path: path) { try body($0, $1, $2 != 0) }
+    }
+
+    /// As `forEachFrame`, but a commit is the database's size in pages after it, and any other frame has 0.
+    static func forEachSizedFrame(
+        _ descriptor: borrowing Descriptor, path: FilePath,
+        _ body: (_ page: UInt32, _ content: UnsafeRawBufferPointer, _ committedSize: UInt32) throws -> Bool
+    ) throws {
         let header = try descriptor.read(count: headerLength, at: 0, path: path)
         guard let start = Start(header) else { return }
         var running = start.checksum
@@ -78,14 +86,14 @@ package struct WriteAheadLog: Equatable, Sendable {
             guard running == FrameChecksum(bigEndian(frame, 16), bigEndian(frame, 20)) else { return }
             let continues = try frame.withUnsafeBytes { bytes in
                 let content = UnsafeRawBufferPointer(rebasing: bytes[frameHeaderLength...])
-                return try body(bytes.word(0), content, bytes.word(4) != 0)
+                return try body(bytes.word(0), content, bytes.word(4))
             }
             guard continues else { return }
             offset += Int64(frame.count)
         }
     }
 
-    private struct Start {
+    struct Start {
         let order: FrameChecksum.WordOrder
         let pageSize: Int
         let checksum: FrameChecksum

@@ -13,6 +13,8 @@ package enum StoreError: ActionableError, Equatable {
     case foreign(FileFormat, FilePath)
     /// A database has the name of one of the store's side files. SQLite would remove it or write over it.
     case sideFileIsDatabase(FilePath)
+    /// The write-ahead log beside the store is another database's, for this reason. SQLite would replay it.
+    case foreignLog(FilePath, LogMismatch)
     /// SQLite or the header reports damage, with the result code (https://sqlite.org/rescode.html).
     case corrupt(code: Int32, message: String, FilePath)
     /// Another program keeps the store locked, or keeps changing it. The code and message are SQLite's, or those that
@@ -37,7 +39,7 @@ package enum StoreError: ActionableError, Equatable {
     package var path: FilePath {
         switch self {
         case .missing(let path), .notAFile(let path), .foreign(_, let path), .sideFileIsDatabase(let path),
-            .corrupt(_, _, let path),
+            .foreignLog(let path, _), .corrupt(_, _, let path),
             .busy(let path, _, _), .superJournalElsewhere(_, let path), .sqlite(_, _, let path):
             path
         }
@@ -49,7 +51,7 @@ extension StoreError {
     package var code: Int32? {
         switch self {
         case .busy(_, let code, _), .corrupt(let code, _, _), .sqlite(let code, _, _): code
-        case .missing, .notAFile, .foreign, .sideFileIsDatabase, .superJournalElsewhere: nil
+        case .missing, .notAFile, .foreign, .sideFileIsDatabase, .foreignLog, .superJournalElsewhere: nil
         }
     }
 
@@ -57,7 +59,7 @@ extension StoreError {
     package var sqliteMessage: String {
         switch self {
         case .busy(_, _, let message), .corrupt(_, let message, _), .sqlite(_, let message, _): message
-        case .missing, .notAFile, .foreign, .sideFileIsDatabase, .superJournalElsewhere: description
+        case .missing, .notAFile, .foreign, .sideFileIsDatabase, .foreignLog, .superJournalElsewhere: description
         }
     }
 
@@ -77,6 +79,7 @@ extension StoreError {
         case .notAFile: "not_a_file"
         case .foreign: "not_a_database"
         case .sideFileIsDatabase: "bad_name"
+        case .foreignLog: "foreign_log"
         case .corrupt: "corrupt"
         case .busy: "in_use"
         case .superJournalElsewhere: "super_journal"
@@ -94,6 +97,8 @@ extension StoreError {
         case .foreign(let format, _): "\(place): not a SQLite database, but \(format)"
         case .sideFileIsDatabase:
             "\(place) is a database, and SQLite would remove it when the store without that suffix is opened"
+        case .foreignLog(_, let mismatch):
+            "\(place) is the write-ahead log of another database, and SQLite would replay it: \(mismatch)"
         case .corrupt(let code, let message, _): "\(place): the database is damaged: \(message) (SQLite error \(code))"
         case .busy: "\(place): another program keeps it locked or keeps changing it"
         case .superJournalElsewhere(let name, _):
@@ -113,6 +118,9 @@ extension StoreError {
         case .foreign: "name the store's database file"
         case .sideFileIsDatabase(let path):
             "move it to a name of its own: mv \(path.shellWord) \(path.shellWord).sqlite"
+        case .foreignLog(let path, _):
+            "close the programs that use the store, then move the log away: mv \(path.shellWord) "
+                + "\(path.shellWord).other"
         case .corrupt: "restore a backup, or save what can be read: sqlite3 STORE .recover"
         case .busy: "close the programs that use it, or try again"
         case .superJournalElsewhere:

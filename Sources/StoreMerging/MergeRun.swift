@@ -64,11 +64,14 @@ struct MergeRun {
         try virtual.check()
         report.entities += try virtual.mergeContent()
         report.dangling += try danglingReferences(session)
+        report.references = try references(session)
         report.notes += renumberingNotes(report)
         planned(report)
         try checkDecided(report)
         progress(0.5, "writing")
         report.externalFiles = try external.copy()
+        let changed = ChangedObjects(session)
+        try changed.rememberLinks()
         try RowWriting(session).run()
         try links.run()
         let repair = ReferenceRepair(session: session)
@@ -79,6 +82,7 @@ struct MergeRun {
                 "\(report.linksCleared) one-to-one links that objects of both stores claimed are cleared: the other object "
                     + "leads elsewhere")
         }
+        try changed.record()
         progress(0.9, "completing")
         report.notes += try Bookkeeping(session: session).run()
         try virtual.rebuild()
@@ -113,11 +117,28 @@ struct MergeRun {
         return count
     }
 
+    /// Returns the references that the user declares, each with the number of legacy rows in which it changes.
+    private func references(_ session: MergeSession) throws -> [MergeReport.Reference] {
+        try options.references.compactMap { reference in
+            guard let index = schema.index(of: reference.source.table),
+                let column = schema.tables[index].column(reference.source.column)
+            else { return nil }
+            let value = "l.\(MergeSession.quote(column.name))"
+            let changed =
+                try session.store.integer(
+                    "SELECT count(*) FROM \(session.legacyView(index)) AS l WHERE \(value) IS NOT NULL "
+                        + "AND \(session.translated(column)) IS NOT \(value)") ?? 0
+            return MergeReport.Reference(
+                table: schema.tables[index].name, column: column.name, targetTable: reference.target.table,
+                targetColumn: reference.target.column, changed: changed)
+        }
+    }
+
     /// Returns a note for each table without a model whose rows get other numbers.
     private func renumberingNotes(_ report: MergeReport) -> [String] {
         report.entities.filter { $0.entity == nil && $0.renumbered > 0 }.map { table in
             "\(table.renumbered) rows of \(table.table) have other numbers in the result; columns that hold such numbers "
-                + "without a FOREIGN KEY keep the old ones"
+                + "without a FOREIGN KEY keep the old ones, unless --reference names them"
         }
     }
 

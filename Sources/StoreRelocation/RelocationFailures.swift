@@ -165,10 +165,10 @@ extension RelocationFailure {
             switch error {
             case .busy: .busy
             case .missing, .sqlite: .failed
-            case .notAFile, .foreign, .sideFileIsDatabase, .corrupt, .superJournalElsewhere: .badData
+            case .notAFile, .foreign, .sideFileIsDatabase, .foreignLog, .corrupt, .superJournalElsewhere: .badData
             }
         switch error {
-        case .superJournalElsewhere, .sideFileIsDatabase:
+        case .superJournalElsewhere, .sideFileIsDatabase, .foreignLog:
             return RelocationFailure(kind, code: error.errorCode, "\(error)", remedy: error.remedy)
         default: break
         }

@@ -10,6 +10,8 @@ package struct EntityMatching {
     /// The source entities by their destination entities.
     package let predecessors: [String: String]
     private let mappings: [String: EntityMapping]
+    /// The source's names of attributes, by destination entity and attribute.
+    private let attributeSources: [String: [String: String]]
 
     package init(from source: StoreLayout, to destination: StoreLayout, mapping: MappingModel) {
         self.source = source
@@ -27,6 +29,11 @@ package struct EntityMatching {
         self.successors = successors
         self.predecessors = predecessors
         self.mappings = mappings
+        attributeSources = mappings.mapValues { entity in
+            Dictionary(
+                entity.attributeMappings.compactMap { mapping in mapping.sourceName.map { (mapping.name, $0) } },
+                uniquingKeysWith: { first, _ in first })
+        }
     }
 
     /// The new entity numbers by the old ones, without removed entities.
@@ -44,7 +51,7 @@ package struct EntityMatching {
         _ name: String, of entity: String
     ) -> (entity: EntityDescription, attribute: AttributeDescription)? {
         guard let old = predecessors[entity].flatMap(source.model.entity(named:)),
-            let found = mappings[entity]?.attributeMappings.first(where: { $0.name == name })?.sourceName,
+            let found = attributeSources[entity]?[name],
             case .attribute(let attribute)? = source.model.property(named: found, of: old)
         else { return nil }
         return (old, attribute)

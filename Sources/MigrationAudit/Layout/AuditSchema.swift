@@ -18,8 +18,23 @@ struct AuditSchema: CustomStringConvertible {
         let isVirtual: Bool
         /// The columns in the order of the rows.
         let columns: [Column]
+        /// The columns' places by their names, since a table may have a thousand columns.
+        private let places: [String: Int]
 
-        func index(of column: String) -> Int? { columns.firstIndex { sameName($0.name, column) } }
+        init(
+            name: String, rootPage: Int64, sql: String, isWithoutRowID: Bool, isVirtual: Bool, columns: [Column]
+        ) {
+            self.name = name
+            self.rootPage = rootPage
+            self.sql = sql
+            self.isWithoutRowID = isWithoutRowID
+            self.isVirtual = isVirtual
+            self.columns = columns
+            places = Dictionary(
+                columns.enumerated().map { (nameKey($1.name), $0) }, uniquingKeysWith: { first, _ in first })
+        }
+
+        func index(of column: String) -> Int? { places[nameKey(column)] }
         func column(_ name: String) -> Column? { index(of: name).map { columns[$0] } }
     }
 

@@ -13,7 +13,8 @@ package final class ReplicaConnection: SQLiteConnection {
     private let location: StoreLocation
 
     /// Opens the store, and waits up to `busyTimeout` for other programs' locks. It creates no file. Throws
-    /// `StoreError`: `.notAFile` if one of the store's files is not a regular file, `.sideFileIsDatabase`.
+    /// `StoreError`: `.notAFile` if one of the store's files is not a regular file, `.sideFileIsDatabase`,
+    /// `.foreignLog`.
     package init(_ location: StoreLocation, busyTimeout: Duration) throws {
         try HeldDirectoryVFS.register()
         for name in [location.name.database] + location.name.sideFiles {
@@ -29,6 +30,7 @@ package final class ReplicaConnection: SQLiteConnection {
             opening: "file:\(location.encodedPath)?mode=rw&vfs=\(HeldDirectoryVFS.name)", of: location.path,
             flags: SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, acceptsUnknownCollations: false)
         try location.checkOpened(location.granted)
+        try checkLog(beside: location)
         sqlite3_busy_timeout(connection, Int32(clamping: busyTimeout.nanoseconds / 1_000_000))
         try SQLiteLibrary.disableCheckpoints(connection, of: location.path)
         try SQLiteLibrary.rejectDoubleQuotedTexts(connection, of: location.path)

@@ -23,7 +23,7 @@ enum ReadingMethod: Equatable {
     /// A WAL that nobody has open, with or without a `-shm`. Without locks and in exclusive locking mode, SQLite builds
     /// the index of the WAL in private memory.
     case unlockedWAL
-    /// A header that selects a WAL, and no WAL file. `immutable=1` ignores side files.
+    /// A header that selects a WAL, and no WAL file or another database's. `immutable=1` ignores side files.
     case immutable
     /// A hot journal. SQLite rolls it back in a private copy of the database, journal and WAL.
     case copy
@@ -55,6 +55,8 @@ struct ReadingPreparation {
     /// The header, or nil if the file has no valid one until a hot journal is rolled back.
     let header: DatabaseHeader?
     let footprint: FileFingerprint
+    /// The log of another database, which is not read.
+    let foreignLog: ForeignLog?
 
     /// Waits until the deadline for a lock that SQLite would not see. Throws `StoreError` if there is nothing to read
     /// and `SystemError` if the files can't be reached.
@@ -73,15 +75,18 @@ struct ReadingPreparation {
         if footprint.wal != nil {
             if footprint.sharedMemory != nil, try Self.isInUse(location) {
                 method = .lockedWAL
+                foreignLog = nil
             } else {
                 // A program in exclusive locking mode keeps no -shm, and nobody else can read the store.
                 while DatabaseLocks.areHeld(on: descriptor) {
                     guard !deadline.hasPassed else { throw StoreError.busy(location.path) }
                     pause(.milliseconds(5))
                 }
-                method = hot ? .copy : .unlockedWAL
+                foreignLog = try hot ? nil : location.foreignLog()
+                method = hot ? .copy : foreignLog == nil ? .unlockedWAL : .immutable
             }
         } else {
+            foreignLog = nil
             method = header?.journalMode == .writeAhead && !hot ? .immutable : .locked
         }
     }

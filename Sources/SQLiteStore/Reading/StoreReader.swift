@@ -24,6 +24,9 @@ package final class StoreReader: SQLiteConnection {
     /// True if other programs' writes are locked out or invisible while the connection reads.
     package var takesLocks: Bool { method.takesLocks }
 
+    /// True if no side file is read.
+    package var readsDatabaseOnly: Bool { method == .immutable }
+
     /// Runs `body` on one consistent state of the store.
     ///
     /// If the state is read without locks and the files changed meanwhile, `body` runs again, at most three times in

@@ -32,7 +32,7 @@ struct MergeProof {
         try reader.execute("ATTACH ?1 AS witness", [.text(witness.pathForSQLite.sqliteURI)])
         let (result, other) = (resultFolder, legacyFolder)
         try reader.addFunction("proof_data", arguments: 2) { values in
-            try (values[0] == .text("old") ? other : result).data(values[1])
+            try (values[0] == .text("old") ? other : result).data(values[1], isNamed: false)
         }
     }
 

@@ -57,6 +57,8 @@ package enum MergePreference: Sendable, Equatable {
 /// How a user wants two stores to be merged.
 package struct MergeOptions: Sendable, Equatable {
     package var keys: [MergeKey] = []
+    /// References that the schema doesn't declare.
+    package var references: [MergeReference] = []
     /// The rules in the order in which they are asked; empty for none.
     package var preferences: [MergePreference] = []
 

@@ -32,6 +32,9 @@ struct MergePreparation {
         if let tables {
             try tables.add(to: &schema)
             try checkCloudKit(legacyFacts)
+            for (store, side) in [(group, "group's"), (self.legacy, "legacy")] {
+                try checkEntities(of: store, side, schema)
+            }
         } else {
             try checkSettings(groupFacts, legacyFacts)
         }
@@ -48,17 +51,53 @@ struct MergePreparation {
             }
         }
         let shadows = shadowNames(groupFacts).union(shadowNames(legacyFacts))
-        let plain = PlainTables(group: groupFacts, legacy: legacyFacts)
+        let plain = PlainTables(group: declaring(options.references, in: groupFacts), legacy: legacyFacts)
         let all = Set(
             (others(groupFacts) + others(legacyFacts)).map { TableWrites.key($0.name) }.filter { !shadows.contains($0) }
         )
         try plain.check(all)
         let merged = others(groupFacts).filter { $0.kind != .virtual && !shadows.contains(TableWrites.key($0.name)) }
         try plain.add(merged.map(\.name), to: &schema)
+        for reference in options.references { try check(reference, groupFacts, schema) }
         try addVirtualTables(groupFacts, to: &schema)
         try apply(tables, &schema)
         try schema.sort()
         return Prepared(schema: schema, newer: try newer(tables, schema))
+    }
+
+    /// Returns the facts with the user's references as foreign keys.
+    private func declaring(_ references: [MergeReference], in facts: SchemaFacts) -> SchemaFacts {
+        var facts = facts
+        for reference in references {
+            let key = TableWrites.key(reference.source.table)
+            guard let index = facts.tables.firstIndex(where: { TableWrites.key($0.name) == key }) else { continue }
+            facts.tables[index].foreignKeys.append(
+                SchemaFacts.ForeignKey(
+                    column: reference.source.column, table: reference.target.table, target: reference.target.column,
+                    place: 0))
+        }
+        return facts
+    }
+
+    /// Throws `RelocationFailure` unless the reference leads from a column of a table without a model to a column.
+    private func check(_ reference: MergeReference, _ facts: SchemaFacts, _ schema: MergeSchema) throws {
+        func refuse(_ reason: String) -> RelocationFailure {
+            .merge(
+                "unknown_reference", "--reference \(PrintableText(reference.text)): \(PrintableText(reason))",
+                remedy: "name two columns of tables that both stores have: --reference TABLE.COLUMN=TABLE.COLUMN")
+        }
+        for place in [reference.source, reference.target] {
+            guard facts.table(place.table) != nil else { throw refuse("there is no table \(place.table)") }
+            guard let index = schema.index(of: place.table) else {
+                throw refuse("the table \(place.table) is not merged row by row")
+            }
+            guard schema.tables[index].column(place.column) != nil else {
+                throw refuse("the table \(place.table) has no stored column \(place.column)")
+            }
+        }
+        guard let index = schema.index(of: reference.source.table), !schema.tables[index].isCoreData else {
+            throw refuse("the model describes the table \(reference.source.table) and its relationships")
+        }
     }
 
     private func facts(_ store: StoreLocation) throws -> (SchemaFacts, StoreSchema) {
@@ -98,6 +137,24 @@ struct MergePreparation {
             for name in names where try reader.integer("SELECT 1 FROM \(StoreTable.quote(name)) LIMIT 1") != nil {
                 throw RelocationFailure.mergeUnsupported(
                     "the legacy store has rows of CloudKit in \(name): CloudKit would create its objects a second time")
+            }
+        }
+    }
+
+    /// Throws `RelocationFailure` if a row's entity is none of its table's: it has no name by which it could be
+    /// matched.
+    private func checkEntities(of store: StoreLocation, _ side: String, _ schema: MergeSchema) throws {
+        try StoreReader.read(store) { reader in
+            for table in schema.tables where table.isCoreData {
+                let numbers = table.entities.map { String($0.number) }.joined(separator: ", ")
+                let name = store.path == group.path ? table.name : table.legacyName
+                let found = try reader.prepare(
+                    "SELECT Z_PK, quote(Z_ENT), count(*) OVER () FROM \(StoreTable.quote(name)) "
+                        + "WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(numbers)) ORDER BY Z_PK LIMIT 1")
+                guard try found.step() else { continue }
+                throw RelocationFailure.mergeUnsupported(
+                    "\(found.integer(2)) rows of \(table.name) in the \(side) store belong to no entity of that table: row "
+                        + "\(found.integer(0)) has Z_ENT \(found.text(1) ?? "NULL")")
             }
         }
     }

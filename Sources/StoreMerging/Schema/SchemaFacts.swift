@@ -32,7 +32,7 @@ struct SchemaFacts {
         let kind: Kind
         let creation: String
         let columns: [Column]
-        let foreignKeys: [ForeignKey]
+        var foreignKeys: [ForeignKey]
         /// True if the primary key is the row's number.
         let keyIsRowNumber: Bool
 
@@ -52,7 +52,7 @@ struct SchemaFacts {
         }
     }
 
-    let tables: [Table]
+    var tables: [Table]
     let encoding: String
     let userVersion: Int64
     let applicationID: Int64

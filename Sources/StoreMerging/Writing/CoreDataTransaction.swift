@@ -17,13 +17,16 @@ struct CoreDataTransaction {
                 == 2
         else { return }
         let state = MergeSession.State.self
-        let changed = try session.schema.tables.indices.contains { index in
-            try session.schema.tables[index].isCoreData
-                && store.integer(
-                    "SELECT 1 FROM \(session.map(index)) WHERE s IN (\(state.added.rawValue), "
-                        + "\(state.takesLegacy.rawValue)) LIMIT 1") != nil
+        /// The number and state of each changed row.
+        func changed(_ index: Int) -> String {
+            "(SELECT gid, s FROM \(session.map(index)) WHERE s IN (\(state.added.rawValue), \(state.takesLegacy.rawValue)) "
+                + "UNION SELECT gid, \(state.takesLegacy.rawValue) FROM temp.gs_touched WHERE t = \(index))"
         }
-        guard changed else { return }
+        let isChanged = try session.schema.tables.indices.contains { index in
+            try session.schema.tables[index].isCoreData
+                && store.integer("SELECT 1 FROM \(changed(index)) LIMIT 1") != nil
+        }
+        guard isChanged else { return }
         let transaction = try addTransaction()
         var number = try highest(Self.changeEntity, in: "ACHANGE")
         let insertion = try store.prepare(
@@ -31,13 +34,14 @@ struct CoreDataTransaction {
                 + "VALUES (?1, \(Self.changeEntity), NULL, ?2, ?3, ?4, \(transaction), ?5)")
         for (index, table) in session.schema.tables.enumerated() where table.isCoreData {
             let rows = try store.prepare(
-                "SELECT m.gid, m.e, m.s, u.columns FROM \(session.map(index)) AS m LEFT JOIN temp.gs_updated AS u "
-                    + "ON u.t = \(index) AND u.gid = m.gid "
-                    + "WHERE m.s IN (\(state.added.rawValue), \(state.takesLegacy.rawValue)) ORDER BY m.gid")
+                "SELECT m.gid, n.Z_ENT, m.s, u.columns, (SELECT group_concat(p, char(10)) FROM temp.gs_touched "
+                    + "WHERE t = \(index) AND gid = m.gid) FROM \(changed(index)) AS m "
+                    + "JOIN main.\(MergeSession.quote(table.name)) AS n ON n.Z_PK = m.gid "
+                    + "LEFT JOIN temp.gs_updated AS u ON u.t = \(index) AND u.gid = m.gid ORDER BY m.gid")
             while try rows.step() {
                 number += 1
                 let isUpdate = rows.integer(2) == state.takesLegacy.rawValue
-                let names = Set((rows.text(3) ?? "").split(separator: "\n").map(String.init))
+                let names = Set([3, 4].flatMap { (rows.text($0) ?? "").split(separator: "\n").map(String.init) })
                 let columns: SQLiteValue =
                     isUpdate ? .blob(bitmap(of: names, entity: rows.integer(1), table, layout)) : .null
                 insertion.reset()
@@ -123,6 +127,8 @@ struct CoreDataTransaction {
 
     /// Returns the bitmap of the changed properties: to-one relationships, attributes, to-many relationships; in each
     /// group inherited ones first, then by name.
+    ///
+    /// - Parameter columns: The changed columns, and to-many relationships as `ChangedObjects` names them.
     private func bitmap(
         of columns: Set<String>, entity number: Int64, _ table: MergeTable, _ layout: StoreLayout
     ) -> [UInt8] {
@@ -147,7 +153,9 @@ struct CoreDataTransaction {
                 slots.append(isChanged(attribute.name))
             }
         }
-        slots += relationships.filter(\.isToMany).map { _ in false }
+        slots += relationships.filter(\.isToMany).map {
+            columns.contains(ChangedObjects.name(ofRelationship: $0.name))
+        }
         var bytes = [UInt8](repeating: 0, count: (slots.count + 7) / 8)
         for (place, isSet) in slots.enumerated() where isSet { bytes[place / 8] |= 0x80 >> UInt8(place % 8) }
         return bytes

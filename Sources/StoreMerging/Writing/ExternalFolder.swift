@@ -43,11 +43,14 @@ struct ExternalFolder {
     /// Returns the value of a column that refers to a file.
     static func reference(to name: String) -> [UInt8] { [2] + Array(name.utf8) + [0] }
 
-    /// Returns the data that a column's value stands for. A missing file's stands for its name alone.
-    func data(_ value: SQLiteValue) throws -> SQLiteValue {
+    /// Returns the data that a column's value stands for. A missing file's stands for its name alone, or if `isNamed`
+    /// is false, for any missing file.
+    func data(_ value: SQLiteValue, isNamed: Bool = true) throws -> SQLiteValue {
         guard case .blob(let bytes) = value else { return value }
         if let name = Self.file(in: value) {
-            guard let found = try contents(of: name) else { return .text("missing " + name.string) }
+            guard let found = try contents(of: name) else {
+                return .text(isNamed ? "missing " + name.string : "missing")
+            }
             return .blob(found)
         }
         return bytes.first == 1 ? .blob(Array(bytes.dropFirst())) : value
@@ -78,10 +81,11 @@ struct ExternalFiles {
         }
     }
 
-    /// Copies the files. `gs_files` then maps the values that change, because a name is taken by other data. Returns
-    /// the number of copied files.
+    /// Copies the files. `gs_files` then maps the values that change, because a name is taken by other data. A file
+    /// that is missing stays missing: its object must not get another one's data. Returns the number of copied files.
     func copy() throws -> Int64 {
         try store.execute("CREATE TEMP TABLE gs_files (o BLOB PRIMARY KEY, n BLOB NOT NULL)")
+        try findMissing()
         var count: Int64 = 0
         for (index, table) in session.schema.tables.enumerated() {
             for column in table.columns where column.role == .external {
@@ -89,8 +93,7 @@ struct ExternalFiles {
                 let rows = try store.prepare(
                     "SELECT l.\(name) FROM \(session.map(index)) AS m CROSS JOIN \(session.legacyView(index)) AS l "
                         + "ON l.gs_id = m.lid WHERE m.s IN (\(MergeSession.State.added.rawValue), "
-                        + "\(MergeSession.State.takesLegacy.rawValue)) AND typeof(l.\(name)) = 'blob' "
-                        + "AND length(l.\(name)) = 38 AND substr(l.\(name), 1, 1) = x'02'")
+                        + "\(MergeSession.State.takesLegacy.rawValue)) AND \(Self.isReference("l.\(name)"))")
                 while try rows.step() { count += try copy(rows.value(0)) }
             }
         }
@@ -102,20 +105,48 @@ struct ExternalFiles {
         return count
     }
 
+    /// Returns an SQL condition: a value refers to a file.
+    private static func isReference(_ value: String) -> String {
+        "typeof(\(value)) = 'blob' AND length(\(value)) = 38 AND substr(\(value), 1, 1) = x'02'"
+    }
+
+    /// Collects the references of the group's store whose files are missing, as `gs_missing`. No other file may get
+    /// such a name.
+    private func findMissing() throws {
+        try store.execute("CREATE TEMP TABLE gs_missing (o BLOB PRIMARY KEY)")
+        let directory = try group.directory()
+        for (index, table) in session.schema.tables.enumerated() {
+            for column in table.columns where column.role == .external {
+                let value = "g.\(MergeSession.quote(column.name))"
+                let rows = try store.prepare(
+                    "SELECT DISTINCT \(value) FROM \(session.groupView(index)) AS g WHERE \(Self.isReference(value))")
+                while try rows.step() {
+                    let found = rows.value(0)
+                    guard let name = ExternalFolder.file(in: found), try directory?.status(name) == nil else {
+                        continue
+                    }
+                    try store.execute("INSERT OR IGNORE INTO temp.gs_missing VALUES (?1)", [found])
+                }
+            }
+        }
+    }
+
     private func copy(_ value: SQLiteValue) throws -> Int64 {
-        guard let name = ExternalFolder.file(in: value), let source = try legacy.directory(),
-            try source.status(name)?.kind == .regular
-        else { return 0 }
+        guard let name = ExternalFolder.file(in: value) else { return 0 }
+        guard let source = try legacy.directory(), try source.status(name)?.kind == .regular else {
+            guard try group.directory()?.status(name) != nil, let other = Self.newName() else { return 0 }
+            try rename(value, to: other)
+            return 0
+        }
         let target = try group.madeDirectory()
         var newName = name
-        if try target.status(name) != nil {
-            if try legacy.contents(of: name) == group.contents(of: name) { return 0 }
+        let isThere = try target.status(name) != nil
+        let isMissing = try store.integer("SELECT 1 FROM temp.gs_missing WHERE o = ?1", [value]) != nil
+        if isThere || isMissing {
+            if try isThere && legacy.contents(of: name) == group.contents(of: name) { return 0 }
             guard let other = Self.newName(), let component = FilePath.Component(other) else { return 0 }
             newName = component
-            try store.execute(
-                "INSERT OR IGNORE INTO temp.gs_files VALUES (?1, ?2)",
-                [value, .blob(ExternalFolder.reference(to: other))])
-            guard store.changes == 1 else { return 0 }
+            guard try rename(value, to: other) else { return 0 }
         }
         let file = try source.open(name, flags: O_RDONLY | O_NOFOLLOW)
         let path = source.path.appending(name)
@@ -125,6 +156,14 @@ struct ExternalFiles {
         _ = try FileCopy(from: path, to: targetPath).run(from: file, to: copy)
         try copy.synchronize(path: targetPath)
         return 1
+    }
+
+    /// Makes a value refer to another file. Returns false if it does already.
+    @discardableResult private func rename(_ value: SQLiteValue, to name: String) throws -> Bool {
+        try store.execute(
+            "INSERT OR IGNORE INTO temp.gs_files VALUES (?1, ?2)",
+            [value, .blob(ExternalFolder.reference(to: name))])
+        return store.changes == 1
     }
 
     /// Returns a UUID in the form of Core Data's file names.

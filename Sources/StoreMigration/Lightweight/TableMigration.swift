@@ -86,9 +86,10 @@ extension EntityMatching {
             pairs.map { (source.numbers.number(of: $0.old), destination.numbers.number(of: $0.new)) },
             uniquingKeysWith: { first, _ in first })
         let all = from.map { source.numbers.family(of: $0.rootEntity) } ?? []
-        let columns = table.columns.map { column in
-            self.column(column, migrated: Set(numbers.keys), from)
-        }
+        let sources = Dictionary(
+            (from?.columns ?? []).map { ($0.name, [$0]) }, uniquingKeysWith: { $0 + $1 })
+        let migrated = Set(numbers.keys)
+        let columns = table.columns.map { self.column($0, migrated: migrated, sources) }
         let excluded = all.map(source.numbers.number).filter { numbers[$0] == nil }
         let heir = all.lazy.compactMap { self.successors[$0] }.first.flatMap(destination.table)
         return TableMigration(
@@ -98,7 +99,10 @@ extension EntityMatching {
             isTransformed: !family.allSatisfy(isCopied))
     }
 
-    private func column(_ column: ColumnLayout, migrated: Set<Int64>, _ from: TableLayout?) -> ColumnMigration {
+    /// - Parameter sources: The source table's columns by name.
+    private func column(
+        _ column: ColumnLayout, migrated: Set<Int64>, _ sources: [String: [ColumnLayout]]
+    ) -> ColumnMigration {
         var values: [Int64: ColumnValue] = [:]
         for (old, value) in self.values(of: column) {
             let number = source.numbers.number(of: old)
@@ -106,8 +110,7 @@ extension EntityMatching {
         }
         let read = Set(values.values.compactMap(\.source))
         let occupied = Set(
-            (from?.columns ?? []).filter { read.contains($0.name) }.flatMap { occupants(of: $0) }
-                .map(source.numbers.number))
+            read.flatMap { sources[$0] ?? [] }.flatMap { occupants(of: $0) }.map(source.numbers.number))
         return ColumnMigration(
             column: column, values: values,
             clearedEntities: occupied.intersection(migrated).subtracting(values.keys))

@@ -173,7 +173,7 @@ package final class StorePublisher {
             // A store that is being relocated, restored or replaced.
             case .busy, .missing: true
             case .sqlite: !error.isPermission
-            case .notAFile, .foreign, .sideFileIsDatabase, .corrupt, .superJournalElsewhere: false
+            case .notAFile, .foreign, .sideFileIsDatabase, .foreignLog, .corrupt, .superJournalElsewhere: false
             }
         case let error as SystemError: !error.isPermission
         case is StoreHistory.Discontinuity: true

@@ -96,7 +96,26 @@ package struct MergeReport: Sendable, Equatable {
         }
     }
 
+    /// A reference that the user declared.
+    package struct Reference: Sendable, Equatable {
+        package var table: String
+        package var column: String
+        package var targetTable: String
+        package var targetColumn: String
+        /// The legacy rows in which it has another value in the result.
+        package var changed: Int64
+
+        package init(table: String, column: String, targetTable: String, targetColumn: String, changed: Int64) {
+            self.table = table
+            self.column = column
+            self.targetTable = targetTable
+            self.targetColumn = targetColumn
+            self.changed = changed
+        }
+    }
+
     package var entities: [Entity] = []
+    package var references: [Reference] = []
     package var links: [Links] = []
     /// The one-to-one links that two objects claimed.
     package var linksCleared: Int64 = 0

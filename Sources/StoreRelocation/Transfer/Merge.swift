@@ -49,7 +49,7 @@ extension Relocation {
     func merge(_ decision: RelocationDecision) throws -> StoreTransfer.Outcome {
         guard let combination = request.combination else { throw try decision.failure() }
         let endpoints = decision.endpoints
-        try close(endpoints.legacy, decision.legacy, in: endpoints.container)
+        let logNotes = try close(endpoints.legacy, decision.legacy, in: endpoints.container)
         let legacy = try StoreSnapshot(endpoints.legacy)
         guard legacy.status?.identity == decision.legacy.status?.identity, !legacy.needsQuiescing else {
             throw StoreTransfer.RetryReason.changed
@@ -61,9 +61,11 @@ extension Relocation {
         inPlace.retirement = .delete
         let groupDecision = try RelocationDecision(RelocationEndpoints(inPlace), inPlace)
         try RelocationPreconditions(groupDecision).check()
-        return try publish(
+        var outcome = try publish(
             .merged(combination, legacy: endpoints.legacy, hash: hash), of: endpoints.group, snapshot: decision.group,
             decision: groupDecision, inPlace: true)
+        outcome.notes.insert(contentsOf: logNotes, at: 0)
+        return outcome
     }
 
     /// Returns the summary that a merge would have.
@@ -75,18 +77,27 @@ extension Relocation {
         summary.method = .merge
         summary.bytes = decision.group.bytes
         summary.merge = result
-        summary.notes = result.notes
+        summary.notes = try logNotes(endpoints) + result.notes
         return summary
     }
 
     /// Moves all content of the legacy store into its database, and proves that no program has it open at this moment.
-    /// Throws `StoreTransfer.RetryReason.held`.
-    private func close(_ store: StoreLocation, _ snapshot: StoreSnapshot, in container: GroupContainer) throws {
+    /// Returns notes for the user. Throws `StoreTransfer.RetryReason.held`.
+    private func close(
+        _ store: StoreLocation, _ snapshot: StoreSnapshot, in container: GroupContainer
+    ) throws -> [String] {
         guard let identity = try store.directory.identity(store.name.database) else {
             throw StoreTransfer.RetryReason.changed
         }
         try proveClosed(store, identity)
-        guard try StoreSnapshot(store).needsQuiescing else { return }
+        let current = try StoreSnapshot(store)
+        guard current.needsQuiescing else { return [] }
+        if !current.journalIsHot, let log = try store.foreignLog() {
+            return [
+                try ForeignLogArchive(container: container, store: store, assumeClosed: request.assumeClosed)
+                    .setAside(log)
+            ]
+        }
         // The journal of a transfer that never begins: after a crash, undoing it removes what quiescing leaves behind.
         var transfer = Transfer(
             id: TransferIdentifier(), purpose: .archive(reason: "merge"), directory: store.directory.path,
@@ -97,6 +108,7 @@ extension Relocation {
         do {
             try Quiescence.perform(store, transfer.id)
             try container.removeJournal()
+            return []
         } catch {
             try store.directory.removeFile(SideFile.rollbackAside(transfer.id))
             try container.removeJournal()

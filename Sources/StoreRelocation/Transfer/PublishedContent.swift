@@ -161,6 +161,7 @@ extension Relocation {
             summary.notes = try retirementNotes(endpoints)
             store = endpoints.legacy
         }
+        if decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
         let content = try content(of: store) ?? .same
         let isInPlace = summary.outcome != .relocated
         report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
@@ -200,6 +201,7 @@ extension Relocation {
         if isInPlace {
             report(.plan(content.sentence(inPlace: store.path), bytesToCopy: decision.bytesToCopy))
             if summary.outcome == .nothingToDo || endpoints.isSameStore { summary.outcome = .migrated }
+            if !decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
         }
         summary.method = .migrate
         if content.reason != nil { (summary.outcome, summary.method) = (.setAside, .replace) }

@@ -37,7 +37,8 @@ extension StoreTransfer {
         let notes = try completion.finish(receipt: receipt)
         return Outcome(
             method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size,
-            notes: (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed, setAside: setAside,
+            notes: logNotes + (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed,
+            setAside: setAside,
             merge: staged?.merge, mergeArchive: staged?.merge.map { _ in container.archivePath(transfer.id) },
             archive: archive)
     }

@@ -70,6 +70,8 @@ final class StoreTransfer {
     private(set) var supportBytes: Int64 = 0
     var storeUUID: String?
     var hasCommitted = false
+    /// Notes about another database's log that was set aside.
+    var logNotes: [String] = []
     /// The time that the longest staging took.
     private var stagingTime = Duration.zero
     /// The longest time to hold the group's lock for a store that stays open.

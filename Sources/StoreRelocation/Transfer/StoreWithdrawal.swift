@@ -15,6 +15,12 @@ extension StoreTransfer {
         // The last program to close it has often done so.
         snapshot = try StoreSnapshot(source)
         guard snapshot.needsQuiescing else { return }
+        if !snapshot.journalIsHot, let log = try source.foreignLog() {
+            logNotes.append(
+                try ForeignLogArchive(container: container, store: source, assumeClosed: options.assumeClosed)
+                    .setAside(log))
+            return
+        }
         do {
             try Quiescence.perform(source, transfer.id)
         } catch is Quiescence.CheckpointBusy {

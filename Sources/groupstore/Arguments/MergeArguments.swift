@@ -14,6 +14,15 @@ struct MergeArguments: ParsableArguments {
     var keys: [String] = []
 
     @Option(
+        name: .customLong("reference"),
+        help: ArgumentHelp(
+            """
+            Declare that a column refers to another one, though the schema has no FOREIGN KEY for it: \
+            note_tag.tag_id=tag.id. If rows get other numbers, it follows. Repeatable.
+            """, valueName: "table.column=table.column"))
+    var references: [String] = []
+
+    @Option(
         name: .customLong("prefer"),
         help: ArgumentHelp(
             """
@@ -26,13 +35,20 @@ struct MergeArguments: ParsableArguments {
     var options: MergeOptions {
         var options = MergeOptions()
         options.keys = keys.compactMap(MergeKey.init)
+        options.references = references.compactMap(MergeReference.init)
         options.preferences = preferences.compactMap(MergePreference.init)
         return options
     }
 
     func validate(for policy: RelocationRequest.ConflictPolicy) throws {
-        guard policy == .merge || (keys.isEmpty && preferences.isEmpty) else {
-            throw ValidationError("--merge-key and --prefer need --on-conflict merge")
+        guard policy == .merge || (keys.isEmpty && preferences.isEmpty && references.isEmpty) else {
+            throw ValidationError("--merge-key, --reference and --prefer need --on-conflict merge")
+        }
+        for text in references where MergeReference(text) == nil {
+            throw ValidationError("--reference \(text): write TABLE.COLUMN=TABLE.COLUMN")
+        }
+        if let repeated = references.compactMap(MergeReference.init).firstRepeated {
+            throw ValidationError("--reference declares \(repeated.source.text) twice")
         }
         for text in keys where MergeKey(text) == nil {
             throw ValidationError("--merge-key \(text): write NAME=ATTRIBUTE, NAME=A,B or NAME=*")

@@ -79,6 +79,7 @@ extension RelocateOperation {
         assumeClosed = request.assumeClosed
         self.dryRun = dryRun
         mergeKeys = merge?.keys.map(\.text) ?? []
+        mergeReferences = merge?.references.map(\.text) ?? []
         preferences = merge?.preferences.map(\.text) ?? []
         journalMode = request.journalMode?.word
     }

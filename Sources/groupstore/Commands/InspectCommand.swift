@@ -35,6 +35,7 @@ struct InspectCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let location = try StoreArgument(store).location()
+            output.noteForeignLog(beside: location)
             let description = try StoreDescription(location, parsing: CoreDataMetadata.anyFormat)
             let configured = models.isEmpty && description.coreData != nil ? configuredModel(location) : nil
             let named = configured.map { ([$0.model] + $0.mergedModels).map(\.string) } ?? models

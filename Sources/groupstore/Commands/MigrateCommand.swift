@@ -76,6 +76,8 @@ struct MigrateCommand: ParsableCommand {
             let location = try StoreArgument(store).location()
             let started = ContinuousClock.now
             if !dryRun { try finishInterrupted(location) }
+            // A migration in place sets the log aside, and says so.
+            if dryRun || to != nil { output.noteForeignLog(beside: location) }
             let job = try MigrationJob(
                 location, models: models, options: modelOptions, isDryRun: dryRun,
                 faultHandler: FaultPrinter(output).print)

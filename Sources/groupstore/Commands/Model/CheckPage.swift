@@ -16,7 +16,8 @@ struct CheckPage {
     var lines: [String] {
         var page = HTMLPage(title)
         guard let current = reports.first?.new.name else {
-            page.add("<p>there is no older version: nothing to check</p>")
+            page.add("<p>" + HTMLPage.text(CheckPrinter.nothingToCheck(newer)) + "</p>")
+            addNewer(to: &page)
             return page.lines
         }
         let refused = reports.filter(\.isRefused).count
@@ -25,18 +26,22 @@ struct CheckPage {
                 + HTMLPage.text("\(reports.count) older versions, to \(current); \(refused) refused")
                 + "</p>")
         page.addTable(["version", "to \(current)", "steps", "errors", "warnings"], reports.map(row))
-        for name in newer {
-            page.add(
-                "<p class=\"note\">"
-                    + HTMLPage.text("\(name) is newer than the current version: stores aren't migrated backwards")
-                    + "</p>")
-        }
+        addNewer(to: &page)
         for report in reports where !report.findings.isEmpty || report.isRefused {
             page.add("<h2 id=\"\(anchor(report))\">\(HTMLPage.text(report.old.name))</h2>")
             page.add("<p class=\"\(report.isRefused ? "bad" : "good")\">\(HTMLPage.text(report.sentence))</p>")
             page.addTable(["", "where", "finding", "remedy"], report.findings.map { finding($0) })
         }
         return page.lines
+    }
+
+    private func addNewer(to page: inout HTMLPage) {
+        for name in newer {
+            page.add(
+                "<p class=\"note\">"
+                    + HTMLPage.text("\(name) is newer than the current version: stores aren't migrated backwards")
+                    + "</p>")
+        }
     }
 
     private func anchor(_ report: CheckReport) -> String {

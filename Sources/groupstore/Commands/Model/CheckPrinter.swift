@@ -21,7 +21,12 @@ struct CheckPrinter {
     /// Prints a row for each older version with its verdict, then the findings of each. `newer` are the versions after
     /// the current one.
     func print(all reports: [CheckReport], _ newer: [String]) {
-        if !output.json, format == .text { output.record([:], lines: matrix(reports)) }
+        if let current = reports.first?.new.name {
+            if !output.json, format == .text { output.record([:], lines: matrix(reports, current)) }
+        } else if output.json || format != .sarif {
+            let text = Self.nothingToCheck(newer)
+            output.record(["type": "note", "text": .string(text)], format == .github ? "::notice ::\(text)" : text)
+        }
         for name in newer where output.json || format != .sarif {
             let text = "\(name) is newer than the current version: stores aren't migrated backwards"
             output.record(
@@ -34,8 +39,14 @@ struct CheckPrinter {
         }
     }
 
-    private func matrix(_ reports: [CheckReport]) -> [String] {
-        guard let current = reports.first?.new.name else { return ["there is no older version: nothing to check"] }
+    /// Says why there is no check.
+    static func nothingToCheck(_ newer: [String]) -> String {
+        newer.isEmpty
+            ? "there is no older version: nothing to check"
+            : "the current version is the first, and all others are newer: nothing to check"
+    }
+
+    private func matrix(_ reports: [CheckReport], _ current: String) -> [String] {
         var table = TextTable()
         table.add(.text("version"), .text("to \(current)"), .number("errors"), .number("warnings"))
         for report in reports {

@@ -14,6 +14,19 @@ import Testing
           WHERE n.Z_ENT = 4 ORDER BY n.ZUUID)
         """
 
+    private static let coreDataHistory = """
+        CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER,
+          ZENTITY INTEGER, ZENTITYPK INTEGER, ZTRANSACTIONID INTEGER, ZCOLUMNS BLOB);
+        CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZAUTHORTS INTEGER,
+          ZBUNDLEIDTS INTEGER, ZCONTEXTNAMETS INTEGER, ZPROCESSIDTS INTEGER, ZTIMESTAMP FLOAT);
+        CREATE TABLE ATRANSACTIONSTRING (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZNAME VARCHAR);
+        INSERT INTO Z_PRIMARYKEY VALUES (16001, 'CHANGE', 0, 5), (16002, 'TRANSACTION', 0, 2),
+          (16003, 'TRANSACTIONSTRING', 0, 1);
+        INSERT INTO ATRANSACTIONSTRING VALUES (1, 16003, 1, 'app');
+        INSERT INTO ATRANSACTION VALUES (2, 16002, NULL, 1, 1, NULL, 1, 700000000.0);
+        INSERT INTO ACHANGE VALUES (5, 16001, NULL, 0, 4, 3, 2, NULL)
+        """
+
     @Test(arguments: Places.FileSystem.allCases) func mergesCoreDataStores(_ fileSystem: Places.FileSystem) throws {
         let stores = try MergeStores(fileSystem)
         try stores.make()
@@ -22,7 +35,7 @@ import Testing
         #expect(done.outcome == "merged", "\(done.output)\(done.errors)")
         #expect(
             try stores.rows(Self.notes)
-                == "N1 n1 F1 gold 3 7;N2 n2 later F2 - 0 8;N3 n3 F2 silver 1 1;N4 n4 - - 0 1;N5 only here - - 0 7")
+                == "N1 n1 F1 gold 3 8;N2 n2 later F2 - 0 8;N3 n3 F2 silver 1 1;N4 n4 - - 0 1;N5 only here - - 0 7")
         #expect(try stores.rows("SELECT group_concat(ZUUID || Z_PK) FROM ZITEM WHERE Z_ENT = 3") == "F11,F22")
         #expect(
             try stores.rows(
@@ -242,30 +255,86 @@ import Testing
     @Test func coreDatasHistoryGetsATransaction() throws {
         let stores = try MergeStores()
         try stores.make()
-        try sqlite(
-            stores.group,
-            """
-            CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER,
-              ZENTITY INTEGER, ZENTITYPK INTEGER, ZTRANSACTIONID INTEGER, ZCOLUMNS BLOB);
-            CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZAUTHORTS INTEGER,
-              ZBUNDLEIDTS INTEGER, ZCONTEXTNAMETS INTEGER, ZPROCESSIDTS INTEGER, ZTIMESTAMP FLOAT);
-            CREATE TABLE ATRANSACTIONSTRING (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZNAME VARCHAR);
-            INSERT INTO Z_PRIMARYKEY VALUES (16001, 'CHANGE', 0, 5), (16002, 'TRANSACTION', 0, 2),
-              (16003, 'TRANSACTIONSTRING', 0, 1);
-            INSERT INTO ATRANSACTIONSTRING VALUES (1, 16003, 1, 'app');
-            INSERT INTO ATRANSACTION VALUES (2, 16002, NULL, 1, 1, NULL, 1, 700000000.0);
-            INSERT INTO ACHANGE VALUES (5, 16001, NULL, 0, 4, 3, 2, NULL)
-            """)
+        try sqlite(stores.group, Self.coreDataHistory)
         let token = try #require(
             try groupstore("history", "show", Word(stores.group), "--json").summary.string("token"))
         #expect(try stores.merge("--prefer", "newer:changed", "--prefer", "group").outcome == "merged")
         let changes = try groupstore("changes", Word(stores.group), "--since", Word(token), "--json")
         let rows = changes.objects.filter { $0.string("type") == "row" }
-        #expect(rows.count == 8, "\(changes.output)")
+        #expect(rows.count == 11, "\(changes.output)")
         #expect(rows.allSatisfy { $0.string("author") == "groupstore" })
-        let update = try #require(rows.first { $0.string("op") == "update" })
+        let update = try #require(rows.first { $0.string("op") == "update" && $0.integer("key") == 4 })
         #expect(update.text.contains(#""columns":["changed","title"]"#), "\(update.text)")
-        #expect(try stores.rows("SELECT group_concat(Z_MAX) FROM Z_PRIMARYKEY WHERE Z_ENT > 16000") == "13,3,2")
+        #expect(try stores.rows("SELECT group_concat(Z_MAX) FROM Z_PRIMARYKEY WHERE Z_ENT > 16000") == "16,3,2")
+    }
+
+    /// An object of the group gets an object in a to-many relationship or a link of a many-to-many one: its version and
+    /// Core Data's history tell.
+    @Test func objectsWhoseLinksChangeAreUpdates() throws {
+        let stores = try MergeStores()
+        try stores.make()
+        try sqlite(stores.group, Self.coreDataHistory)
+        let versions = "SELECT group_concat(Z_PK || ':' || Z_OPT, ' ') FROM (SELECT * FROM "
+        #expect(try stores.rows(versions + "ZTAG ORDER BY 1)") == "1:1 2:1")
+        #expect(try stores.merge("--prefer", "group").outcome == "merged")
+        // N1 gets page 3 and stays as it is otherwise; F2 gets N3; the tag red gets N3, and blue nothing.
+        #expect(try stores.rows(versions + "ZITEM WHERE Z_PK < 6 ORDER BY 1)") == "1:1 2:2 3:8 4:7 5:7")
+        #expect(try stores.rows(versions + "ZTAG WHERE Z_PK < 3 ORDER BY 1)") == "1:2 2:1")
+        let updates = try stores.rows(
+            "SELECT group_concat(ZENTITY || '/' || ZENTITYPK, ' ') FROM (SELECT * FROM ACHANGE WHERE ZCHANGETYPE = 1 "
+                + "ORDER BY ZENTITY, ZENTITYPK)")
+        #expect(updates == "3/2 4/3 6/1")
+    }
+
+    /// N1 takes the black cover, so that the gold one loses its note.
+    @Test func anObjectThatLosesItsOneToOneLinkIsAnUpdate() throws {
+        let stores = try MergeStores()
+        try stores.make()
+        try sqlite(stores.group, Self.coreDataHistory)
+        #expect(try stores.merge("--prefer", "legacy").outcome == "merged")
+        #expect(try stores.rows("SELECT ZNOTE IS NULL, Z_OPT FROM ZCOVER WHERE ZCOLOR = 'gold'") == "1|2")
+        #expect(
+            try stores.rows("SELECT hex(ZCOLUMNS) <> '00' FROM ACHANGE WHERE ZCHANGETYPE = 1 AND ZENTITY = 1") == "1")
+    }
+
+    @Test(arguments: [true, false]) func refusesRowsOfNoEntity(atGroup: Bool) throws {
+        let stores = try MergeStores()
+        try stores.make()
+        try sqlite(atGroup ? stores.group : stores.legacy, "INSERT INTO ZTAG VALUES (9, 99, 1, 'odd')")
+        let refused = try stores.merge("--prefer", "group")
+        #expect(refused.status == 65)
+        #expect(refused.summary.object("error")?.string("code") == "merge_unsupported", "\(refused.output)")
+        #expect(refused.summary.text.contains("row 9 has Z_ENT 99"))
+    }
+
+    /// The legacy store's file is missing, and the group has one of that name: the object must not get that one's data.
+    @Test func aMissingExternalFileStaysMissing() throws {
+        let stores = try MergeStores()
+        try stores.make()
+        let folder = try StoreFiles(stores.legacy).support.appending("_EXTERNAL_DATA")
+        try run("rm", [Word(folder.appending("11111111-1111-4111-8111-111111111111"))])
+        #expect(try stores.merge("--prefer", "group").outcome == "merged")
+        let photos = "SELECT substr(ZPHOTO, 2, 36) FROM ZITEM WHERE ZUUID = "
+        #expect(try stores.rows(photos + "'N1'") == "11111111-1111-4111-8111-111111111111")
+        let added = try stores.rows(photos + "'N3'")
+        #expect(added.count == 36)
+        #expect(added != "11111111-1111-4111-8111-111111111111")
+        let result = try StoreFiles(stores.group).support.appending("_EXTERNAL_DATA").appending(added)
+        #expect(FileStatus(following: result) == nil)
+    }
+
+    /// The group's own file is missing: no object of the legacy store may bring another one under that name.
+    @Test func aMissingFileOfTheGroupIsNotReplaced() throws {
+        let stores = try MergeStores()
+        try stores.make()
+        let file = try StoreFiles(stores.group).support.appending("_EXTERNAL_DATA")
+            .appending("11111111-1111-4111-8111-111111111111")
+        try run("rm", [Word(file)])
+        #expect(try stores.merge("--prefer", "group").outcome == "merged")
+        #expect(FileStatus(following: file) == nil)
+        let added = try stores.rows("SELECT substr(ZPHOTO, 2, 36) FROM ZITEM WHERE ZUUID = 'N3'")
+        let copied = try StoreFiles(stores.group).support.appending("_EXTERNAL_DATA").appending(added)
+        #expect(FileStatus(following: copied)?.size == 6)
     }
 
     /// The frameworks that wrote the two stores may name and order their join tables by different rules.
