@@ -349,7 +349,8 @@ package final class RelocationScheduler: RelocationScheduling {
         if failure.kind == .busy {
             store.wait(
                 for: failure.holders,
-                because: failure.holders.isEmpty ? failure.message : LegacyStore.isOpenElsewhere)
+                because: failure.code == "in_use" && !failure.holders.isEmpty
+                    ? LegacyStore.isOpenElsewhere : failure.messageWithRemedy)
             if !presenting(store.address).isEmpty || store.isGroupStore {
                 if store.isNewFailure(newFailure) {
                     logger.notice("\(failure.messageWithRemedy)", metadata: ["code": "\(failure.code)"])
