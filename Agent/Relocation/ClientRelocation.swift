@@ -73,7 +73,7 @@ extension RelocationScheduler {
 }
 
 extension Configuration {
-    /// Throws `RelocationFailure` if the agent would at once relocate again a store that is moved to one of these places.
+    /// Throws `RelocationFailure` if the agent would at once relocate a store again that is moved to one of the places.
     fileprivate func checkNotConfiguredAsLegacy(_ places: [FilePath]) throws(RelocationFailure) {
         let keys = places.map(RelocationKey.of)
         for group in groups {

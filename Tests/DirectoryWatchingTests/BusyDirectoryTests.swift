@@ -62,7 +62,8 @@ import Testing
             try run("mkdir", ["-p"] + (0..<count).map { Word(home.pushing("absent/\($0)/data")) })
             let again = try #require(paths.watchIDs[Directory(home).identity])
             let calls = instance.calls - before
-            let found = paths.notices(of: InotifyEvent(watch: again, mask: UInt32(IN_CREATE), name: Array("absent".utf8)))
+            let created = InotifyEvent(watch: again, mask: UInt32(IN_CREATE), name: Array("absent".utf8))
+            let found = paths.notices(of: created)
             #expect(found.count == count)
             return calls
         }

@@ -59,8 +59,9 @@ final class LegacyStore {
 
     /// Returns nil if the path names no file.
     init?(_ path: FilePath, of address: StoreAddress, in group: FilePath, _ configuration: Configuration.Store) {
-        guard let file = LegacyFile(path, group: group, groupName: configuration.name, migration: configuration.migration)
-        else { return nil }
+        let found = LegacyFile(
+            path, group: group, groupName: configuration.name, migration: configuration.migration)
+        guard let file = found else { return nil }
         self.file = file
         self.address = address
         self.configuration = configuration
@@ -339,12 +340,13 @@ final class LegacyStore {
     /// Records a change of its presenters since they were asked. If they are the same processes, or some of them, they
     /// may have registered again because they were asked: then the delay until they are asked again grows.
     func presentersChanged(to presenters: Set<FileHolder>) {
-        guard !schedule.mayAsk, presenters.isSubset(of: askedPresenters) else {
+        guard presenters.isSubset(of: askedPresenters) else {
+            askedPresenters = []
             schedule.resetAsking()
             schedule.resetChecks()
             return wasClosed = true
         }
-        schedule.askAfterChange()
+        if schedule.mayAsk { wasClosed = true } else { schedule.askAfterChange() }
     }
 
     /// The processes that had it open at the last scan.

@@ -63,8 +63,8 @@ extension AgentStatus {
         return stores + [reload].compactMap { $0 } + files
     }
 
-    /// All that `status --check` reports: the problems, stores that wait for long, stores that aren't followed, and stuck
-    /// subscribers.
+    /// All that `status --check` reports: the problems, stores that wait for long, stores that aren't followed, and
+    /// stuck subscribers.
     func allProblems(_ limits: ProblemLimits) -> [AgentProblem] {
         problems + waiting(after: limits.waiting) + unfollowed + stuckSubscribers(after: limits.stuckSubscriber)
     }
@@ -78,7 +78,8 @@ extension AgentStatus {
             return AgentProblem(
                 check: "waiting", path: object.path("path").flatMap { FilePath(bytes: $0) }, store: object.store,
                 word: "waiting",
-                message: "not relocated for \(Int(seconds)) s: \(reason) (groupstore status names the programs that have it "
+                message:
+                    "not relocated for \(Int(seconds)) s: \(reason) (groupstore status names the programs that have it "
                     + "open: close it there)",
                 exitCode: ExitStatus.busy.rawValue)
         }

@@ -70,8 +70,8 @@ struct OthersDirectoryTests {
         }
         let own = try #require(FileStatus(following: places.group.appending(".groupstore")))
         #expect(String(own.permissions, radix: 8) == mode.trimmingPrefix("0") && "\(own.group)" == Self.shared)
-        #expect(String(try #require(FileStatus(following: places.group.pushing(".groupstore/archive"))).permissions, radix: 8)
-            == mode.trimmingPrefix("0"))
+        let archive = try #require(FileStatus(following: places.group.pushing(".groupstore/archive")))
+        #expect(String(archive.permissions, radix: 8) == mode.trimmingPrefix("0"))
     }
 
     /// The store would be where its owner can't open it, or can't make its journal.
