@@ -41,9 +41,9 @@ import Testing
             let instance = CountingInstance()
             let paths = WatchedPaths(instance)
             for number in 0..<count {
-                _ = try paths.add(home.pushing("absent/\(number)/data"), [.created])
-                try run("mkdir", [Word(home.pushing("there/\(number)"))])
-                _ = try paths.add(home.pushing("there/\(number)"), [.created])
+                _ = try paths.add(home.pushing(FilePath("absent/\(number)/data")), [.created])
+                try run("mkdir", [Word(home.pushing(FilePath("there/\(number)")))])
+                _ = try paths.add(home.pushing(FilePath("there/\(number)")), [.created])
             }
             let watch = try #require(paths.watchIDs[Directory(home).identity])
             let before = instance.calls
@@ -59,7 +59,7 @@ import Testing
             }
             #expect(paths.polledNames.isEmpty && paths.recheckTimes.isEmpty)
             // All of them are found once the name comes.
-            try run("mkdir", ["-p"] + (0..<count).map { Word(home.pushing("absent/\($0)/data")) })
+            try run("mkdir", ["-p"] + (0..<count).map { Word(home.pushing(FilePath("absent/\($0)/data"))) })
             let again = try #require(paths.watchIDs[Directory(home).identity])
             let calls = instance.calls - before
             let created = InotifyEvent(watch: again, mask: UInt32(IN_CREATE), name: Array("absent".utf8))
