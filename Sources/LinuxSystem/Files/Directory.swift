@@ -70,8 +70,11 @@ package final class Directory: Sendable {
     ) throws(SystemError) -> Descriptor {
         if flags & O_CREAT != 0, let made = try makeOwn(name, flags: flags, mode: mode) { return made }
         // Checks first, because opening a device may have side effects.
-        if let found = try status(name) { try Self.checkOwn(found, path.appending(name)) }
-        let descriptor = try open(name, flags: flags, mode: mode)
+        let existing = try status(name)
+        if let existing { try Self.checkOwn(existing, path.appending(name)) }
+        // In a sticky directory, the kernel refuses O_CREAT for another user's file that exists (protected_regular in
+        // proc_sys_fs(5)).
+        let descriptor = try open(name, flags: existing == nil ? flags : flags & ~O_CREAT, mode: mode)
         let found = try descriptor.status(path: path.appending(name))
         try Self.checkOwn(found, path.appending(name))
         if flags & O_CREAT != 0, found.permissions != mode { _ = fchmod(descriptor.raw, mode) }

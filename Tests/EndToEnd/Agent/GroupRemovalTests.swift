@@ -155,14 +155,6 @@ import Testing
         #expect(try names().isEmpty)
     }
 
-    @Test(arguments: ["removal.json.new", "other"]) func keepsWhatIsNoUnfinishedRecord(_ name: String) throws {
-        let aside = directory.appending(".groupstore-removal")
-        try run("mkdir", ["-m", "0700", Word(aside)])
-        try write("SQLite format 3", to: aside.appending(name))
-        #expect(try user.command("group", "remove", "group.a").status == 73)
-        #expect(FileStatus(following: aside.appending(name)) != nil)
-    }
-
     /// If another directory has the group's name meanwhile, what is left isn't touched, and both are named.
     @Test func namesWhatIsLeftIfTheNameIsTaken() throws {
         try makeStore(store, rows: 2)
