@@ -74,7 +74,14 @@ package final class Directory: Sendable {
         if let existing { try Self.checkOwn(existing, path.appending(name)) }
         // In a sticky directory, the kernel refuses O_CREAT for another user's file that exists (protected_regular in
         // proc_sys_fs(5)).
-        let descriptor = try open(name, flags: existing == nil ? flags : flags & ~O_CREAT, mode: mode)
+        let descriptor: Descriptor
+        do throws(SystemError) {
+            descriptor = try open(name, flags: existing == nil ? flags : flags & ~O_CREAT, mode: mode)
+        } catch {
+            // Another process has just removed it.
+            guard existing != nil, flags & O_CREAT != 0, error.errno == .noSuchFileOrDirectory else { throw error }
+            return try openOwn(name, flags: flags, mode: mode)
+        }
         let found = try descriptor.status(path: path.appending(name))
         try Self.checkOwn(found, path.appending(name))
         if flags & O_CREAT != 0, found.permissions != mode { _ = fchmod(descriptor.raw, mode) }
