@@ -47,7 +47,11 @@ extension RelocationScheduler {
                         announcements.progress(progress, of: store)
                     }
                 }
-                if operation.undo { try configuration.checkNotConfiguredAsLegacy(request) }
+                let places =
+                    operation.undo
+                    ? [request.source] + Relocation.undoPlaces(of: request.source)
+                    : [request.group.appending(request.name ?? request.source.lastComponent ?? ".")]
+                try configuration.checkNotConfiguredAsLegacy(places)
                 let summary =
                     operation.undo ? try engine.undo() : operation.dryRun ? try engine.dryRun() : try engine.run()
                 // The store is no longer in the group.
@@ -70,9 +74,8 @@ extension RelocationScheduler {
 }
 
 extension Configuration {
-    /// Throws `RelocationFailure` if the agent would at once relocate again a store that is moved back.
-    fileprivate func checkNotConfiguredAsLegacy(_ request: RelocationRequest) throws(RelocationFailure) {
-        let places = [request.source] + Relocation.undoPlaces(of: request.source)
+    /// Throws `RelocationFailure` if the agent would at once relocate a store again that is moved to one of the places.
+    fileprivate func checkNotConfiguredAsLegacy(_ places: [FilePath]) throws(RelocationFailure) {
         let keys = places.map(RelocationKey.of)
         for group in groups {
             for store in group.stores {

@@ -159,7 +159,9 @@ package final class RelocationScheduler: RelocationScheduling {
             }
             round.stores.retryAll()
         case .presenters(let address):
-            for store in round.stores.all where store.address == address { store.presentersChanged() }
+            for store in round.stores.all where store.address == address {
+                store.presentersChanged(to: Set(presenting(address)))
+            }
         case .inspected(let number, let result): inspected(number, result: result, &round)
         case .relocated(let number, let result):
             guard let store = round.underWay.removeValue(forKey: number) else { return }
@@ -347,12 +349,13 @@ package final class RelocationScheduler: RelocationScheduling {
         if failure.kind == .busy {
             store.wait(
                 for: failure.holders,
-                because: failure.holders.isEmpty ? failure.message : LegacyStore.isOpenElsewhere)
+                because: failure.code == "in_use" && !failure.holders.isEmpty
+                    ? LegacyStore.isOpenElsewhere : failure.messageWithRemedy)
             if !presenting(store.address).isEmpty || store.isGroupStore {
                 if store.isNewFailure(newFailure) {
                     logger.notice("\(failure.messageWithRemedy)", metadata: ["code": "\(failure.code)"])
                 }
-                return store.recordPresenterRefusal()
+                return store.recordPresenterRefusal(by: Set(presenting(store.address)))
             }
             // Opened again before the check, or claimed: check once more, so that the next close is noticed.
             return store.isOpen() ? store.awaitClosing() : store.scheduleRetry()

@@ -67,12 +67,15 @@ package struct LegacyStatus: Sendable {
     /// For a conflict, a refusal or a failure: its code, and the exit code of a command.
     package let code: String?
     package let exitCode: Int32?
+    /// The time since which a store that is there has been arriving or waiting.
+    package let waitingSince: ContinuousClock.Instant?
 
     package init(
         store: StoreAddress, path: FilePath, state: String, detail: String? = nil, code: String? = nil,
-        exitCode: Int32? = nil
+        exitCode: Int32? = nil, waitingSince: ContinuousClock.Instant? = nil
     ) {
         self.code = code
+        self.waitingSince = waitingSince
         self.exitCode = exitCode
         self.store = store
         self.path = path

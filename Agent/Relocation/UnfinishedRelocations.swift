@@ -37,7 +37,7 @@ struct UnfinishedRelocations: Sendable {
         let groups = configuration.groups.map(\.directory).filter { group in
             guard let container = try? GroupContainer(group) else { return false }
             // A journal that can't be read counts as one.
-            return (try? container.journals().isEmpty) != true
+            return (try? container.journals().isEmpty) != true || RemovalRecord.isUnfinished(in: container.directory)
         }
         (dueAt, hasFailed, runningCount) = (nil, false, groups.count)
         return groups
@@ -58,7 +58,8 @@ struct UnfinishedRelocations: Sendable {
             // The holder of the lock recovers the group, unless it is killed.
             guard let lock = try container.lock() else { return false }
             let failures = try withExtendedLifetime(lock) { _ in
-                try Recovery(container: container) { event in
+                try RemovalRecord.removeUnfinished(in: container.directory)
+                return try Recovery(container: container) { event in
                     if case .recovered(let text) = event { logger.notice("\(text)") }
                     if case .note(let text) = event { logger.notice("\(text)") }
                 }.runAll()

@@ -65,6 +65,7 @@ extension StatusReport {
         row["detail"] = detail.map { .string($0) }
         row["code"] = legacy.code.map { .string($0) }
         row["exit"] = legacy.exitCode.map { .integer(Int64($0)) }
+        row["waiting_seconds"] = legacy.waitingSince.map { .number($0.duration(to: .now).seconds) }
         return row
     }
 }

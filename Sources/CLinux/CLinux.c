@@ -395,8 +395,11 @@ int gs_semaphore_wait(sem_t *semaphore, int64_t nanoseconds) {
         end.tv_sec += 1;
         end.tv_nsec -= 1000000000;
     }
-    while (sem_clockwait(semaphore, CLOCK_MONOTONIC, &end) != 0)
-        if (errno != EINTR) return 0;
+    while (sem_clockwait(semaphore, CLOCK_MONOTONIC, &end) != 0) {
+        struct timespec now;
+        if (errno != EINTR || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
+        if (now.tv_sec > end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec >= end.tv_nsec)) return 0;
+    }
     return 1;
 }
 

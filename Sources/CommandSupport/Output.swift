@@ -62,9 +62,10 @@ package struct Output: Sendable {
     private static func write(exactly bytes: ArraySlice<UInt8>, to descriptor: CInt) {
         var bytes = bytes
         while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            if count <= 0 {
+            let count = try? retrying("write") {
+                bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            }
+            guard let count, count > 0 else {
                 if descriptor == STDOUT_FILENO { lostOutput.store(true, ordering: .relaxed) }
                 return
             }

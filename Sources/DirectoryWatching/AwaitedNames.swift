@@ -50,6 +50,46 @@ struct AwaitedNames {
 }
 
 extension WatchedPaths {
+    /// A name in a directory that isn't watched for it.
+    struct PolledName: Hashable {
+        let directory: FileIdentity
+        let name: FilePath.Component
+    }
+
+    /// Looks whether a polled name has come, and watches its directory for it again. Many paths may wait for one name:
+    /// if the first finds no change, there is none for the others.
+    func poll(_ polled: PolledName, for paths: [FilePath]) -> [Notice] {
+        guard let first = paths.first else { return [] }
+        let notices = updateEach([first])
+        guard notices.isEmpty, recheckTimes[first] == nil, let entry = requested[first], !entry.isEmpty,
+            let number = watchIDs[polled.directory], watches[number]?.awaiting[first] == polled.name
+        else { return notices + updateEach(paths.dropFirst()) }
+        for path in paths.dropFirst() where requested[path] != nil {
+            watches[number]?.passing.insert(path)
+            watches[number]?.awaiting[path] = polled.name
+            requested[path]?.watches.insert(number)
+            requested[path]?.stableName = entry.stableName
+            requested[path]?.isUnreadable = entry.isUnreadable
+            recheckTimes[path] = nil
+            polledNames[path] = nil
+        }
+        return []
+    }
+
+    /// Watches a directory again, for paths that only lead through it.
+    private func watchAgain(_ directory: FileIdentity, for paths: Set<FilePath>) -> [Notice] {
+        guard let first = paths.min(by: { $0.string < $1.string }) else { return [] }
+        let notices = updateEach([first])
+        guard notices.isEmpty, let number = watchIDs[directory], watches[number]?.passing.contains(first) == true else {
+            return notices + updateEach(paths.subtracting([first]))
+        }
+        for path in paths where requested[path] != nil {
+            watches[number]?.passing.insert(path)
+            requested[path]?.watches.insert(number)
+        }
+        return []
+    }
+
     /// Handles a name that came or went in a requested directory, or in one where a name is awaited.
     func namesChanged(_ event: InotifyEvent, name: FilePath.Component, watch: KernelWatch) -> [Notice] {
         let awaiting = watch.awaiting.filter { $0.value == name }.keys
@@ -73,11 +113,14 @@ extension WatchedPaths {
         guard !watch.awaiting.isEmpty else {
             // Nothing is awaited in it any more. A watch for fewer events replaces this one.
             end(number)
-            return updateEach(watch.passing)
+            return watchAgain(watch.identity, for: watch.passing)
         }
         guard let due = awaitedNames.recordOther(in: watch.identity, at: .now) else { return [] }
         end(number)
-        for path in watch.awaiting.keys { recheckTimes[path] = recheckTimes[path].map { min($0, due) } ?? due }
-        return updateEach(watch.passing.subtracting(watch.awaiting.keys))
+        for (path, name) in watch.awaiting {
+            recheckTimes[path] = recheckTimes[path].map { min($0, due) } ?? due
+            polledNames[path] = PolledName(directory: watch.identity, name: name)
+        }
+        return watchAgain(watch.identity, for: watch.passing.subtracting(watch.awaiting.keys))
     }
 }

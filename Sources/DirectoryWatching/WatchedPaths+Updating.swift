@@ -12,7 +12,10 @@ extension WatchedPaths {
     func recheckDuePaths() -> [Notice] {
         guard !recheckTimes.isEmpty else { return [] }
         let now = ContinuousClock.now
-        return updateEach(recheckTimes.filter { $0.value <= now }.keys)
+        let due = recheckTimes.filter { $0.value <= now }.keys
+        return Dictionary(grouping: due) { polledNames[$0] }.map { ($0.key, $0.value.sorted { $0.string < $1.string }) }
+            .sorted { $0.1.first?.string ?? "" < $1.1.first?.string ?? "" }
+            .flatMap { name, paths in name.map { poll($0, for: paths) } ?? updateEach(paths) }
     }
 
     /// Checks whether the paths lead to other directories than before, or take another way.
@@ -47,6 +50,7 @@ extension WatchedPaths {
     func update(_ path: FilePath) throws(SystemError) -> [Notice] {
         guard requested[path] != nil else { return [] }
         recheckTimes[path] = nil
+        polledNames[path] = nil
         defer { endUnused() }
         // Triggers a file system that is mounted on access (autofs).
         _ = FileStatus(following: path)

@@ -55,6 +55,8 @@ final class WatchedPaths {
     /// The times to recheck directories whose change may raise no event.
     var recheckTimes: [FilePath: ContinuousClock.Instant] = [:]
     var awaitedNames = AwaitedNames()
+    /// The names that are polled, since their directory is too busy to be watched for them.
+    var polledNames: [FilePath: PolledName] = [:]
     /// The watches that may no longer be needed.
     var unusedWatches: Set<CInt> = []
     private var names = RecentNames()
@@ -107,6 +109,7 @@ final class WatchedPaths {
         removeWatches(of: path)
         requested[path] = nil
         recheckTimes[path] = nil
+        polledNames[path] = nil
         fastPath.invalidateCache()
         endUnused()
     }

@@ -150,26 +150,37 @@ public struct GroupContainer: Sendable {
         try parent.synchronize()
     }
 
-    /// Returns the directory `name` in `parent`. If it is missing, creates it with its parent's mode.
+    /// Returns the directory `name` in `parent`. If it is missing, creates it with its parent's mode and group, and the
+    /// parent's sticky bit.
     package static func child(
         _ name: FilePath.Component, of parent: Directory
     ) throws(SystemError) -> Directory {
         if try parent.status(name) == nil {
             do throws(SystemError) {
-                let mode = try parent.status().permissions & 0o777
-                try parent.makeDirectory(name, mode: mode)
+                let wanted = try parent.status()
+                try parent.makeDirectory(name, mode: wanted.permissions & 0o777)
                 let created = try parent.directory(name)
-                // The umask must not shut out users whom the group's directory admits.
-                let granted = try created.status().permissions
-                if granted & mode != mode { try created.setPermissions(granted | mode) }
                 // Anybody who may write to the parent could have replaced the new directory; a new one is empty.
                 if try created.names().isEmpty { parent.giveToOwner(created) }
+                try admitUsers(of: wanted, to: created)
                 try parent.synchronize()
             } catch {
                 if error.errno != .fileExists { throw error }
             }
         }
         return try parent.directory(name)
+    }
+
+    /// Sets the new directory's mode: the umask must not shut out users whom its parent admits. If its group is another
+    /// one than the parent's, because this user isn't in that, the group gets no more than everybody.
+    private static func admitUsers(of parent: FileStatus, to created: Directory) throws(SystemError) {
+        let made = try created.status()
+        var mode = parent.permissions & 0o777
+        if made.group != parent.group { mode &= 0o707 | (mode & 0o007) << 3 }
+        if made.permissions & 0o777 != mode { try created.setPermissions(mode | made.permissions & mode_t(S_ISGID)) }
+        // Not every file system has the bit.
+        let sticky = parent.permissions & mode_t(S_ISVTX)
+        if sticky != 0 { try? created.setPermissions(mode | sticky | made.permissions & mode_t(S_ISGID)) }
     }
 
     /// The mode of the files that this package creates: the permissions of the directory without the right to execute.

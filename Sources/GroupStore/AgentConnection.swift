@@ -202,6 +202,7 @@ extension AgentConnection {
             let count = recv(transport.raw, &buffer, buffer.count, 0)
             if count > 0 { lines.append(buffer[..<count]) }
             if count == 0 || count < 0 && errno != EINTR && errno != EAGAIN { throw .lost(socket) }
+            if count < 0, deadline.hasPassed { return nil }
         }
     }
 

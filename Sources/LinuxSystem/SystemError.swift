@@ -69,15 +69,38 @@ package struct SystemError: ActionableError, Equatable {
     }
 }
 
-/// Calls `body` again while a signal interrupts it, and throws any other error.
+/// Calls `body` again while a signal interrupts it, and throws any other error. A call that is interrupted each time,
+/// before it can do anything, ends with EINTR after some seconds.
 @discardableResult
 package func retrying<Result: SignedInteger>(
     _ call: String, path: @autoclosure () -> FilePath? = nil, _ body: () -> Result
 ) throws(SystemError) -> Result {
+    var interruptions = Interruptions()
     while true {
         let result = body()
         if result >= 0 { return result }
         let error = SystemError.last(call, path: path())
-        if error.errno != .interrupted { throw error }
+        guard error.errno == .interrupted, interruptions.allowsAnother(at: .now) else { throw error }
+    }
+}
+
+/// Tells a call that signals interrupt from one that never gets to run, as under a debugger or filter that answers each
+/// call with EINTR. A wait may be interrupted any number of times, but not at that rate.
+struct Interruptions {
+    private var count = 0
+    private var start: ContinuousClock.Instant?
+
+    static let most = 100_000
+    private static let window = Duration.seconds(10)
+
+    /// Records an interruption. Returns false after too many in too short a time.
+    mutating func allowsAnother(at now: ContinuousClock.Instant) -> Bool {
+        guard let start, start.duration(to: now) < Self.window else {
+            start = now
+            count = 1
+            return true
+        }
+        count += 1
+        return count < Self.most
     }
 }

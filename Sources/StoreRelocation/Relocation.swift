@@ -100,6 +100,7 @@ package struct Relocation {
                 return summary(.nothingToDo, endpoints)
             }
             guard try isOutdated || !endpoints.isRelocatedByLink() else { return summary(.alreadyRelocated, endpoints) }
+            if !isOutdated { try checkPresentersBeforeClaim(endpoints) }
             return try claiming(endpoints.group.name.database, in: endpoints.container).run(endpoints)
         } catch is RelocationEndpoints.NoLegacyDirectory {
             guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }

@@ -126,6 +126,29 @@ import Testing
         #expect(try tree.mask(of: "x").map { $0 & Self.created } == 0)
     }
 
+    /// Many paths may wait for one name there, and others lead through it.
+    @Test(arguments: Access.allCases) func manyPathsLeadThroughABusyDirectory(_ access: Access) throws {
+        let tree = try WatchedTree(access)
+        try tree.script("mkdir -p x/there/1 x/there/2 x/there/3")
+        let (present, absent) = (["1", "2", "3"].map { "x/there/\($0)" }, ["1", "2", "3"].map { "x/a/\($0)" })
+        for path in present + absent { try tree.source.watch(tree.path(path), for: [.created]) }
+        _ = try tree.notices()
+        try tree.script("for i in $(seq 100); do touch x/$i; done")
+        #expect(try tree.notices() == [])
+        try tree.script("mkdir -p x/a/1 x/a/2 x/a/3")
+        var reported: [Notice] = []
+        let deadline = Deadline(after: .ample)
+        while reported.count < 3, !deadline.hasPassed { reported += try tree.source.next(timeout: .ample) }
+        #expect(reported == absent.map { .directoryAppeared(tree.path($0)) })
+        // The way of each path is still watched.
+        _ = try tree.notices()
+        try tree.script("mv x y")
+        reported = []
+        while reported.count < 6, !deadline.hasPassed { reported += try tree.source.next(timeout: .ample) }
+        let all = (present + absent).map { Notice.directoryVanished(tree.path($0)) }
+        #expect(reported.count == 6 && all.allSatisfy(reported.contains), "\(reported)")
+    }
+
     @Test(arguments: Access.allCases) func unwatchingKeepsWatchesOfOtherPaths(_ access: Access) throws {
         let tree = try WatchedTree(access)
         try tree.script("mkdir -p x/y/a x/y/b")

@@ -1,6 +1,7 @@
 import Glibc
 import LinuxSystem
 import SQLiteFormat
+import StoreMigration
 import StoreRelocation
 import SystemPackage
 
@@ -13,18 +14,23 @@ struct LegacyFile {
     let group: FilePath
     /// The store's name in the group.
     let groupName: StoreName
+    /// The files that a configured migration reads.
+    let migrationFiles: [FilePath]
 
     /// Returns nil if the path names no file.
-    init?(_ path: FilePath, group: FilePath, groupName: StoreName) {
+    init?(_ path: FilePath, group: FilePath, groupName: StoreName, migration: MigrationRequest? = nil) {
         guard let last = path.lastComponent, let name = StoreName.existing(last) else { return nil }
         self.path = path
         self.name = name
         self.group = group
         self.groupName = groupName
         directory = path.removingLastComponent()
+        migrationFiles = migration.map { [$0.model] + $0.mergedModels + $0.mappings } ?? []
     }
 
-    var signature: OutcomeSignature { OutcomeSignature(legacy: path, group: group, name: groupName) }
+    var signature: OutcomeSignature {
+        OutcomeSignature(legacy: path, group: group, name: groupName, others: migrationFiles)
+    }
 
     private var database: FileStatus? {
         guard let directory = try? Directory(directory) else { return nil }

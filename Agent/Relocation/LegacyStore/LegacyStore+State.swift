@@ -14,6 +14,14 @@ extension LegacyStore {
         /// An attempt failed. It is repeated only after what it depended on has changed or, if the reason lies outside
         /// the stores, after a delay.
         case failed(Failure)
+
+        /// True if a relocation is to come, or is running.
+        var isPending: Bool {
+            switch self {
+            case .arriving, .waiting, .relocating: true
+            case .absent, .relocated, .empty, .failed: false
+            }
+        }
     }
 
     struct Failure: Equatable {
@@ -22,12 +30,6 @@ extension LegacyStore {
         let detail: String
         let exitCode: Int32
 
-        init(_ failure: RelocationFailure) {
-            state = failure.outcome
-            code = failure.code
-            detail = failure.messageWithRemedy
-            exitCode = failure.exitCode
-        }
     }
 
     /// The row of `status`; nil for the group's own store while there is nothing to report.
@@ -46,6 +48,14 @@ extension LegacyStore {
             }
         return LegacyStatus(
             store: address, path: file.path, state: word, detail: detail, code: lastFailure?.code,
-            exitCode: lastFailure?.exitCode)
+            exitCode: lastFailure?.exitCode,
+            waitingSince: [.arriving, .waiting].contains(state) ? pendingSince : nil)
+    }
+}
+
+extension LegacyStore.Failure {
+    init(_ failure: RelocationFailure) {
+        self.init(
+            state: failure.outcome, code: failure.code, detail: failure.messageWithRemedy, exitCode: failure.exitCode)
     }
 }

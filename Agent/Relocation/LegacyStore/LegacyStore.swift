@@ -12,13 +12,24 @@ final class LegacyStore {
     /// True for the group's own store, which may be of an older model.
     let isGroupStore: Bool
     var state = State.absent {
-        didSet { if state == .relocated { wasRelocated = true } }
+        didSet {
+            if state == .relocated { wasRelocated = true }
+            isPending = state.isPending
+        }
+    }
+    /// The time since which it has been arriving or waiting, through all attempts; nil if it isn't.
+    private(set) var pendingSince: ContinuousClock.Instant?
+    private var isPending = false {
+        didSet { if isPending != oldValue { pendingSince = isPending ? .now : nil } }
     }
     /// True if a relocation removed it.
     private(set) var wasRelocated = false
     private var arrival: ArrivalTracker
     private var probe = OpenFileProbe()
     private var wasClosed = false
+    /// The processes that presented it when they were last asked to release it.
+    private var askedPresenters: Set<FileHolder> = []
+    private var isCloseAwaited = false
     private var schedule = RetrySchedule()
     private var holderList = HolderList()
     /// The reason for waiting, for `status`.
@@ -48,7 +59,9 @@ final class LegacyStore {
 
     /// Returns nil if the path names no file.
     init?(_ path: FilePath, of address: StoreAddress, in group: FilePath, _ configuration: Configuration.Store) {
-        guard let file = LegacyFile(path, group: group, groupName: configuration.name) else { return nil }
+        let found = LegacyFile(
+            path, group: group, groupName: configuration.name, migration: configuration.migration)
+        guard let file = found else { return nil }
         self.file = file
         self.address = address
         self.configuration = configuration
@@ -86,6 +99,15 @@ final class LegacyStore {
         state = .failed(failure)
         schedule.failed(isTransient: isTransient)
         recordOutcome()
+    }
+
+    /// Returns true if a retry is due. Unless time alone may have changed something, only the files are looked at: no
+    /// event reports some changes, such as the removal of another hard link in a directory that isn't watched.
+    private func shouldRetryFailure(at now: ContinuousClock.Instant) -> Bool {
+        guard let retryAt = schedule.retryAt, retryAt <= now else { return false }
+        guard !schedule.isTransient, wouldEndAlike else { return true }
+        schedule.postponeRetry()
+        return false
     }
 
     /// Records that it is relocated, or needn't be.
@@ -175,6 +197,7 @@ final class LegacyStore {
     }
 
     private func restart(_ state: State) {
+        isPending = false
         self.state = state
         orphanedAt = nil
         schedule.reset()
@@ -242,18 +265,19 @@ final class LegacyStore {
         return switch state {
         case .arriving: arrival.wholeAt
         case .failed: schedule.retryAt
-        case .waiting: probe.retryAt ?? schedule.dueAt
+        case .waiting: probe.retryAt ?? [schedule.dueAt, wasClosed ? arrival.wholeAt : nil].compactMap { $0 }.min()
         case .absent: orphanedAt
         case .relocating, .relocated, .empty: nil
         }
     }
 
     /// Returns true if an attempt is due now, and resets what an event recorded.
-    func shouldTryNow() -> Bool {
+    func shouldTryNow(at now: ContinuousClock.Instant = .now) -> Bool {
         guard !isUnderWay, clientRelocations == 0 else { return false }
-        defer { wasClosed = false }
+        // A close before the store counts as whole, such as that of a slow copy, counts once it does.
+        defer { if arrival.wholeAt == nil || arrival.isWhole(at: .now) { wasClosed = false } }
         if state == .waiting, probe.isPostponed { return false }
-        if case .failed = state { return schedule.retryAt.map { $0 <= .now } ?? false }
+        if case .failed = state { return shouldRetryFailure(at: now) }
         if state == .absent, arrival.wholeAt == nil {
             guard let due = orphanedAt, due <= .now else { return false }
             orphanedAt = nil
@@ -262,8 +286,8 @@ final class LegacyStore {
         }
         let isProbeDue = probe.consumeDue()
         let isDue = schedule.consumeDue() || isProbeDue
-        // A failed attempt's own closes raise events, too.
-        if isGroupStore, !mayAsk, !isDue { return false }
+        // A failed attempt's own closes raise events, too, and so do presenters that release and reacquire it.
+        if !mayAsk, !isDue, isGroupStore || !isCloseAwaited { return false }
         if let contended = schedule.contended, !isDue, contended == file.signature { return false }
         guard wasClosed || state == .arriving || isDue, arrival.isWhole(at: .now) else { return false }
         signatureBefore = file.signature
@@ -302,16 +326,27 @@ final class LegacyStore {
     /// Records that a process has closed the group's store.
     func groupStoreWasClosed() { if schedule.contended != nil { schedule.check(notAfter: .now) } }
 
-    func recordPresenterRefusal() { schedule.recordPresenterRefusal() }
+    /// Records that its presenters didn't release it. Until they are asked again, one close is a reason to try, if a
+    /// process has it open now and no close caused this attempt: a presenter that is asked closes it, too.
+    func recordPresenterRefusal(by presenters: Set<FileHolder>) {
+        isCloseAwaited = !isCloseAwaited && isOpen()
+        askedPresenters = presenters
+        schedule.recordPresenterRefusal()
+    }
 
     /// True if its presenters may be asked to release it now.
     var mayAsk: Bool { schedule.mayAsk }
 
-    /// Records a change of its presenters since they were asked.
-    func presentersChanged() {
-        schedule.resetAsking()
-        schedule.resetChecks()
-        wasClosed = true
+    /// Records a change of its presenters since they were asked. If they are the same processes, or some of them, they
+    /// may have registered again because they were asked: then the delay until they are asked again grows.
+    func presentersChanged(to presenters: Set<FileHolder>) {
+        guard presenters.isSubset(of: askedPresenters) else {
+            askedPresenters = []
+            schedule.resetAsking()
+            schedule.resetChecks()
+            return wasClosed = true
+        }
+        if schedule.mayAsk { wasClosed = true } else { schedule.askAfterChange() }
     }
 
     /// The processes that had it open at the last scan.

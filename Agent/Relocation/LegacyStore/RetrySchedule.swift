@@ -61,13 +61,22 @@ struct RetrySchedule {
 
     private var askAt: Instant?
     private var askBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
+    private var changeBackoff = Backoff(first: .milliseconds(10), longest: .seconds(300))
 
     /// Doubles the time until presenters are asked again, since asking costs them a pause.
     mutating func recordPresenterRefusal() { askAt = .now.advanced(by: askBackoff.next()) }
 
+    /// Schedules the next question earlier, since some presenters have gone or registered again. The delay doubles each
+    /// time, until other presenters come.
+    mutating func askAfterChange() {
+        let instant = Instant.now.advanced(by: changeBackoff.next())
+        askAt = askAt.map { min($0, instant) }
+    }
+
     mutating func resetAsking() {
         askAt = nil
         askBackoff.reset()
+        changeBackoff.reset()
     }
 
     /// True if its presenters may be asked to release it now.
@@ -78,10 +87,21 @@ struct RetrySchedule {
     /// The time to retry after a full disk, a disk error or a missing permission: no event reports its end.
     private(set) var retryAt: Instant?
     private var retryBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
+    /// True if the reason for the failure may go away although the files stay as they are.
+    private(set) var isTransient = false
 
-    mutating func failed(isTransient: Bool) { retryAt = isTransient ? .now.advanced(by: retryBackoff.next()) : nil }
+    mutating func failed(isTransient: Bool) {
+        self.isTransient = isTransient
+        postponeRetry()
+    }
 
-    mutating func retryOnce() { retryAt = retryAt ?? .now.advanced(by: retryBackoff.next()) }
+    mutating func postponeRetry() { retryAt = .now.advanced(by: retryBackoff.next()) }
+
+    /// Has the failure retried although the files are as it left them.
+    mutating func retryOnce() {
+        isTransient = true
+        if retryAt == nil { postponeRetry() }
+    }
 
     mutating func retry(at instant: Instant?) { retryAt = instant }
 
@@ -98,6 +118,7 @@ struct RetrySchedule {
         resetChecks()
         askAt = nil
         retryAt = nil
+        retryBackoff.reset()
     }
 
     /// The time of the next check while the store is in use.

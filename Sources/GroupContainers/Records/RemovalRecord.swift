@@ -70,6 +70,43 @@ package struct RemovalRecord: Codable, Sendable, Equatable {
 
     package func write(in directory: Directory) throws { try Record.write(self, Self.fileName, in: directory) }
 
+    /// True if a removal may have been killed before its record was complete: it had moved nothing then.
+    package static func isUnfinished(in group: Directory) -> Bool { (try? unfinished(in: group)) != nil }
+
+    /// Removes what a removal has left that was killed before its record was complete. Removes nothing that could be
+    /// anything else. The caller holds the group's lock, so no removal is under way.
+    package static func removeUnfinished(in group: Directory) throws(SystemError) {
+        guard let aside = try unfinished(in: group) else { return }
+        if let name = fileName.appending(".new") { try aside.removeFile(name) }
+        // The kernel removes no directory that isn't empty.
+        try group.removeDirectory(directoryName)
+        try group.synchronize()
+    }
+
+    /// Returns the directory, of this user alone, that has nothing but the beginning of a record.
+    private static func unfinished(in group: Directory) throws(SystemError) -> Directory? {
+        func isOwn(_ status: FileStatus) -> Bool {
+            [0, geteuid()].contains(status.owner) && status.permissions & 0o022 == 0
+        }
+        guard let status = try group.status(directoryName), status.kind == .directory, isOwn(status) else { return nil }
+        let aside = try group.directory(directoryName)
+        let names = try aside.names()
+        guard let name = names.first else { return aside }
+        guard names.count == 1, name == fileName.appending(".new"), let file = try aside.status(name),
+            file.kind == .regular, isOwn(file), file.links == 1, file.size <= mostBytes,
+            let bytes = try DurableFile.read(name, in: aside, limit: mostBytes), isBeginning(bytes)
+        else { return nil }
+        return aside
+    }
+
+    private static let mostBytes = 4096
+
+    /// True for the first bytes of a record, or all of them. A crash may leave zeros for bytes that weren't synced.
+    private static func isBeginning(_ bytes: [UInt8]) -> Bool {
+        bytes.allSatisfy { $0 == 0 }
+            || bytes.first == UInt8(ascii: "{") && bytes.allSatisfy { $0 >= 0x20 || $0 == 0x0A || $0 == 0 }
+    }
+
     package static func remove(from directory: Directory) throws(SystemError) {
         try directory.removeFile(fileName)
         if let unfinished = fileName.appending(".new") { try directory.removeFile(unfinished) }

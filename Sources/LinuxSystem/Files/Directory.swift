@@ -70,8 +70,18 @@ package final class Directory: Sendable {
     ) throws(SystemError) -> Descriptor {
         if flags & O_CREAT != 0, let made = try makeOwn(name, flags: flags, mode: mode) { return made }
         // Checks first, because opening a device may have side effects.
-        if let found = try status(name) { try Self.checkOwn(found, path.appending(name)) }
-        let descriptor = try open(name, flags: flags, mode: mode)
+        let existing = try status(name)
+        if let existing { try Self.checkOwn(existing, path.appending(name)) }
+        // In a sticky directory, the kernel refuses O_CREAT for another user's file that exists (protected_regular in
+        // proc_sys_fs(5)).
+        let descriptor: Descriptor
+        do throws(SystemError) {
+            descriptor = try open(name, flags: existing == nil ? flags : flags & ~O_CREAT, mode: mode)
+        } catch {
+            // Another process has just removed it.
+            guard existing != nil, flags & O_CREAT != 0, error.errno == .noSuchFileOrDirectory else { throw error }
+            return try openOwn(name, flags: flags, mode: mode)
+        }
         let found = try descriptor.status(path: path.appending(name))
         try Self.checkOwn(found, path.appending(name))
         if flags & O_CREAT != 0, found.permissions != mode { _ = fchmod(descriptor.raw, mode) }
@@ -94,16 +104,21 @@ package final class Directory: Sendable {
         }
     }
 
-    /// Gives a file that root has just created here to the directory's owner and group, so that root doesn't lock them
-    /// out. Does nothing for other users, or if the file system has no owners.
+    /// Gives a file that this process has just created here to the directory's group, so that the group's mode admits
+    /// the same users to both; if root has created it, also to the directory's owner. Does nothing if this user isn't
+    /// in that group, or if the file system has no owners.
     package func giveToOwner(_ made: borrowing Descriptor) { giveToOwner(made.raw) }
 
     /// Gives a directory to this directory's owner likewise.
     package func giveToOwner(_ made: Directory) { giveToOwner(made.raw) }
 
     private func giveToOwner(_ made: CInt) {
-        guard geteuid() == 0, let own = try? status(), own.owner != 0 else { return }
-        _ = fchown(made, own.owner, own.group)
+        guard let own = try? status() else { return }
+        if geteuid() == 0 {
+            if own.owner != 0 || own.group != 0 { _ = fchown(made, own.owner, own.group) }
+        } else {
+            _ = fchown(made, uid_t.max, own.group)
+        }
     }
 
     private static func checkOwn(_ status: FileStatus, _ path: FilePath) throws(SystemError) {

@@ -36,9 +36,9 @@ package final class SpooledOutput {
         var buffer = [UInt8](repeating: 0, count: 1 << 18)
         var position = 0
         while true {
-            let count = pread(file, &buffer, buffer.count, off_t(position))
-            if count < 0, errno == EINTR { continue }
-            if count < 0 { throw SystemError.last("read", path: Self.directory) }
+            let count = try retrying("read", path: Self.directory) {
+                pread(file, &buffer, buffer.count, off_t(position))
+            }
             if count == 0 { return }
             position += count
             try body(buffer[..<count])
@@ -57,9 +57,10 @@ package final class SpooledOutput {
         }
         var rest = memory[...]
         while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw SystemError.last("write", path: Self.directory) }
+            let count = try retrying("write", path: Self.directory) {
+                rest.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
+            }
+            guard count > 0 else { throw SystemError("write", .ioError, path: Self.directory) }
             rest = rest.dropFirst(count)
         }
         memory = []

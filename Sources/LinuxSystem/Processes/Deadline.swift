@@ -39,10 +39,14 @@ extension Duration {
 
 /// Suspends the calling thread for a bounded time. Use it on dedicated threads only.
 package func pause(_ duration: Duration) {
-    let nanoseconds = max(0, duration.nanoseconds)
-    var wanted = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
-    var left = timespec()
-    while nanosleep(&wanted, &left) != 0, errno == EINTR { wanted = left }
+    let end = ContinuousClock.now.advanced(by: min(duration, .longestWait))
+    var left = max(0, duration.nanoseconds)
+    repeat {
+        var wanted = timespec(tv_sec: Int(left / 1_000_000_000), tv_nsec: Int(left % 1_000_000_000))
+        guard nanosleep(&wanted, nil) != 0, errno == EINTR else { return }
+        // By the clock: an interrupted call needn't say how much is left.
+        left = ContinuousClock.now.duration(to: end).nanoseconds
+    } while left > 0
 }
 
 /// Lets the calling thread wake from `pause` within a microsecond. The kernel's default is 50.

@@ -2,6 +2,23 @@ import CLinux
 import Glibc
 import SystemPackage
 
+extension PeerCredentials {
+    /// Returns what a process of the user has if the user logs in, and further groups.
+    package static func user(_ uid: uid_t, also further: [gid_t] = []) -> PeerCredentials {
+        var entry = passwd()
+        var found: UnsafeMutablePointer<passwd>?
+        var names = [CChar](repeating: 0, count: 16_384)
+        guard getpwuid_r(uid, &entry, &names, names.count, &found) == 0, found != nil, let name = entry.pw_name else {
+            return PeerCredentials(pid: 0, uid: uid, gid: further.first ?? gid_t.max - 1, groups: further)
+        }
+        var count: CInt = 1024
+        var groups = [gid_t](repeating: 0, count: Int(count))
+        if getgrouplist(name, entry.pw_gid, &groups, &count) < 0 { count = 0 }
+        return PeerCredentials(
+            pid: 0, uid: uid, gid: entry.pw_gid, groups: Array(groups.prefix(Int(max(0, count)))) + further)
+    }
+}
+
 /// Checks another user's access to a file by that user's permissions, not by this process's.
 ///
 /// Root asks the kernel in a child process that becomes that user. A process without root privileges can't do that. It
@@ -75,6 +92,25 @@ package struct UserAccess: Sendable {
             default: .denied
             }
         }
+    }
+
+    /// True if the user may make and remove files in the directory, wherever it is reached.
+    package func mayWrite(to directory: Directory) -> Bool {
+        guard let descriptor = try? directory.open(".", flags: O_RDONLY | O_DIRECTORY),
+            let status = try? descriptor.status(), let list = try? AccessControlList(of: descriptor, status)
+        else { return false }
+        return user.uid == 0 || list.allows(user, to: R_OK | W_OK | X_OK)
+    }
+
+    /// Returns the first directory on the way to a path that the user can't pass, or nil if there is none. The path is
+    /// absolute and contains no links.
+    package func firstClosed(above path: FilePath) -> FilePath? {
+        var places = [FilePath("/")]
+        for name in path.removingLastComponent().components {
+            places.append((places.last ?? "/").appending(name))
+        }
+        let answers = answers(places.map { Question($0, X_OK) })
+        return zip(places, answers).first { $0.1 == .denied }?.0
     }
 
     /// Evaluates each component by descriptor, so that a check and its use can't see different files.

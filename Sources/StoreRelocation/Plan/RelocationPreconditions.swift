@@ -15,6 +15,8 @@ struct RelocationPreconditions {
     private let needsCopy: Bool
     private let bytesToCopy: Int64
     private let assumeClosed: Bool
+    /// The store that enters the target directory; nil if none does.
+    private let entering: StoreSnapshot?
 
     init(_ decision: RelocationDecision) {
         let endpoints = decision.endpoints
@@ -28,6 +30,7 @@ struct RelocationPreconditions {
         needsCopy = decision.needsCopy
         bytesToCopy = decision.bytesToCopy
         assumeClosed = decision.request.assumeClosed
+        if case .relocate = decision.plan { entering = decision.legacy } else { entering = nil }
     }
 
     /// The conditions for one store that goes to a free place.
@@ -36,7 +39,9 @@ struct RelocationPreconditions {
     {
         moved = [store]
         directories = [store.directory, target]
-        snapshots = [try StoreSnapshot(store)]
+        let snapshot = try StoreSnapshot(store)
+        snapshots = [snapshot]
+        entering = snapshot
         self.target = target
         self.needsCopy = needsCopy
         self.bytesToCopy = bytesToCopy
@@ -62,6 +67,7 @@ struct RelocationPreconditions {
             try checkFilesAreWritable(snapshot)
             try checkFolder(snapshot)
         }
+        try checkOwnerReaches()
         let available = try target.fileSystem().available
         if UInt64(bytesToCopy) > available {
             throw RelocationFailure(
@@ -77,6 +83,33 @@ struct RelocationPreconditions {
             .notPermitted, code: "not_owner",
             "\(PrintablePath(snapshot.location.path)) belongs to user \(status.owner)",
             remedy: "run this as that user, or as root")
+    }
+
+    /// Root can move a store to where its owner can't open it, or can't make its journal.
+    private func checkOwnerReaches() throws {
+        guard geteuid() == 0, let owner = entering?.status?.owner, owner != 0 else { return }
+        // A service's supplementary groups aren't in the user database. A directory that a group may write to is shared
+        // through it, and the owner may be in it.
+        let shared = try target.status().group
+        let user = PeerCredentials.user(owner, also: shared == 0 ? [] : [shared])
+        let access = UserAccess(user)
+        let closed: FilePath
+        if !access.mayWrite(to: target) {
+            closed = target.path
+        } else if let home = entering?.location.directory.path, access.firstClosed(above: home) == nil,
+            let found = access.firstClosed(above: target.path)
+        {
+            // An owner that can't reach the store here either sees both places in another mount namespace.
+            closed = found
+        } else {
+            return
+        }
+        let isTarget = closed == target.path
+        throw RelocationFailure(
+            .notPermitted, code: "owner_locked_out",
+            "user \(owner), who owns the store, can't \(isTarget ? "write to" : "reach") \(PrintablePath(closed))"
+                + (isTarget ? "" : ", and so not \(PrintablePath(target.path))"),
+            remedy: "allow it: setfacl -m u:\(owner):\(isTarget ? "rwx" : "x") \(closed.shellWord)")
     }
 
     private func checkFilesAreWritable(_ snapshot: StoreSnapshot) throws {

@@ -218,6 +218,17 @@ extension Relocation {
         return relocation
     }
 
+    /// Throws `RelocationFailure` if a registered presenter could not open the legacy store as it will be published, so
+    /// that none is asked to release it in vain. Any other obstacle is described once the store is claimed.
+    func checkPresentersBeforeClaim(_ endpoints: RelocationEndpoints) throws {
+        let item = endpoints.container.item(endpoints.group.name.database)
+        guard let transform = request.transform, registry.presenters(of: item).contains(where: { $0.versions != nil }),
+            case .sqlite? = try? StoreSnapshot(endpoints.legacy).database,
+            (try? transform.isNeeded(endpoints.legacy)) == true
+        else { return }
+        try checkPresenters(transform)
+    }
+
     /// Throws `RelocationFailure` if a registered presenter could not open the changed store.
     private func checkPresenters(_ transform: any StoreTransform) throws {
         guard let name = request.name ?? request.source.lastComponent else { return }

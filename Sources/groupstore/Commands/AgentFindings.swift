@@ -13,8 +13,14 @@ extension AgentStatus {
             guard let directories, let path = problem.path else { return true }
             return directories.contains(path.removingLastComponent())
         }
-        let stuck = stuckSubscribers(after: Self.stuckAfter).map { Finding("subscriber", .warning, $0.message) }
-        return unfollowed.map(Self.notFollowed) + stuck + descriptors + relevant.map(Finding.init)
+        let stuck = stuckSubscribers(after: ProblemLimits.standardStuckSubscriber).map {
+            Finding("subscriber", .warning, $0.message)
+        }
+        let waiting = waiting(after: ProblemLimits.standardWaiting).filter { problem in
+            directories.map { $0.contains(problem.path?.removingLastComponent() ?? "") } ?? true
+        }
+        return unfollowed.map(Self.notFollowed) + stuck
+            + waiting.map { Finding("waiting", .warning, $0.line) } + descriptors + relevant.map(Finding.init)
     }
 
     private static func notFollowed(_ problem: AgentProblem) -> Finding {

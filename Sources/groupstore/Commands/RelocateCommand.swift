@@ -147,6 +147,7 @@ struct RelocateCommand: ParsableCommand {
                     request, migration, merge, dryRun: dryRun, undo: undo, environment: ProcessVariables.all)
             guard agent == nil || modelOptions.traceSql == nil else { throw Self.traceWithAgent }
             if let summary = try agent?.run(progress) {
+                try progress.checkStoreExists(summary)
                 if !dryRun { reportMissingFiles(summary.path("to").flatMap { FilePath(bytes: $0) }, progress) }
                 return try reporting(output, changing: !dryRun) { try progress.finish(summary) }
             }
@@ -162,6 +163,7 @@ struct RelocateCommand: ParsableCommand {
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
+            try progress.checkStoreExists(summary.members(seconds: 0, dryRun: dryRun))
             if !dryRun { reportMissingFiles(summary.to, progress) }
             try reporting(output, changing: !dryRun) {
                 progress.finish(summary, seconds: started.duration(to: .now).seconds, dryRun: dryRun)

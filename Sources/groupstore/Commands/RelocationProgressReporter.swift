@@ -153,9 +153,23 @@ final class RelocationProgressReporter {
         return "nothing to do: \(missing.sentence)\(used)"
     }
 
+    /// Throws `RelocationFailure` if the relocation found nothing to do because there is no store at either place: the
+    /// name is probably mistyped.
+    func checkStoreExists(_ summary: JSONObject) throws(RelocationFailure) {
+        guard let missing = summary.missingSource, let group = summary.path("to").flatMap({ FilePath(bytes: $0) }),
+            FileStatus(following: group) == nil
+        else { return }
+        throw RelocationFailure(
+            .unusablePlace, code: "no_store", "\(missing.sentence), and none at \(PrintablePath(group))",
+            remedy: "name the store's file, or leave this out if there is none yet")
+    }
+
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
         clearBar()
-        let summary = failure.members(source: source, seconds: seconds).typed("summary")
+        var summary = failure.members(source: source, seconds: seconds).typed("summary")
+        if failure.code == "no_store", let nearest = MissingSource(source)?.nearest {
+            summary.setPath("nearest", bytes: nearest.bytes)
+        }
         if output.json { Output.write(json: summary) }
         Output.write("groupstore: \(failure.message) (\(failure.remedy))", to: STDERR_FILENO)
         describeSides(of: summary)

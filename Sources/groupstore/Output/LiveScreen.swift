@@ -106,9 +106,10 @@ final class LiveScreen {
     private static func write(_ text: String) -> Bool {
         var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return false }
+            let count = try? retrying("write") {
+                bytes.withUnsafeBytes { Glibc.write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+            }
+            guard let count, count > 0 else { return false }
             bytes = bytes.dropFirst(count)
         }
         return true

@@ -58,6 +58,13 @@ struct OpenMetricsText {
         }
     }
 
+    /// Returns a path's bytes as the value of a label. A backslash always begins an escape, so two paths never have the
+    /// same label.
+    static func label(_ path: [UInt8]) -> String {
+        let backslash = UInt8(ascii: "\\")
+        return "\(PrintablePath(bytes: path.flatMap { $0 == backslash ? Array("\\x5c".utf8) : [$0] }))"
+    }
+
     /// The lines of the exposition, which ends with `# EOF`.
     var lines: [String] { families + ["# EOF"] }
 

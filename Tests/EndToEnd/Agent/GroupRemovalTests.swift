@@ -136,6 +136,25 @@ import Testing
         #expect(kills > 2)
     }
 
+    /// A removal that is killed while it writes its record has moved nothing.
+    @Test(arguments: ["", "{", "{\n  \"id\" : \"a", "\0\0"]) func clearsAwayAnUnfinishedRecord(_ text: String) throws {
+        let aside = directory.appending(".groupstore-removal")
+        for isAgent in [true, false] {
+            try run("mkdir", ["-m", "0700", Word(aside)])
+            try write(text, to: aside.appending("removal.json.new"))
+            if isAgent {
+                let agent = try user.agent()
+                try waitUntil { FileStatus(following: aside) == nil }
+                agent.signal(SIGTERM)
+                try agent.wait()
+            } else {
+                let done = try user.command("group", "remove", "group.a")
+                #expect(done.status == 0, "\(done.errors)")
+            }
+        }
+        #expect(try names().isEmpty)
+    }
+
     /// If another directory has the group's name meanwhile, what is left isn't touched, and both are named.
     @Test func namesWhatIsLeftIfTheNameIsTaken() throws {
         try makeStore(store, rows: 2)

@@ -84,13 +84,17 @@ import Testing
         try makeStore(places.legacy.appending("Notes.sqlite"), rows: 1)
         let typo = places.legacy.appending("Notse.sqlite")
         let text = try groupstore("relocate", Word(typo), Word(places.group))
-        #expect(text.status == 0)
-        #expect(text.output.contains("there is no file \(typo)"), "\(text.output)")
-        #expect(text.output.contains("did you mean \(places.legacy.appending("Notes.sqlite"))?"))
+        #expect(text.status == 74)
+        #expect(text.errors.contains("there is no file \(typo)"), "\(text.errors)")
+        #expect(text.errors.contains("did you mean \(places.legacy.appending("Notes.sqlite"))?"))
         let done = try groupstore("relocate", Word(typo), Word(places.group), "--json")
+        #expect(done.summary.object("error")?.string("code") == "no_store")
         #expect(done.summary.string("nearest") == places.legacy.appending("Notes.sqlite").string)
         let elsewhere = try groupstore("relocate", "/nonexistent/Notes.sqlite", Word(places.group))
-        #expect(elsewhere.output.contains("there is no directory /nonexistent"), "\(elsewhere.output)")
+        #expect(elsewhere.errors.contains("there is no directory /nonexistent"), "\(elsewhere.errors)")
+        // A store in the group is what the caller wanted.
+        try makeStore(places.group.appending("Notse.sqlite"), rows: 1)
+        #expect(try groupstore("relocate", Word(typo), Word(places.group)).status == 0)
     }
 
     @Test func saysOnceWhatTheDefaultRetirementMeans() throws {

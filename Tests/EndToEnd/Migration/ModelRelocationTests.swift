@@ -250,6 +250,25 @@ import Testing
         #expect(try first.stop().status == 0)
     }
 
+    /// The declared versions are asked before any presenter, at a legacy place too.
+    @Test(arguments: ["wal", "delete"]) func aPresenterThatIsLockedOutIsNotAsked(_ mode: String) throws {
+        let stores = try ModelStores()
+        try stores.makeOld(stores.legacy)
+        try sqlite(stores.legacy, "PRAGMA journal_mode = \(mode)")
+        let agent = try stores.agent()
+        let presenter = try agent.connect()
+        try presenter.present(models: ["Notes"])
+        let refused = try groupstore(
+            "relocate", Word(stores.legacy), Word(stores.places.group), "--model", Word(stores.model), "--json",
+            environment: agent.environment)
+        #expect(refused.summary.object("error")?.string("code") == "presenter_locked_out", "\(refused.output)")
+        // The next line is the answer to this request: no question came before it.
+        try presenter.send(["id": 3, "op": "status"])
+        let next = try presenter.next { $0["id"] == .integer(3) || $0.type == "relinquish" }
+        #expect(next.type != "relinquish")
+        #expect(try sqlite(stores.legacy, "SELECT ZTITLE FROM ZNOTE").trimmed == "old")
+    }
+
     /// A presenter states its model by the version's name, identifier or checksum. A presenter that states none can
     /// open all versions.
     @Test func doesNotMigrateBeyondAPresentersVersions() throws {

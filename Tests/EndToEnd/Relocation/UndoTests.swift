@@ -92,6 +92,29 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
+    /// So does the relocation that leads there all the same; also its dry run.
+    @Test(arguments: [true, false]) func refusesTheOldPlaceWhileAnAgentWouldRelocateFromIt(_ isDryRun: Bool) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
+        try relocate(store.path, places)
+        let agent = try AgentProcess(places, legacy: [store.path])
+        let published = places.group.appending("Notes.sqlite")
+        let refused = try run(
+            Programs.groupstore,
+            ["relocate", Word(published), Word(places.legacy), "--json"] + (isDryRun ? ["--dry-run"] : []),
+            environment: agent.environment)
+        #expect(refused.status == 75)
+        #expect(refused.summary.object("error")?.string("code") == "agent_serves", "\(refused.output)")
+        #expect(try noteCount(published) == 5)
+        // Any other place is free.
+        let elsewhere = try run(
+            Programs.groupstore,
+            ["relocate", Word(published), Word(places.legacy), "--name", "Other.sqlite", "--json"],
+            environment: agent.environment)
+        #expect(elsewhere.outcome == "relocated", "\(elsewhere.output)")
+        #expect(try agent.stop().status == 0)
+    }
+
     /// The receipt names the link's target; people name the link.
     @Test(arguments: ["delete", "symlink"])
     func returnsAStoreThatWasNamedThroughALink(_ retirement: Word) throws {

@@ -44,6 +44,21 @@ import Testing
         return try Metrics(done.output)
     }
 
+    /// A label set may occur only once in a family; the parser refuses a second one.
+    @Test func namesThatLookAlikeHaveDifferentLabels() throws {
+        let places = try Places()
+        let agent = try AgentProcess(places, legacy: [])
+        let connection = try agent.connect()
+        for (id, name) in ["a\nb.sqlite", "a\\x0ab.sqlite", "a\\x5cx0ab.sqlite"].enumerated() {
+            let store = JSONValue.string("\(AgentProcess.group)/\(name)")
+            try connection.send(["id": .integer(Int64(id)), "op": "subscribe", "store": store])
+            #expect(try connection.next { $0["id"] == .integer(Int64(id)) }.bool("ok") == true)
+        }
+        let labels = try metrics(agent).samples.filter { $0.string("name") == "groupstore_store_subscribers" }
+            .compactMap { $0.object("labels")?.string("store") }
+        #expect(labels.count == 3 && Set(labels).count == 3, "\(labels)")
+    }
+
     @Test func countsWhatHappens() throws {
         let places = try Places()
         let store = places.group.appending("Notes.sqlite")

@@ -36,6 +36,23 @@ import Testing
         #expect(alone.status == 0 && alone.output.isEmpty, "\(alone.output)")
     }
 
+    @Test func reportsAStoreThatWaitsForLong() throws {
+        let waiting = places.legacy.appending("Waiting.sqlite")
+        try makeStore(waiting, rows: 1)
+        let shell = try sqliteShell(waiting)
+        try shell.execute("SELECT count(*) FROM note")
+        let agent = try AgentProcess(places, legacy: [waiting])
+        _ = try agent.legacyRow { $0 == "waiting" }
+        #expect(try check(agent).status == 0)
+        let done = try check(agent, "--waiting", "0")
+        #expect(done.status == 75 && done.output.hasPrefix("waiting: \(waiting): "), "\(done.output)")
+        let problem = try #require(try check(agent, "--waiting", "0s", "--json").objects.first)
+        #expect(problem.string("check") == "waiting" && problem.integer("exit") == 75, "\(problem.text)")
+        #expect(try check(agent, "--waiting", "2h").status == 0)
+        shell.closeInput()
+        try shell.wait()
+    }
+
     @Test func reportsAConflict() throws {
         let agent = try AgentProcess(places, legacy: [legacy])
         let elsewhere = places.scratch("Elsewhere.sqlite")

@@ -70,13 +70,11 @@ enum CaseTable {
     static let lines = nothingToMove + moved + bothThere + notAStore
 
     private static let nothingToMove: [CaseTableLine] = [
-        CaseTableLine("nothing anywhere", outcome: "nothing_to_do", effect: .nothing, state: "absent") { _ in },
+        .refused("nothing anywhere", status: 74, code: "no_store", state: nil) { _ in },
         CaseTableLine("a store in the group alone", outcome: "nothing_to_do", effect: .nothing, state: "absent") {
             try makeStore($0.groupStore, rows: 7)
         },
-        CaseTableLine(
-            "nothing, and side files in the group", outcome: "nothing_to_do", effect: .nothing, state: "absent"
-        ) {
+        .refused("nothing, and side files in the group", status: 74, code: "no_store", state: nil) {
             try write("left", to: $0.group.appending("Notes.sqlite-wal"))
         },
         CaseTableLine("zero bytes", outcome: "nothing_to_do", effect: .nothing, state: "absent") {

@@ -58,6 +58,7 @@ struct GroupRemoveCommand: ParsableCommand {
         guard let name = path.lastComponent, let parent = try? Directory(GroupRemoval.parent(of: path)) else {
             return false
         }
+        try removeUnfinishedRecord(name, in: parent)
         var interrupted = try InterruptedRemoval.all(of: name, in: parent)
         if try parent.status(name)?.kind == .directory,
             let own = try InterruptedRemoval.inside(parent.directory(name), in: parent)
@@ -90,6 +91,16 @@ struct GroupRemoveCommand: ParsableCommand {
         }
         if isFinished { summarize([], path, output) }
         return isFinished
+    }
+
+    /// Removes the record of a removal that was killed while it wrote it.
+    private func removeUnfinishedRecord(_ name: FilePath.Component, in parent: Directory) throws {
+        guard try parent.status(name)?.kind == .directory else { return }
+        let directory = try parent.directory(name)
+        guard RemovalRecord.isUnfinished(in: directory),
+            let lock = try GroupContainer(directory: directory).lock()
+        else { return }
+        try withExtendedLifetime(lock) { _ in try RemovalRecord.removeUnfinished(in: directory) }
     }
 
     private func note(_ text: String, _ output: Output) {

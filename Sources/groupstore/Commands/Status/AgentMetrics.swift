@@ -16,12 +16,12 @@ struct AgentMetrics {
 
     private static let upHelp = "1 if the agent answers, else 0."
 
-    init(_ status: AgentStatus, stuckAfter limit: Double) {
+    init(_ status: AgentStatus, _ limits: ProblemLimits) {
         self.status = status
         text.add("groupstore_up", .gauge, help: Self.upHelp, [Sample(1)])
         addAgent()
         addConnections()
-        addProblems(stuckAfter: limit)
+        addProblems(limits)
         addStores()
         addSubscribers()
         addLegacyPlaces()
@@ -88,9 +88,9 @@ struct AgentMetrics {
             counts(connections.object("refused")).map { Sample($0.count, ["reason": $0.word]) })
     }
 
-    private mutating func addProblems(stuckAfter limit: Double) {
-        let problems = status.allProblems(stuckAfter: limit)
-        let checks = ["relocation", "reload", "agent_configuration", "feed", "subscriber"]
+    private mutating func addProblems(_ limits: ProblemLimits) {
+        let problems = status.allProblems(limits)
+        let checks = ["relocation", "waiting", "reload", "agent_configuration", "feed", "subscriber"]
         text.add(
             "groupstore_problems", .gauge, help: "The problems that groupstore status --check reports, by kind.",
             checks.map { check in Sample(problems.filter { $0.check == check }.count, ["check": check]) })
@@ -107,7 +107,7 @@ struct AgentMetrics {
 
 extension AgentMetrics {
     private var stores: [(name: String, row: JSONObject)] {
-        status.rows.filter { $0.type == "store" }.map { ($0.object.printablePath("store"), $0.object) }
+        status.rows.filter { $0.type == "store" }.map { ($0.object.labelPath("store"), $0.object) }
     }
 
     private mutating func addStores() {
@@ -144,7 +144,7 @@ extension AgentMetrics {
     private mutating func addSubscribers() {
         let all = Dictionary(
             grouping: status.rows.filter { $0.type == "subscription" }.map(\.object)
-        ) { $0.printablePath("store") }
+        ) { $0.labelPath("store") }
         func add(_ name: String, unit: String? = nil, help: String, value: ([JSONObject]) -> OpenMetricsText.Value) {
             text.add(
                 "groupstore_store_\(name)", .gauge, unit: unit, help: help,
@@ -174,7 +174,7 @@ extension AgentMetrics {
 
     private mutating func addLegacyPlaces() {
         let rows = status.rows.filter { $0.type == "legacy" }.map(\.object)
-        let places = Dictionary(grouping: rows) { [$0.printablePath("store"), $0.string("state") ?? ""] }
+        let places = Dictionary(grouping: rows) { [$0.labelPath("store"), $0.string("state") ?? ""] }
         text.add(
             "groupstore_store_legacy_places", .gauge,
             help: "The places from which the store is relocated, by state.",
@@ -182,4 +182,9 @@ extension AgentMetrics {
                 Sample(rows.count, ["store": key[0], "state": key[1]])
             })
     }
+}
+
+extension JSONObject {
+    /// Returns a path as the value of a label.
+    func labelPath(_ member: String) -> String { OpenMetricsText.label(path(member) ?? []) }
 }

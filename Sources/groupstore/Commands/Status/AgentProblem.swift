@@ -63,9 +63,26 @@ extension AgentStatus {
         return stores + [reload].compactMap { $0 } + files
     }
 
-    /// All that `status --check` reports: the problems, stores that aren't followed, and stuck subscribers.
-    func allProblems(stuckAfter limit: Double) -> [AgentProblem] {
-        problems + unfollowed + stuckSubscribers(after: limit)
+    /// All that `status --check` reports: the problems, stores that wait for long, stores that aren't followed, and
+    /// stuck subscribers.
+    func allProblems(_ limits: ProblemLimits) -> [AgentProblem] {
+        problems + waiting(after: limits.waiting) + unfollowed + stuckSubscribers(after: limits.stuckSubscriber)
+    }
+
+    /// The stores at legacy places that have waited for at least that many seconds to be relocated.
+    func waiting(after limit: Double) -> [AgentProblem] {
+        rows.filter { $0.type == "legacy" }.compactMap { row in
+            let object = row.object
+            guard let seconds = object.number("waiting_seconds"), seconds >= limit else { return nil }
+            let reason = object.string("detail") ?? object.string("state") ?? ""
+            return AgentProblem(
+                check: "waiting", path: object.path("path").flatMap { FilePath(bytes: $0) }, store: object.store,
+                word: "waiting",
+                message:
+                    "not relocated for \(Int(seconds)) s: \(reason) (groupstore status names the programs that have it "
+                    + "open: close it there)",
+                exitCode: ExitStatus.busy.rawValue)
+        }
     }
 
     /// The stores whose commits go unnoticed.
@@ -99,8 +116,17 @@ extension AgentStatus {
         }
     }
 
-    /// The time after which a subscriber that is behind counts as stuck, in seconds.
-    static let stuckAfter = 30.0
+}
+
+/// The times after which `status --check` reports what only lasts, in seconds.
+struct ProblemLimits {
+    /// A subscriber that is behind and hasn't read.
+    var stuckSubscriber = Self.standardStuckSubscriber
+    /// A store that is there and isn't relocated yet.
+    var waiting = Self.standardWaiting
+
+    static let standardStuckSubscriber = 30.0
+    static let standardWaiting = 600.0
 }
 
 extension JSONObject {

@@ -62,7 +62,7 @@ struct RelayRows: Sendable {
                         .init(
                             value,
                             [
-                                "store": "\(PrintablePath(record.store.path))", "stream": record.stream,
+                                "store": OpenMetricsText.label(record.store.path.bytes), "stream": record.stream,
                                 "role": record.role.rawValue, "follower": record.follower ?? "",
                             ])
                     }

@@ -26,7 +26,8 @@ struct StatusCommand: ParsableCommand {
             configuration that the agent could not read; the exit code is that of the first one.
 
             --check prints nothing if all is well, else one line for each conflict, refusal, rejected configuration, \
-            store that is not followed, and subscriber that has not read for --stuck-after seconds. --watch shows a \
+            store that is not followed, store that has waited longer than --waiting to be relocated, and subscriber that \
+            has not read for --stuck-after seconds. --watch shows a \
             table that is updated every --interval seconds; where standard output is no terminal, a line for each row \
             that has changed. q or Ctrl-C ends it. --format openmetrics prints metrics, and exits with 0 whatever they \
             report, unless no agent answers.
@@ -49,7 +50,13 @@ struct StatusCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp("Report a subscriber that has not read for this long, with --check.", valueName: "seconds"))
-    var stuckAfter = AgentStatus.stuckAfter
+    var stuckAfter = ProblemLimits.standardStuckSubscriber
+
+    @Option(
+        help: ArgumentHelp(
+            "Report a store that has waited this long to be relocated, with --check: seconds, or 90s, 10m, 2h.",
+            valueName: "time"))
+    var waiting = DurationArgument(argument: "10m") ?? DurationArgument(seconds: 600)
 
     @Option(help: ArgumentHelp("The form of the output; json is --json.", valueName: "format"))
     var format: StatusFormat?
@@ -68,6 +75,7 @@ struct StatusCommand: ParsableCommand {
         guard (0...31_536_000).contains(stuckAfter) else {
             throw ValidationError("--stuck-after must be 0 to 31536000 seconds")
         }
+        try waiting.validate("--waiting", in: 0...31_536_000)
     }
 
     func run() throws {
@@ -95,8 +103,10 @@ struct StatusCommand: ParsableCommand {
         }
     }
 
+    private var limits: ProblemLimits { ProblemLimits(stuckSubscriber: stuckAfter, waiting: waiting.seconds) }
+
     private func check(_ reading: StatusReading, _ output: Output) throws {
-        let problems = reading.problems(stuckAfter: stuckAfter)
+        let problems = reading.problems(limits)
         for problem in problems { output.record(problem.record, problem.line) }
         if output.json {
             let summary: JSONObject = [
@@ -112,7 +122,7 @@ struct StatusCommand: ParsableCommand {
     private func printMetrics() throws {
         do {
             let reading = try StatusReading(of: target)
-            var metrics = reading.agent.map { AgentMetrics($0, stuckAfter: stuckAfter).text } ?? AgentMetrics.noAgent
+            var metrics = reading.agent.map { AgentMetrics($0, limits).text } ?? AgentMetrics.noAgent
             reading.relays.add(to: &metrics)
             Output.write(lines: metrics.lines, to: STDOUT_FILENO)
         } catch let error as CommandFailure where error.status == .unavailable {

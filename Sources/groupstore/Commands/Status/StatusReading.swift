@@ -108,9 +108,9 @@ struct StatusReading {
 
     /// The problems that `--check` reports. Without an agent, an interrupted relocation waits for somebody; an agent
     /// finishes it by itself.
-    func problems(stuckAfter limit: Double) -> [AgentProblem] {
-        let behind = relays.problems(stuckAfter: limit)
-        if let agent { return agent.allProblems(stuckAfter: limit) + behind }
+    func problems(_ limits: ProblemLimits) -> [AgentProblem] {
+        let behind = relays.problems(stuckAfter: limits.stuckSubscriber)
+        if let agent { return agent.allProblems(limits) + behind }
         guard directory?.isInterrupted == true, let target else { return behind }
         return [
             AgentProblem(

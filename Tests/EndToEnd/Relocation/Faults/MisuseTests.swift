@@ -225,12 +225,12 @@ import Testing
         }
     }
 
-    @Test func reportsNothingToDo() throws {
+    @Test func refusesAStoreThatIsAtNeitherPlace() throws {
         let places = try Places()
         let done = try groupstore(
             "relocate", Word(places.legacy.appending("Notes.sqlite")), Word(places.group), "--json")
-        #expect(done.status == 0)
-        #expect(done.outcome == "nothing_to_do")
+        #expect(done.status == 74)
+        #expect(done.outcome == "refused" && done.summary.object("error")?.string("code") == "no_store")
         #expect(try DirectorySnapshot(places.group, withBookkeeping: true).entries.isEmpty)
     }
 }

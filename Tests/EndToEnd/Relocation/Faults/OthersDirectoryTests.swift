@@ -50,6 +50,57 @@ struct OthersDirectoryTests {
         }
     }
 
+    /// A group that two users share by its directory's group, and one that they share by the sticky bit.
+    @Test(arguments: ["0770", "1777"]) func recordsAreSharedLikeTheGroup(_ mode: String) throws {
+        let places = try Places()
+        let (first, second) = (places.scratch("first"), places.scratch("second"))
+        for (home, user) in [(first, Self.owner), (second, Self.reader)] {
+            try run("mkdir", [Word(home)])
+            try makeStore(home.appending("\(user).sqlite"), rows: 3)
+            try run("chown", ["-R", "\(user):\(user)", Word(home)])
+        }
+        try run("chown", ["\(Self.owner):\(Self.shared)", Word(places.group)])
+        try run("chmod", [Word(mode), Word(places.group)])
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.group.removingLastComponent())])
+        for (home, user) in [(first, Self.owner), (second, Self.reader)] {
+            let done = try groupstore(
+                places, as: user,
+                ["relocate", Word(home.appending("\(user).sqlite")), Word(places.group), "--retire", "archive"])
+            #expect(done.status == 0, "\(user): \(done.errors)")
+        }
+        let own = try #require(FileStatus(following: places.group.appending(".groupstore")))
+        #expect(String(own.permissions, radix: 8) == mode.trimmingPrefix("0") && "\(own.group)" == Self.shared)
+        let archive = try #require(FileStatus(following: places.group.pushing(".groupstore/archive")))
+        #expect(String(archive.permissions, radix: 8) == mode.trimmingPrefix("0"))
+    }
+
+    /// The store would be where its owner can't open it, or can't make its journal.
+    @Test(arguments: [("0755", "0700", "rwx"), ("0755", "0755", "rwx"), ("0700", "0777", "x")])
+    func rootDoesNotLockTheOwnerOut(_ above: String, _ own: String, _ rights: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 3)
+        let (closed, group) = (places.scratch("closed"), places.scratch("closed").appending("group"))
+        try run("mkdir", ["-p", Word(group)])
+        try run("chown", ["-R", "\(Self.owner):\(Self.owner)", Word(places.legacy)])
+        try run("chmod", ["755", Word(places.scratch("."))])
+        try run("chmod", [Word(above), Word(closed)])
+        try run("chmod", [Word(own), Word(group)])
+        func relocate() throws -> FinishedProcess {
+            try run(
+                Programs.groupstore, ["relocate", Word(store.path), Word(group), "--json"],
+                environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        }
+        let refused = try relocate()
+        let error = try #require(refused.summary.object("error"))
+        #expect(refused.status == 77 && error.string("code") == "owner_locked_out", "\(refused.output)")
+        let place = rights == "x" ? closed : group
+        #expect(error.string("hint") == "allow it: setfacl -m u:\(Self.owner):\(rights) \(place)", "\(refused.output)")
+        #expect(try noteCount(store.path) == 3)
+        #expect(FileStatus(following: group.appending("Notes.sqlite")) == nil)
+        try run("chmod", ["777", Word(place)])
+        #expect(try relocate().outcome == "relocated")
+    }
+
     /// Root doesn't change the owner of a file that already exists.
     @Test func rootKeepsTheOwnerOfExistingFiles() throws {
         let places = try Places()

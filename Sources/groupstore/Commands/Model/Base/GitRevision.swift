@@ -106,9 +106,7 @@ struct GitRevision {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 1 << 16)
         while bytes.count < limit {
-            let count = pread(fileno(file), &buffer, buffer.count, off_t(bytes.count))
-            if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { throw SystemError.last("pread") }
+            let count = try retrying("pread") { pread(fileno(file), &buffer, buffer.count, off_t(bytes.count)) }
             guard count > 0 else { return bytes }
             bytes += buffer[..<count]
         }

@@ -132,7 +132,7 @@ extension StatusTable {
 
         private mutating func add(_ subscription: JSONObject) {
             let seconds = subscription.lagSeconds
-            let isStuck = seconds.map { $0 >= AgentStatus.stuckAfter } ?? false
+            let isStuck = seconds.map { $0 >= ProblemLimits.standardStuckSubscriber } ?? false
             let style: LiveScreen.Style =
                 isStuck ? .problem : (subscription.integer("behind") ?? 0) > 0 ? .warning : .dim
             let progress = AgentStatus.progress(ofSubscription: subscription, asDuration: true)

@@ -1,0 +1,72 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import DirectoryWatching
+
+/// The cost of unrelated work in a directory on the way to many paths.
+@Suite struct BusyDirectoryTests {
+    /// Counts the watches that are set, and reports nothing by itself.
+    private final class CountingInstance: InotifyInstance {
+        private var numbers: [FileIdentity: CInt] = [:]
+        private var next: CInt = 1
+        private(set) var calls = 0
+
+        func watch(_ file: borrowing Descriptor, mask: UInt32, path: FilePath) throws(SystemError) -> CInt {
+            calls += 1
+            let identity = try file.status(path: path).identity
+            if let known = numbers[identity] { return known }
+            numbers[identity] = next
+            defer { next += 1 }
+            return next
+        }
+
+        func remove(_ watch: CInt) { numbers = numbers.filter { $0.value != watch } }
+
+        func next(
+            timeout: Duration?, onReadable: (() -> Void)?, fastPath: InotifyFastPath?
+        ) throws(SystemError) -> QueuedEvent? { nil }
+
+        func wake() {}
+    }
+
+    /// Some hundred places may lie below a home directory, in which programs make files all the time.
+    @Test func unrelatedFilesCostTheSameForAnyNumberOfPaths() throws {
+        func calls(_ count: Int) throws -> Int {
+            let scratch = try TemporaryDirectory()
+            let home = scratch.path.appending("home")
+            try run("mkdir", ["-p", Word(home.appending("there")), Word(home.appending("other"))])
+            let instance = CountingInstance()
+            let paths = WatchedPaths(instance)
+            for number in 0..<count {
+                _ = try paths.add(home.pushing(FilePath("absent/\(number)/data")), [.created])
+                try run("mkdir", [Word(home.pushing(FilePath("there/\(number)")))])
+                _ = try paths.add(home.pushing(FilePath("there/\(number)")), [.created])
+            }
+            let watch = try #require(paths.watchIDs[Directory(home).identity])
+            let before = instance.calls
+            // More than a quiet directory has in a second.
+            for number in 0..<20 where paths.watches[watch] != nil {
+                _ = paths.notices(
+                    of: InotifyEvent(watch: watch, mask: UInt32(IN_CREATE), name: Array("file\(number)".utf8)))
+            }
+            let polled = Dictionary(grouping: paths.polledNames.keys) { paths.polledNames[$0] }
+            #expect(polled.count == 1 && paths.polledNames.count == count)
+            for (name, waiting) in polled {
+                #expect(paths.poll(try #require(name), for: waiting.sorted { $0.string < $1.string }).isEmpty)
+            }
+            #expect(paths.polledNames.isEmpty && paths.recheckTimes.isEmpty)
+            // All of them are found once the name comes.
+            try run("mkdir", ["-p"] + (0..<count).map { Word(home.pushing(FilePath("absent/\($0)/data"))) })
+            let again = try #require(paths.watchIDs[Directory(home).identity])
+            let calls = instance.calls - before
+            let created = InotifyEvent(watch: again, mask: UInt32(IN_CREATE), name: Array("absent".utf8))
+            let found = paths.notices(of: created)
+            #expect(found.count == count)
+            return calls
+        }
+        #expect(try calls(2) == calls(60))
+    }
+}
