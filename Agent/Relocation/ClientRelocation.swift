@@ -16,6 +16,7 @@ extension RelocationScheduler {
             var request = try RelocationRequest(operation)
             let store = configuration.address(of: request)
             request.identifier = store.flatMap { GroupIdentifier($0.group) }
+            request.knownGroups = configuration.groupsByDirectory
             let configured = store.flatMap { store in
                 FilePath.Component(bytes: store.name).flatMap { configuration.group(store.group)?.store(named: $0) }
             }
