@@ -213,8 +213,9 @@ final class ChangeReader: Sendable {
     }
 
     /// Returns the next change of a store that was moved below the group's directory, where agents don't look.
-    private func nextInSubdirectory(_ feed: Feed, _ place: PresentedStores.Place) throws(GroupStoreError) -> StoreChange?
-    {
+    private func nextInSubdirectory(
+        _ feed: Feed, _ place: PresentedStores.Place
+    ) throws(GroupStoreError) -> StoreChange? {
         guard source.path == nil else { return try nextFound(feed) }
         guard feed.hasReportedLoss else {
             feed.hasReportedLoss = true

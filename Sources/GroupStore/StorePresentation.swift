@@ -112,8 +112,7 @@ public final class StorePresentation: FilePresenter {
         return { [runner] in runner.reacquire() }
     }
 
-    /// Has the store's ``SharedStore/changes(since:tables:namingTables:filter:includingRows:durably:reportingProgress:)``
-    /// follow it to its new name.
+    /// Has sequences of the store's changes follow it to its new name.
     public func presentedItemDidMove(to newURL: URL) async { PresentedStores.placesChanged() }
 
     /// Reports a refused registration to `failed`.

@@ -34,7 +34,10 @@ import Testing
     }
 
     /// Whoever deleted the locks or a log by an access would take them from those who use them.
-    @Test(arguments: [".groupstore", ".groupstore/claims", "Notes.sqlite-wal", "Notes.sqlite-shm", "Notes.sqlite-journal"])
+    @Test(
+        arguments: [
+            ".groupstore", ".groupstore/claims", "Notes.sqlite-wal", "Notes.sqlite-shm", "Notes.sqlite-journal",
+        ])
     func refusesAnAccessToWhatIsNoItem(_ name: String) async throws {
         try await write(rig.coordinator(), [])
         for options: FileCoordinator.WritingOptions in [[], .forDeleting, .forMoving, .forReplacing] {
