@@ -256,9 +256,9 @@ extension WireError {
         guard let directory else { return .unknownItem(of: group) }
         return WireError(
             code: "unknown_store",
-            "the agent serves group \(group) in \(PrintablePath(directory)), and this program another directory",
-            hint: "start both with the same HOME, XDG_DATA_HOME and GROUPSTORE_CONTAINERS, or name the directory to the "
-                + "agent: --group \(group)=DIR")
+            "the agent serves group \(group) in \(PrintablePath(directory)), and this program another one",
+            hint: "start both with the same HOME, XDG_DATA_HOME and GROUPSTORE_CONTAINERS, or name this program's "
+                + "directory to the agent: --group \(group)=DIR")
     }
 }
 

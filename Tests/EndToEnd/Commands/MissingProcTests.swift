@@ -31,9 +31,11 @@ struct MissingProcTests {
             ["migrate", file, "--model", file], ["history", "enable", file], ["history", "disable", file],
             ["history", "purge", file, "--older-than", "1d"], ["history", "show", file],
             ["history", "acknowledge", file, "--subscriber", "me", "--token", "h1.1"], ["changes", file],
-            ["group", "list"], ["group", "show", "group.example"], ["group", "remove", "group.example"],
+            ["group", "list"], ["group", "show", "group.example"],
+            ["group", "remove", "group.example"],
             ["archive", "list", group], ["archive", "show", group, "a"],
-            ["archive", "restore", group, "a"], ["archive", "purge", group, "a"], ["agent", "--group", "group.example=" + group],
+            ["archive", "restore", group, "a"], ["archive", "purge", group, "a"],
+            ["agent", "--group", "group.example=" + group],
             ["model", "check", file, file],
         ]
         let relay: [[Word]] = [
