@@ -86,7 +86,7 @@ import Testing
         // Its arrival in the group container is a reset, and commits there are heard.
         let (old, new) = (try Directory(scratch.path.appending("old")), container.directory)
         try old.rename("Notes.sqlite", to: "Notes.sqlite", in: new, .refuse)
-        guard case .reset = try await next(changes) else { throw Unexpected("no reset") }
+        while true { if case .reset = try await next(changes) { break } }
         try sqlite(group.appending("Notes.sqlite"), "INSERT INTO note VALUES ('two')")
         while true { if case .changed = try await next(changes) { break } }
     }
@@ -158,7 +158,7 @@ import Testing
         try await rename("Notes.sqlite", to: "Diary.sqlite")
         while true { if case .relocated = try await next(changes) { break } }
         try sqlite(group.appending("Diary.sqlite"), "INSERT INTO note VALUES ('one')")
-        guard case .changed = try await next(changes) else { throw Unexpected("no change") }
+        while true { if case .changed = try await next(changes) { break } }
         try await presentation.end()
     }
 
