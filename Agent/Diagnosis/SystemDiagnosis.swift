@@ -10,11 +10,11 @@ package enum SystemDiagnosis {
     }
 
     private static var proc: Finding {
-        guard (try? Directory("/proc/self/fd")) != nil else {
+        guard ProcFileSystem.isMounted else {
             return Finding(
                 "proc", .problem(.configuration),
                 "/proc isn't mounted: processes that have a store open can't be found",
-                remedy: "mount -t proc proc /proc")
+                remedy: ProcMissing().remedy)
         }
         guard ProcFile.text("/proc/1/comm") != nil else {
             return Finding(

@@ -189,6 +189,11 @@ extension PresenterServer {
         guard configuration.value.group(address.group) != nil, let item = ClaimedItem(address) else {
             throw .unknownItem(of: address.group)
         }
+        guard !item.isBookkeeping else {
+            throw WireError(
+                code: "bad_request", ".groupstore is groupstore's own, and can't be presented or claimed",
+                hint: "name another file of the group")
+        }
         return item
     }
 }

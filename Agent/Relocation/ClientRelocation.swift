@@ -17,6 +17,7 @@ extension RelocationScheduler {
             if operation.undo { request = Relocation.namingStore(of: request) }
             let store = configuration.address(of: request)
             request.identifier = store.flatMap { GroupIdentifier($0.group) }
+            request.knownGroups = configuration.groupsByDirectory
             let configured = store.flatMap { store in
                 FilePath.Component(bytes: store.name).flatMap { configuration.group(store.group)?.store(named: $0) }
             }

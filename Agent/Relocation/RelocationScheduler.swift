@@ -258,7 +258,8 @@ package final class RelocationScheduler: RelocationScheduling {
     /// release it.
     private func inspect(_ store: LegacyStore, _ round: inout Round) {
         guard store.file.isThere else { return store.inspect() }
-        let location = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
+        let location = LegacyStoreLocation(
+            store, round.stores.configuration.claimDeadline, round.stores.configuration.groupsByDirectory)
         let number = round.begin(store, store.state)
         submit(location.keys) { [self] in
             let opener = FeedOpener(feed: feed, store: location.address)
@@ -330,7 +331,8 @@ package final class RelocationScheduler: RelocationScheduling {
         // A failure that is retried only because time has passed is published again only if the outcome differs.
         let last = store.lastFailure
         if last == nil { announcements.relocating(store.address, waitingFor: presenting(store.address)) }
-        let location = LegacyStoreLocation(store, round.stores.configuration.claimDeadline)
+        let location = LegacyStoreLocation(
+            store, round.stores.configuration.claimDeadline, round.stores.configuration.groupsByDirectory)
         let number = round.begin(store, last == nil ? .relocating : store.state)
         submit(location.keys) { [self] in post(.relocated(number: number, relocate(location, after: last))) }
     }

@@ -58,6 +58,7 @@ package final class RequestHandler {
             let requester = Requester(peer, configuration.value)
             do throws(WireError) {
                 try requester.check(request.operation.role)
+                try checkDirectory(request, requester)
             } catch {
                 throw RefusedLine(id: request.id, error: error)
             }
@@ -66,6 +67,16 @@ package final class RequestHandler {
             if AgentConfigured.codes.contains(error.error.code) { refusedConnections.insert(connection) }
             publisher.answer(connection, .failure(id: error.id, error.error))
         }
+    }
+
+    /// Throws if the client means another directory than the one that is served under the group's identifier: its
+    /// stores and presenters are others, though their names are the same.
+    private func checkDirectory(_ request: AgentRequest, _ requester: Requester) throws(WireError) {
+        guard let wanted = request.groupIdentity, let name = request.operation.groups?.first,
+            let group = configuration.value.group(name), let served = FileStatus(following: group.directory)?.identity,
+            (wanted.device, wanted.inode) != (served.device, served.inode)
+        else { return }
+        throw .otherDirectory(of: name, requester.isTrusted ? group.directory : nil)
     }
 
     /// True if the operation is about a container that isn't served yet, or about all of them.
@@ -236,6 +247,18 @@ package final class RequestHandler {
         feedThread.perform { stores in
             for address in addresses { stores.forgetIfUnused(address) }
         }
+    }
+}
+
+extension WireError {
+    /// - Parameter directory: The directory that is served; nil if the client may not know it.
+    fileprivate static func otherDirectory(of group: String, _ directory: FilePath?) -> WireError {
+        guard let directory else { return .unknownItem(of: group) }
+        return WireError(
+            code: "unknown_store",
+            "the agent serves group \(group) in \(PrintablePath(directory)), and this program another one",
+            hint: "start both with the same HOME, XDG_DATA_HOME and GROUPSTORE_CONTAINERS, or name this program's "
+                + "directory to the agent: --group \(group)=DIR")
     }
 }
 

@@ -21,10 +21,14 @@ package struct AgentRequest: Sendable, Equatable {
     /// The client's number or string, which the reply repeats; nil if the client doesn't match replies.
     package let id: JSONValue?
     package let operation: Operation
+    /// The directory that the client takes for that of the group: an agent that serves another one under the same
+    /// identifier must not answer for it. Nil: the identifier decides. `relocate` has its own.
+    package let groupIdentity: RelocateOperation.Identity?
 
-    package init(id: JSONValue?, _ operation: Operation) {
+    package init(id: JSONValue?, _ operation: Operation, groupIdentity: RelocateOperation.Identity? = nil) {
         self.id = id
         self.operation = operation
+        self.groupIdentity = groupIdentity
     }
 }
 
@@ -50,7 +54,11 @@ extension AgentRequest {
         }
         let id = try Self.identifier(of: object)
         do throws(WireError) {
-            self.init(id: id, try Operation(object))
+            let operation = try Operation(object)
+            let isRelocation = if case .relocate = operation { true } else { false }
+            self.init(
+                id: id, operation,
+                groupIdentity: isRelocation ? nil : try RelocateOperation.identity("group_file", of: object))
         } catch {
             throw RefusedLine(id: id, error: error)
         }
@@ -74,6 +82,7 @@ extension AgentRequest {
     package var json: JSONObject {
         var object = JSONObject()
         if let id { object["id"] = id }
+        if let groupIdentity { object["group_file"] = .object(groupIdentity.json) }
         operation.write(to: &object)
         return object
     }

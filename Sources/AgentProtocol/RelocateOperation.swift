@@ -167,7 +167,7 @@ extension RelocateOperation {
     }
 
     /// Parses device and inode, which are strings: numbers above 2^53 lose precision in other languages.
-    fileprivate static func identity(_ key: String, of object: JSONObject) throws(WireError) -> Identity? {
+    static func identity(_ key: String, of object: JSONObject) throws(WireError) -> Identity? {
         guard let value = object.object(key) else { return nil }
         guard let device = value.string("dev").flatMap({ UInt64($0) }),
             let inode = value.string("ino").flatMap({ UInt64($0) })

@@ -1,6 +1,6 @@
 /// A request to receive a store's changes.
 package struct SubscribeOperation: Sendable, Equatable {
-    package let store: StoreAddress
+    package var store: StoreAddress
     /// The token after which to begin; later events come first.
     package var since: String?
     /// Selects changes that may affect one of these tables; nil selects all.

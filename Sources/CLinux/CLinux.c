@@ -39,6 +39,16 @@ const int gs_o_tmpfile = O_TMPFILE;
 const int gs_seek_data = SEEK_DATA;
 const int gs_seek_hole = SEEK_HOLE;
 
+static char **arguments;
+
+// glibc passes main's parameters to each constructor (elf/dl-init.c), also without /proc.
+__attribute__((constructor)) static void keep_arguments(int count, char **values) {
+    (void)count;
+    arguments = values;
+}
+
+char *const *gs_arguments(void) { return arguments; }
+
 int gs_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);
 }

@@ -26,6 +26,11 @@ package struct Output: Sendable {
         quiet = options.quiet
     }
 
+    init(json: Bool, quiet: Bool) {
+        self.json = json
+        self.quiet = quiet
+    }
+
     /// Prints one object under `--json`, else nothing.
     package func record(_ object: JSONObject) { record(object, lines: []) }
 

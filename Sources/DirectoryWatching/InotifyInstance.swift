@@ -63,7 +63,11 @@ extension InotifyInstance {
         _ file: borrowing Descriptor, mask: UInt32, path: FilePath, to raw: CInt
     ) throws(SystemError) -> CInt {
         let watch = inotify_add_watch(raw, "/proc/thread-self/fd/\(file.raw)", mask)
-        guard watch > 0 else { throw .last("inotify_add_watch", path: path) }
+        guard watch > 0 else {
+            let error = SystemError.last("inotify_add_watch", path: path)
+            guard error.errno == .noSuchFileOrDirectory, !ProcFileSystem.isMounted else { throw error }
+            throw SystemError("inotify_add_watch", error.errno, path: "/proc/thread-self/fd")
+        }
         return watch
     }
 

@@ -78,8 +78,9 @@ package struct ClaimProcedure {
         switch settlement {
         case .granted: return
         case .refused(let refusal):
+            let reason = refusal.message.isEmpty ? "" : ": \(refusal.message)"
             throw FileCoordinationError(
-                .presenterFailed, "\(refusal.presenter) can't let go: \(PrintableText(refusal.message))",
+                .presenterFailed, "\(refusal.presenter) can't let go\(reason)",
                 remedy: "see what that program says, then try again", holders: [refusal.presenter])
         case .unanswered(let holders):
             throw FileCoordinationError.busy(intents.map(\.item.path), lockHolders: [], presenters: holders)

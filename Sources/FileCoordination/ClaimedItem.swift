@@ -22,6 +22,11 @@ package struct ClaimedItem: Hashable, Sendable {
     }
 }
 
+extension ClaimedItem {
+    /// True for the container's `.groupstore` and what is in it.
+    package var isBookkeeping: Bool { path.components.first == GroupContainer.bookkeepingName }
+}
+
 extension GroupContainer {
     package var name: String { identifier?.rawValue ?? "\(PrintablePath(directory.path))" }
 
@@ -38,6 +43,20 @@ extension GroupContainer {
         else { throw .outside(url.path, directory.path) }
         let components = real.components.dropFirst(root.components.count)
         return ClaimedItem(container: name, path: FilePath(root: nil, components))
+    }
+
+    /// Returns the path of the database that the item is a log, index or journal of; nil if it is none of these. A
+    /// claim on it would ask none of the database's presenters.
+    func database(withSideFile item: ClaimedItem) -> FilePath? {
+        guard let name = item.path.lastComponent else { return nil }
+        for suffix in ["-wal", "-shm", "-journal"] where name.bytes.count > suffix.utf8.count {
+            guard name.bytes.suffix(suffix.utf8.count).elementsEqual(suffix.utf8),
+                let database = FilePath.Component(bytes: name.bytes.dropLast(suffix.utf8.count))
+            else { continue }
+            let path = item.path.removingLastComponent().appending(database)
+            if FileStatus(following: directory.path.pushing(path))?.kind == .regular { return path }
+        }
+        return nil
     }
 
     package func url(of item: ClaimedItem) -> URL { URL(path: directory.path.pushing(item.path)) }

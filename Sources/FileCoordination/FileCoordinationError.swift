@@ -20,6 +20,8 @@ public struct FileCoordinationError: ActionableError {
         case cancelled
         /// The item is not inside the group container.
         case outsideContainer = "outside_container"
+        /// The name is no item of its own: it is groupstore's directory, or a database's log, index or journal.
+        case notAnItem = "not_an_item"
         /// The group container's directory was moved or removed.
         case containerReplaced = "container_replaced"
         /// The process may not write to the group container.
@@ -66,23 +68,30 @@ public struct FileCoordinationError: ActionableError {
         _ code: Code, _ message: String, remedy: String, holders: [FileHolder] = [], underlying: (any Error)? = nil
     ) {
         self.code = code
-        self.message = message
-        self.remedy = remedy
+        // Another process may have written a part of it.
+        self.message = PrintableText(message).description
+        self.remedy = PrintableText(remedy).description
         underlyingError = underlying
         self.holders = holders.map { Holder(pid: $0.pid, program: $0.program, isElsewhere: $0.isElsewhere) }
     }
 }
 
 extension FileCoordinationError {
+    /// The item's path; that of the group container itself is empty.
+    private static func name(of item: FilePath) -> String {
+        item.isEmpty ? "the group container" : "\(PrintablePath(item))"
+    }
+
     static func notWritable(_ container: FilePath, _ item: FilePath, writes: Bool) -> FileCoordinationError {
         let place = PrintablePath(container)
+        let item = name(of: item)
         return writes
             ? FileCoordinationError(
-                .notWritable, "\(place) may be read but not written to: \(PrintablePath(item)) can't be claimed there",
+                .notWritable, "\(place) may be read but not written to: \(item) can't be claimed there",
                 remedy: "ask its owner for write permission, or claim reading only")
             : FileCoordinationError(
                 .notWritable,
-                "\(place) may be read but not written to, and nobody has claimed \(PrintablePath(item)) yet",
+                "\(place) may be read but not written to, and nobody has claimed \(item) yet",
                 remedy: "let a process that may write there claim it once, or ask for write permission")
     }
 
@@ -90,6 +99,25 @@ extension FileCoordinationError {
         FileCoordinationError(
             .outsideContainer, "\(path) is not in \(PrintablePath(container))",
             remedy: "name a file of the group container")
+    }
+
+    static func bookkeeping(_ item: FilePath) -> FileCoordinationError {
+        FileCoordinationError(
+            .notAnItem, "\(PrintablePath(item)) is groupstore's own, and holds the locks of all accesses",
+            remedy: "name another file of the group container")
+    }
+
+    static func sideFile(_ item: FilePath, of database: FilePath) -> FileCoordinationError {
+        FileCoordinationError(
+            .notAnItem,
+            "\(PrintablePath(item)) is a part of the database \(PrintablePath(database)), whose commits it may hold",
+            remedy: "name \(PrintablePath(database)), which stands for all of its files")
+    }
+
+    static func tooManyItems(_ count: Int) -> FileCoordinationError {
+        FileCoordinationError(
+            .system, "an access has \(count) items, and may have \(FileCoordinator.maximumItems)",
+            remedy: "name a directory that contains them, or divide the access")
     }
 
     static func containerReplaced(_ path: FilePath) -> FileCoordinationError {
@@ -106,7 +134,7 @@ extension FileCoordinationError {
     static func busy(
         _ items: [FilePath], lockHolders: [FileHolder], presenters: [FileHolder]
     ) -> FileCoordinationError {
-        let names = items.map { "\(PrintablePath($0))" }.joined(separator: ", ")
+        let names = items.map { name(of: $0) }.joined(separator: ", ")
         var reasons: [String] = []
         if !lockHolders.isEmpty { reasons.append("claimed by \(lockHolders.list)") }
         if !presenters.isEmpty { reasons.append("presented by \(presenters.list), which did not answer") }

@@ -36,6 +36,9 @@ public final class FileCoordinator: Sendable {
         var moves: [(from: URL, to: URL)] = []
     }
 
+    /// The items that one access may have: 64. An agent accepts no more.
+    package static let maximumItems = 64
+
     /// The deadline of an access that names none: 30 seconds.
     public static let standardDeadline = Duration.seconds(30)
 
@@ -172,7 +175,7 @@ public final class FileCoordinator: Sendable {
     /// The wait suspends the task and blocks no thread of its executor. Cancelling the task ends the wait with the code
     /// ``FileCoordinationError/Code-swift.enum/cancelled``.
     ///
-    /// The URL of each intent that `accessor` gets is the item's current one.
+    /// The URL of each intent that `accessor` gets is the item's current one. An access has at most 64 intents.
     ///
     /// Returns what `accessor` returns. Throws ``FileCoordinationError``, and what `accessor` throws.
     public func coordinate<Result: Sendable>(
@@ -251,6 +254,7 @@ extension FileCoordinator {
         _ intents: [FileAccessIntent], in container: GroupContainer, _ wait: ClaimWait
     ) throws(FileCoordinationError) -> Access {
         do {
+            guard intents.count <= Self.maximumItems else { throw FileCoordinationError.tooManyItems(intents.count) }
             let claimed = try intents.map { try claimIntent($0, in: container) }
             let registration = presenter.flatMap { presenters.registration(of: $0) }
             let purpose = state.withLock { $0.purpose }
@@ -304,13 +308,18 @@ extension FileCoordinator {
         switch intent.access {
         case .read(let options):
             let resolves = options.contains(.resolvesSymbolicLink)
-            return ClaimIntent(try container.item(at: intent.url, resolvesLink: resolves), .read(options))
+            let item = try container.item(at: intent.url, resolvesLink: resolves)
+            guard !item.isBookkeeping else { throw .bookkeeping(item.path) }
+            return ClaimIntent(item, .read(options))
         case .write(let options):
             guard options.rawValue.nonzeroBitCount <= 1 else {
                 throw FileCoordinationError(
                     .system, "more than one writing option for \(intent.url.path)", remedy: "choose one")
             }
-            return ClaimIntent(try container.item(at: intent.url), .write(options))
+            let item = try container.item(at: intent.url)
+            guard !item.isBookkeeping else { throw .bookkeeping(item.path) }
+            if let database = container.database(withSideFile: item) { throw .sideFile(item.path, of: database) }
+            return ClaimIntent(item, .write(options))
         }
     }
 }

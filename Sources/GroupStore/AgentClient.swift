@@ -38,6 +38,8 @@ final class AgentClient: Sendable {
     }
 
     private let socket: FilePath
+    /// Returns the directory that this process takes for the group's.
+    private let group: @Sendable () -> RelocateOperation.Identity?
     private let state = Mutex(State())
     private let wake = MonotonicSemaphore()
 
@@ -48,7 +50,10 @@ final class AgentClient: Sendable {
     private static let minimumRetryDelay = Duration.milliseconds(20)
     private static let maximumRetryDelay = Duration.seconds(2)
 
-    init(_ socket: FilePath) { self.socket = socket }
+    init(_ socket: FilePath, in group: @escaping @Sendable () -> RelocateOperation.Identity? = { nil }) {
+        self.socket = socket
+        self.group = group
+    }
 
     func listen(_ listener: any Listener) { state.withLock { $0.listener = listener } }
 
@@ -119,7 +124,8 @@ final class AgentClient: Sendable {
             return false
         }
         do {
-            try transport.send(AgentRequest(id: .integer(id), operation), Deadline(after: Self.sendTimeout))
+            let request = AgentRequest(id: .integer(id), operation, groupIdentity: group())
+            try transport.send(request, Deadline(after: Self.sendTimeout))
         } catch .tooLong {
             state.withLock { $0.pending.removeValue(forKey: id) }?(.failure(.tooLong))
         } catch {

@@ -130,16 +130,18 @@ package final class AgentConnection {
     /// are queued.
     ///
     /// - Parameters:
+    ///   - group: The directory that this process takes for the group's.
     ///   - descriptor: Copied to the agent, and closed here.
     ///   - cancellationTimeout: How long to wait for the reply after an interrupt, once the agent was asked to cancel.
     ///     If nil, an interrupt ends the waiting at once.
     package func request(
-        _ operation: AgentRequest.Operation, deadline: Deadline, passing descriptor: consuming Descriptor? = nil,
+        _ operation: AgentRequest.Operation, in group: RelocateOperation.Identity? = nil, deadline: Deadline,
+        passing descriptor: consuming Descriptor? = nil,
         cancellationTimeout: Duration? = nil, part: (_ type: String, JSONObject) -> Void = { _, _ in }
     ) throws(AgentConnectionError) -> JSONObject {
         let id = JSONValue.integer(nextIdentifier)
         nextIdentifier += 1
-        try send(AgentRequest(id: id, operation), deadline, passing: descriptor)
+        try send(AgentRequest(id: id, operation, groupIdentity: group), deadline, passing: descriptor)
         var deadline = deadline
         var isCancelled = false
         while true {

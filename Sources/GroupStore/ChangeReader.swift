@@ -1,44 +1,8 @@
 import AgentProtocol
+import FoundationEssentials
 import LinuxSystem
 import Synchronization
 import SystemPackage
-
-/// Where a sequence of changes comes from: an agent, this process itself, or the one while there isn't the other.
-struct ChangeSource: Sendable {
-    /// The subscription at the agent; nil if no agent is asked.
-    let subscription: SubscribeOperation?
-    let socket: FilePath?
-    /// The store whose presentations in this process are waited for; nil for none.
-    let store: SharedStore?
-    /// The database to watch if there is no agent; nil if only an agent can serve the subscription.
-    let path: FilePath?
-    let since: String?
-    let tables: TableFilter?
-    let namesTables: Bool
-
-    /// A source of an agent's events. If `store` isn't nil and needs no history, this process replaces a missing agent.
-    init(subscription: SubscribeOperation, socket: FilePath?, store: SharedStore?) {
-        self.subscription = subscription
-        self.socket = socket
-        self.store = store
-        let needsAgent =
-            subscription.wantsRows || subscription.wantsDurableTokens
-            || subscription.filter != HistoryOperation.Filter()
-        path = needsAgent ? nil : store.map { FilePath($0.groupURL.path) }
-        since = subscription.since
-        tables = subscription.tables
-        namesTables = subscription.wantsDetail
-    }
-
-    /// A source without an agent.
-    init(path: FilePath, since: String?, tables: TableFilter?, namesTables: Bool) {
-        (subscription, socket, store) = (nil, nil, nil)
-        self.path = path
-        self.since = since
-        self.tables = tables
-        self.namesTables = namesTables
-    }
-}
 
 /// Reads one change per request, on its own thread. Changes that aren't requested wait in the agent, where many become
 /// one.
@@ -58,6 +22,8 @@ final class ChangeReader: Sendable {
         var transport: AgentSocketConnection?
         var direct: DirectSubscription?
         var token: String?
+        /// Ends the wait for the agent; nil before the thread has begun.
+        var wake: WakeDescriptor?
     }
 
     private let source: ChangeSource
@@ -104,9 +70,15 @@ final class ChangeReader: Sendable {
         guard isFirst else { return }
         do {
             // The thread retains the reader only while it works for it.
-            _ = try SystemThread(name: "gs-changes") { [weak self, demand] in
-                let feed = Feed()
-                defer { feed.direct?.end() }
+            let wake = try WakeDescriptor()
+            state.withLock { $0.wake = wake }
+            if source.store != nil { PresentedStores.add(self) }
+            _ = try SystemThread(name: "gs-changes") { [weak self, demand, source] in
+                let feed = Feed(source, wake) { [weak self] in self?.wakeUp() }
+                defer {
+                    feed.direct?.end()
+                    feed.legacy?.end()
+                }
                 while true {
                     demand.wait()
                     guard let reader = self, reader.serve(feed) else { return }
@@ -127,6 +99,16 @@ final class ChangeReader: Sendable {
         pauseEnd.signal()
         demand.signal()
         consumer?.resume(returning: .end)
+    }
+
+    /// Looks again for the store's place: this process may present it under another name now.
+    func placeMayHaveChanged() { wakeUp() }
+
+    private func wakeUp() {
+        let (wake, direct) = state.withLock { ($0.wake, $0.direct) }
+        wake?.signal()
+        direct?.wake()
+        pauseEnd.signal()
     }
 
     private func deliver(_ delivery: Delivery) {
@@ -156,6 +138,28 @@ final class ChangeReader: Sendable {
         var backoff = Backoff(first: .milliseconds(20), longest: .seconds(2))
         /// The pauses between looks for an agent, while this process watches the store itself.
         var agentBackoff = Backoff(first: .seconds(1), longest: .seconds(60))
+        /// The store at its legacy place; nil if it was never elsewhere.
+        let legacy: LegacyPlaceFeed?
+        let wake: WakeDescriptor
+        /// The place in the group container where this process last presented the store; nil for a path.
+        var place: PresentedStores.Place?
+        /// Where it was before, until the consumer knows.
+        var movedFrom: URL?
+        /// True once the consumer was told to read the store, or has a token that says what it has read.
+        var hasBegun = false
+
+        init(_ source: ChangeSource, _ wake: WakeDescriptor, wakeUp: @escaping @Sendable () -> Void) {
+            self.wake = wake
+            place = source.store.map { PresentedStores.place(of: $0) }
+            legacy = LegacyPlaceFeed(source, wake: wakeUp)
+            hasBegun = source.since != nil
+        }
+
+        /// Returns the change that stands for a move that the consumer doesn't know of yet; nil if there is none.
+        func move(token: String) -> StoreChange? {
+            guard let from = movedFrom.take(), let place else { return nil }
+            return .relocated(from: from, to: place.url, token: token)
+        }
     }
 
     private var isEnded: Bool { state.withLock { $0.isEnded } }
@@ -165,6 +169,7 @@ final class ChangeReader: Sendable {
         while !isEnded {
             do throws(GroupStoreError) {
                 guard let change = try next(feed) else { continue }
+                if change.changesContent { feed.hasBegun = true }
                 if change.reopensStore { waitUntilPresented() }
                 deliver(.change(change))
                 return true
@@ -177,8 +182,48 @@ final class ChangeReader: Sendable {
     }
 
     private func next(_ feed: Feed) throws(GroupStoreError) -> StoreChange? {
-        guard let subscription = source.subscription else { return try nextFound(feed) }
+        followPresentation(feed)
+        if let change = try feed.legacy?.next(isCovered: !feed.hasBegun) {
+            // A token of that place would mean nothing to an agent.
+            return change.with(token: state.withLock { $0.token })
+        }
+        guard var subscription = source.subscription else { return try nextFound(feed) }
+        if let place = feed.place {
+            guard let address = place.address else { return try nextInSubdirectory(feed, place) }
+            subscription.store = address
+        }
         return try next(feed, subscription)
+    }
+
+    /// Turns to the name that the store has now, if this process presents it under another one than before.
+    private func followPresentation(_ feed: Feed) {
+        guard let store = source.store, let former = feed.place else { return }
+        let place = PresentedStores.place(of: store)
+        guard place != former else { return }
+        feed.place = place
+        // The consumer hears of it as soon as changes of the new place are heard.
+        if feed.hasBegun { feed.movedFrom = feed.movedFrom ?? former.url }
+        feed.direct?.end()
+        (feed.connection, feed.direct, feed.isNotServed) = (nil, nil, false)
+        state.withLock { state in
+            state.token = nil
+            state.direct = nil
+            return state.transport.take()
+        }?.end()
+    }
+
+    /// Returns the next change of a store that was moved below the group's directory, where agents don't look.
+    private func nextInSubdirectory(
+        _ feed: Feed, _ place: PresentedStores.Place
+    ) throws(GroupStoreError) -> StoreChange? {
+        guard source.path == nil else { return try nextFound(feed) }
+        guard feed.hasReportedLoss else {
+            feed.hasReportedLoss = true
+            return .notServed(
+                message: "agents don't follow \(place.url.path): it isn't directly in the group's directory")
+        }
+        pauseEnd.wait()
+        return nil
     }
 
     /// Returns the next change of a store that an agent may serve; nil if there is none yet.
@@ -194,7 +239,11 @@ final class ChangeReader: Sendable {
                 // The agent is gone, which is reported separately.
                 (feed.isNotServed, feed.hasReportedLoss) = (false, false)
             }
-            if case .refused = error { throw GroupStoreError(error) }
+            switch error {
+            // Each attempt would fail alike.
+            case .refused, .tooLong: throw GroupStoreError(error)
+            case .noSocketPath, .noAgent, .lost, .timedOut, .notUnderstood, .interrupted: break
+            }
             if !feed.hasReportedLoss {
                 feed.hasReportedLoss = true
                 feed.lostAt = .now
@@ -211,7 +260,7 @@ final class ChangeReader: Sendable {
     private func receive(
         _ connection: AgentConnection, _ feed: Feed, _ subscription: SubscribeOperation
     ) throws(AgentConnectionError) -> StoreChange? {
-        guard let (type, object) = try connection.event(deadline: .none) else { return nil }
+        guard let (type, object) = try nextEvent(connection, feed) else { return nil }
         if feed.isNotServed {
             if type == AgentConfigured.type { feed.connection = nil }
             return nil
@@ -221,6 +270,16 @@ final class ChangeReader: Sendable {
         // A bookmark, or an event of a later agent.
         if let token = object.string("token") { state.withLock { $0.token = token } }
         return nil
+    }
+
+    /// Returns the agent's next event; nil if the store's place or its legacy place must be looked at first.
+    private func nextEvent(
+        _ connection: AgentConnection, _ feed: Feed
+    ) throws(AgentConnectionError) -> (type: String, object: JSONObject)? {
+        while true {
+            if let event = try connection.event(deadline: Deadline(after: .zero)) { return event }
+            guard feed.wake.waitUntilReadable(connection.transport.raw) else { return nil }
+        }
     }
 
     /// Returns the next change that this process found by itself; nil if there is none before the next look for an
@@ -235,7 +294,9 @@ final class ChangeReader: Sendable {
     }
 
     private func nextFound(_ feed: Feed, within time: Duration? = nil) throws(GroupStoreError) -> StoreChange? {
-        guard let path = source.path else { return nil }
+        guard let path = source.path.map({ path in feed.place.map { FilePath($0.url.path) } ?? path }) else {
+            return nil
+        }
         let direct: DirectSubscription
         if let subscription = feed.direct {
             direct = subscription
@@ -246,7 +307,9 @@ final class ChangeReader: Sendable {
             state.withLock { $0.direct = direct }
             if isEnded { direct.end() }
         }
-        return try direct.next(within: time)
+        let change = try direct.next(within: time)
+        guard let token = change?.token else { return change }
+        return feed.move(token: token) ?? change
     }
 
     /// Waits until the store's presenters in this process have it open again. The agent tells them and this subscriber
@@ -286,13 +349,19 @@ final class ChangeReader: Sendable {
         resumed.wantsBookmarks = true
         let hasReportedLoss = feed.hasReportedLoss
         do throws(AgentConnectionError) {
-            let reply = try connection.request(.subscribe(resumed), deadline: Deadline(after: SharedStore.replyTimeout))
+            let reply = try connection.request(
+                .subscribe(resumed), in: source.store?.container.identityNow,
+                deadline: Deadline(after: SharedStore.replyTimeout))
             (feed.connection, feed.hasReportedLoss, feed.isNotServed) = (connection, false, false)
             feed.backoff.reset()
             feed.direct?.end()
             feed.direct = nil
             state.withLock { ($0.hadAgent, $0.direct) = (true, nil) }
-            guard let since else { return .reset(reason: "subscribed", token: reply.string("token") ?? "") }
+            if since != nil { feed.hasBegun = true }
+            guard let since else {
+                let token = reply.string("token") ?? ""
+                return feed.move(token: token) ?? .reset(reason: "subscribed", token: token)
+            }
             return hasReportedLoss ? .connected(token: since) : nil
         } catch {
             guard case .refused(let refusal) = error, refusal.code == "unknown_store" else { throw error }

@@ -14,6 +14,8 @@ package final class DirectSubscription: Sendable {
         var waiting: [StoreChange] = []
         var failure: GroupStoreError?
         var isEnded = false
+        /// True if the present call of `next`, or the next one, returns without a change.
+        var isWoken = false
         var number: Int?
     }
 
@@ -46,16 +48,26 @@ package final class DirectSubscription: Sendable {
         }
     }
 
+    /// Makes `next` return nil once, the present call or the next one, if no change waits.
+    func wake() {
+        state.withLock { $0.isWoken = true }
+        arrived.signal()
+    }
+
     /// Returns the next change, or nil if none came within the time. Throws the error that ended the subscription.
     package func next(within time: Duration?) throws(GroupStoreError) -> StoreChange? {
         let deadline = time.map(Deadline.init(after:)) ?? .none
         while true {
-            let (change, failure, isEnded) = state.withLock { state in
-                (state.waiting.isEmpty ? nil : state.waiting.removeFirst(), state.failure, state.isEnded)
+            let (change, failure, isOver) = state.withLock { state in
+                defer { state.isWoken = false }
+                return (
+                    state.waiting.isEmpty ? nil : state.waiting.removeFirst(), state.failure,
+                    state.isEnded || state.isWoken
+                )
             }
             if let change { return change }
             if let failure { throw failure }
-            if isEnded { return nil }
+            if isOver { return nil }
             guard let remaining = deadline.remaining else {
                 arrived.wait()
                 continue
@@ -89,6 +101,7 @@ package final class DirectSubscription: Sendable {
     fileprivate func fail(_ error: any Error) {
         let advice = (error as? any ActionableError)?.remedy ?? "see the limits of open files and inotify watches"
         state.withLock { $0.failure = GroupStoreError(.system, "\(error)", remedy: advice) }
+        arriving?()
         arrived.signal()
     }
 

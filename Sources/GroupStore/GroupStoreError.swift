@@ -26,7 +26,7 @@ public struct GroupStoreError: ActionableError {
         case badName = "bad_name"
         /// No agent answers, or it ended the connection.
         case noAgent = "no_agent"
-        /// The agent refused the request; `message` has its reason.
+        /// The agent refused the request, or it is too long for an agent; `message` has the reason.
         case refused
         /// A relocation was interrupted and hasn't been completed or undone yet.
         case interrupted
@@ -63,7 +63,7 @@ public struct GroupStoreError: ActionableError {
     package init(_ error: any ActionableError) {
         let code: Code =
             switch error {
-            case AgentConnectionError.refused: .refused
+            case AgentConnectionError.refused, AgentConnectionError.tooLong: .refused
             case is AgentConnectionError: .noAgent
             case is UnreadableRecord, is UntrustedJournal: .interrupted
             default: .system

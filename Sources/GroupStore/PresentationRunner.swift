@@ -280,11 +280,12 @@ final class PresentationRunner: Sendable {
                         cancellation.isRequested
                     }
                 }
-                state.withLock { state in
+                let hasMoved = state.withLock { state in
                     // A caller that waits for the store continues inside `open`, and may ask for its URL.
-                    state.url = url
-                    state.lock = lock
+                    defer { (state.url, state.lock) = (url, lock) }
+                    return state.url != url
                 }
+                if hasMoved { PresentedStores.placesChanged() }
                 send(.locked)
             } catch {
                 send(.notLocked, GroupStoreError.visible(error))

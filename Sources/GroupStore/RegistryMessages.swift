@@ -6,6 +6,13 @@ import SystemPackage
 
 // Conversions between the presenter registry's values and those of the wire.
 
+extension GroupContainer {
+    /// The directory that is at the container's path now, for an agent, which may serve another one.
+    var identityNow: RelocateOperation.Identity? {
+        (try? current()).map { .init(device: $0.directory.identity.device, inode: $0.directory.identity.inode) }
+    }
+}
+
 extension ItemAddress {
     init?(_ item: ClaimedItem) { self.init(group: item.container, path: item.path.bytes) }
 }
@@ -84,7 +91,11 @@ extension ClaimSettlement {
         switch (error.code, holders.first) {
         case ("busy", _): self = .unanswered(holders)
         case ("presenter_failed", let holder?):
-            self = .refused(ClaimState.Refusal(presenter: holder, message: error.message))
+            // The agent's message is a whole sentence, which the claim's error begins with too.
+            var reason = error.message[...]
+            if let start = reason.firstRange(of: "can't let go") { reason = reason[start.upperBound...] }
+            self = .refused(
+                ClaimState.Refusal(presenter: holder, message: String(reason.trimmingPrefix(": "))))
         default: self = .failed(error.message)
         }
     }

@@ -67,7 +67,7 @@ final class RemoteRegistry: PresenterRegistry, AgentClient.Listener {
         self.container = container
         self.socket = socket
         self.lossTime = lossTime
-        client = AgentClient(socket)
+        client = AgentClient(socket) { container.identityNow }
         client.listen(self)
     }
 

@@ -144,7 +144,7 @@ extension SharedStore {
         wanted.tables = filter.tables
         let operation = HistoryOperation.changes(
             address, since: token, limit: Int64(limit), wanted, includingValues ? .values(schema: schema) : .changes)
-        return try await Self.ask(.history(operation), RowChangePage.init)
+        return try await Self.ask(.history(operation), in: container.identityNow, RowChangePage.init)
     }
 
     /// Records in the store that the named subscriber knows all changes up to the token. Until it
@@ -153,20 +153,22 @@ extension SharedStore {
     /// - Throws: ``GroupStoreError`` with `noAgent`, `refused` or `system`.
     public func acknowledge(_ token: String, by subscriber: String) async throws {
         let operation = HistoryOperation.acknowledge(address, subscriber: subscriber, token: token)
-        try await Self.ask(.history(operation)) { _, _ in }
+        try await Self.ask(.history(operation), in: container.identityNow) { _, _ in }
     }
 
     /// Returns once every transaction committed before the call has been published to subscribers.
     ///
     /// - Throws: ``GroupStoreError`` with `noAgent`, `refused` or `system`.
-    public func synchronize() async throws { try await Self.ask(.sync(address)) { _, _ in } }
+    public func synchronize() async throws {
+        try await Self.ask(.sync(address), in: container.identityNow) { _, _ in }
+    }
 
     /// The time limit for a reply. Some replies need a history to be read, so it exceeds the time that the agent gives
     /// its reader.
     static let replyTimeout = Duration.seconds(40)
 
     static func ask<Result: Sendable>(
-        _ operation: AgentRequest.Operation,
+        _ operation: AgentRequest.Operation, in group: RelocateOperation.Identity? = nil,
         socket: FilePath? = AgentSocket.path(environment: AgentRegistries.environment),
         _ read: @escaping @Sendable ([JSONObject], JSONObject) -> Result
     ) async throws -> Result {
@@ -177,8 +179,9 @@ extension SharedStore {
                     var rows: [JSONObject] = []
                     var parts = PartBuffer()
                     var problem: WireError?
-                    let reply = try AgentConnection(socket).request(operation, deadline: Deadline(after: replyTimeout))
-                    {
+                    let reply = try AgentConnection(socket).request(
+                        operation, in: group, deadline: Deadline(after: replyTimeout)
+                    ) {
                         var line = $1
                         line["type"] = .string($0)
                         do throws(WireError) {

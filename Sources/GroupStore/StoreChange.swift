@@ -134,6 +134,18 @@ public enum StoreChange: Sendable, Equatable {
 }
 
 extension StoreChange {
+    /// Returns the same change of the content with another token, unless that is nil.
+    func with(token: String?) -> StoreChange {
+        guard let token else { return self }
+        return switch self {
+        case .changed(let tables, let isComplete, let rows, _):
+            .changed(tables: tables, isComplete: isComplete, rows: rows, token: token)
+        case .relocated(let from, let to, _): .relocated(from: from, to: to, token: token)
+        case .reset(let reason, _): .reset(reason: reason, token: token)
+        case .relocating, .progress, .migrated, .abandoned, .disconnected, .notServed, .connected: self
+        }
+    }
+
     /// Returns nil for an event of a later agent that this library doesn't know. Its token is kept all the same.
     init?(type: String, _ object: JSONObject) {
         guard let token = object.string("token") else { return nil }

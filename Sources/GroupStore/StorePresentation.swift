@@ -62,9 +62,13 @@ public final class StorePresentation: FilePresenter {
     /// The store under its current name; nil if it was moved into a subdirectory of the group container.
     package var presentedStore: SharedStore? { store.moved(to: item) }
 
+    /// True if it was made by this very object, under whatever name the store is now.
+    func isPresentation(of store: SharedStore) -> Bool { store === self.store }
+
     /// True if this is the store's presentation, under its name after any moves.
     func presents(_ store: SharedStore) -> Bool {
-        store.currentContainer.directory.identity == self.store.currentContainer.directory.identity
+        if isPresentation(of: store) { return true }
+        return store.currentContainer.directory.identity == self.store.currentContainer.directory.identity
             && item == store.item
     }
 
@@ -107,6 +111,9 @@ public final class StorePresentation: FilePresenter {
         try await runner.relinquish()
         return { [runner] in runner.reacquire() }
     }
+
+    /// Has sequences of the store's changes follow it to its new name.
+    public func presentedItemDidMove(to newURL: URL) async { PresentedStores.placesChanged() }
 
     /// Reports a refused registration to `failed`.
     public func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {

@@ -65,7 +65,8 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     ///
     /// - Parameters:
     ///   - store: The store to open.
-    ///   - configuration: GRDB's configuration of each connection that is opened.
+    ///   - configuration: GRDB's configuration of each connection that is opened, which should wait for other
+    ///     processes' writes (`busyMode`).
     ///   - patience: How long an access waits while the database is closed for another process.
     ///   - openableModelVersions: See `GroupStore.SharedStore.present(openableModelVersions:open:close:failed:)`.
     ///     While the database is open, no migration makes the store a version that this program can't open.
@@ -73,7 +74,7 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     ///   - prepare: Called with each connection that is opened, before any access.
     /// - Throws: GRDB's errors, `GroupStoreError`, `FileCoordinationError`, and the error of `prepare`.
     public convenience init(
-        _ store: SharedStore, configuration: GRDB.Configuration = GRDB.Configuration(),
+        _ store: SharedStore, configuration: GRDB.Configuration = .sharedStore,
         patience: Duration = .seconds(60), openableModelVersions: Set<String>? = nil,
         sqlTrace: SQLTrace = .environment, prepare: @escaping @Sendable (Connection) throws -> Void = { _ in }
     ) async throws {
@@ -94,10 +95,24 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
         lifecycle = ConnectionLifecycle(store: store.name, patience: patience)
         standIn = try UnavailableDatabase()
         let presented = try await store.present(
-            openableModelVersions: openableModelVersions, open: { [self] url in try await open(url) },
-            close: { [self] in try await lifecycle.close() }, failed: { [self] error in openingFailed(error) })
+            // The presentation doesn't retain the database: one that nobody uses any more is closed.
+            openableModelVersions: openableModelVersions, open: { [weak self] url in try await self?.open(url) },
+            close: { [lifecycle] in try await lifecycle.close() },
+            failed: { [weak self] error in self?.openingFailed(error) })
         presentation.withLock { $0 = presented }
         follow()
+    }
+
+    /// Closes the database and stops presenting the store, in the background.
+    deinit {
+        lifecycle.end()
+        stopFollowing()
+        guard let presentation = presentation.withLock({ $0 }) else { return }
+        Task.detached(executorPreference: executor) { [lifecycle] in
+            // If the connection can't be closed, the presentation keeps it, so that the store isn't moved under it.
+            try? await presentation.end()
+            lifecycle.endObservers()
+        }
     }
 
     /// The model versions that this program declares it can open; nil for any.
@@ -128,9 +143,13 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
 
     /// Closes the database once the accesses under way have ended, and stops presenting the store. Observations end.
     ///
+    /// A database that is dropped without this call closes in the background.
+    ///
     /// - Throws: GRDB's errors. The database then stays open and presented, but accepts no accesses, and this method
-    ///   can be called again.
+    ///   can be called again. `SQLITE_BUSY` inside an access, which this method would wait for; nothing has changed
+    ///   then.
     public func close() async throws {
+        try checkIsOutsideAccess()
         lifecycle.end()
         stopFollowing()
         try await presentation.withLock { $0 }?.end()
@@ -141,13 +160,15 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     ///
     /// - Throws: GRDB's errors; `SQLITE_BUSY` inside an access, which this method would wait for.
     public func close() throws {
-        guard !lifecycle.isInsideAccess else {
-            throw DatabaseError(
-                resultCode: .SQLITE_BUSY, message: "\(store.name) can't be closed inside an access to it")
-        }
+        try checkIsOutsideAccess()
         let result = BlockingResult()
         Task.detached(executorPreference: executor) { await result.set { try await self.close() } }
         try result.wait()
+    }
+
+    private func checkIsOutsideAccess() throws {
+        guard lifecycle.isInsideAccess else { return }
+        throw DatabaseError(resultCode: .SQLITE_BUSY, message: "\(store.name) can't be closed inside an access to it")
     }
 
     // MARK: Accesses

@@ -1,13 +1,15 @@
+import FoundationEssentials
 import SystemPackage
 
-/// An error that says what failed and what to do about it. Every error of this package that has a remedy conforms.
+/// An error that says what failed and what to do about it. Every error of this package that has a remedy conforms. Its
+/// `localizedDescription` is the ``fullMessage``.
 ///
 ///     do {
 ///         for try await step in store.relocate() { print(step) }
 ///     } catch let error as any ActionableError {
 ///         print(error.fullMessage, "-", error.remedy)
 ///     }
-public protocol ActionableError: Error, Sendable, CustomStringConvertible {
+public protocol ActionableError: LocalizedError, Sendable, CustomStringConvertible {
     /// A stable word for programs and scripts, such as `in_use`.
     var errorCode: String { get }
     /// One line that says what failed.
@@ -30,6 +32,10 @@ extension ActionableError {
     public var underlyingError: (any Error)? { nil }
     /// The ``fullMessage``.
     public var description: String { fullMessage }
+    /// The ``fullMessage``.
+    public var errorDescription: String? { fullMessage }
+    /// The ``remedy``.
+    public var recoverySuggestion: String? { remedy }
 
     /// The message with the remedy in parentheses, as one line of a log or a terminal.
     package var messageWithRemedy: String { "\(fullMessage) (\(remedy))" }

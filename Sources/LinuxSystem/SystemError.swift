@@ -50,9 +50,15 @@ package struct SystemError: ActionableError, Equatable {
     /// True if the user lacks a permission.
     package var isPermission: Bool { errno == .permissionDenied || errno == .notPermitted }
 
+    /// The suggested action if the call needs `/proc` and it isn't mounted, else nil.
+    package var procRemedy: String? {
+        let isInProc = path?.starts(with: "/proc") == true
+        return isInProc && errno == .noSuchFileOrDirectory && !ProcFileSystem.isMounted ? ProcMissing().remedy : nil
+    }
+
     /// The suggested action, for callers that know no better one.
     package var remedy: String {
-        if let obstacleRemedy { return obstacleRemedy }
+        if let known = procRemedy ?? obstacleRemedy { return known }
         return switch errno {
         case .permissionDenied, .notPermitted, .readOnlyFileSystem: "check the read and write permissions there"
         case .tooManyOpenFiles, .tooManyOpenFilesInSystem: "close files, or raise the limit: ulimit -n"

@@ -101,7 +101,9 @@ package struct Relocation {
             }
             guard try isOutdated || !endpoints.isRelocatedByLink() else { return summary(.alreadyRelocated, endpoints) }
             if !isOutdated { try checkPresentersBeforeClaim(endpoints) }
-            return try claiming(endpoints.group.name.database, in: endpoints.container).run(endpoints)
+            return try claiming(
+                endpoints.group.name.database, in: endpoints.container, from: endpoints.legacy
+            ).run(endpoints)
         } catch is RelocationEndpoints.NoLegacyDirectory {
             guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }
             var summary = try relocation.transform()
@@ -114,17 +116,41 @@ package struct Relocation {
 
     /// Returns this relocation with a claim of the store for moving. The claim precedes even the first look at the
     /// journal: by then every process that uses claims has relinquished the store.
-    func claiming(_ name: FilePath.Component, in container: GroupContainer) throws -> Relocation {
+    ///
+    /// - Parameter source: The store's old location. If that is in another group container, the store is claimed there
+    ///   too: programs present it under that group's name.
+    func claiming(
+        _ name: FilePath.Component, in container: GroupContainer, from source: StoreLocation? = nil
+    ) throws -> Relocation {
         var claiming = self
         let claimDeadline = request.claimDeadline.map { Deadline(after: $0) } ?? retries.deadline
+        let destination = RelocationClaim.Place(
+            item: container.item(name), container: container, registry: registry, isDestination: true)
+        let former = try source.flatMap { try placeLeft($0, for: container) }
         claiming.claim = try RelocationClaim(
-            container.item(name), in: container, registry: registry, deadline: claimDeadline,
-            isCancelled: retries.isCancelled,
+            [destination] + (former.map { [$0] } ?? []), deadline: claimDeadline, isCancelled: retries.isCancelled,
             report: { [report] in report(.waiting(for: $0)) })
         if request.claimDeadline != nil {
             claiming.retries = RetryPolicy(Deadline(after: request.deadline), isCancelled: retries.isCancelled)
         }
         return claiming
+    }
+
+    /// Returns the store's place in the group container that it leaves; nil if it is in none, or isn't there.
+    private func placeLeft(
+        _ source: StoreLocation, for destination: GroupContainer
+    ) throws -> RelocationClaim.Place? {
+        let identifier = request.knownGroups[source.directory.identity]
+        let container = GroupContainer(directory: source.directory, identifier: identifier)
+        guard source.directory.identity != destination.directory.identity,
+            try source.directory.status(source.name.database) != nil,
+            try identifier != nil || container.existingBookkeeping() != nil
+        else { return nil }
+        // Without its group's name, nobody can be asked: only the locks are waited for.
+        let registry: any PresenterRegistry = identifier == nil ? InProcessRegistry() : registry
+        return RelocationClaim.Place(
+            item: container.item(source.name.database), container: container, registry: registry,
+            isDestination: false)
     }
 
     private func run(_ endpoints: RelocationEndpoints) throws -> RelocationSummary {

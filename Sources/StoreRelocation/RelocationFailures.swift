@@ -93,7 +93,7 @@ extension RelocationFailure {
             case .presenterFailed, .cancelled: (.busy, error.code.rawValue)
             case .notWritable: (.notPermitted, "not_writable")
             case .containerReplaced: (.unusablePlace, "replaced")
-            case .outsideContainer, .system, .agent: (.failed, "io_error")
+            case .outsideContainer, .notAnItem, .system, .agent: (.failed, "io_error")
             }
         var failure = RelocationFailure(kind, code: code, error.message, remedy: error.remedy)
         failure.holders = error.holders.map {

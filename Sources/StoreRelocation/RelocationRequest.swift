@@ -30,6 +30,8 @@ package struct RelocationRequest: Sendable {
     package var group: FilePath
     /// The group's identifier, as presenters know it; nil: its directory's path.
     package var identifier: GroupIdentifier?
+    /// The groups whose presenters can be asked, by their directories. The source may be in one of them.
+    package var knownGroups: [FileIdentity: GroupIdentifier] = [:]
     /// The store's name in the group container; nil: its current name.
     package var name: FilePath.Component?
     package var onConflict: ConflictPolicy = .refuse

@@ -1,5 +1,6 @@
 import ArgumentParser
 import CommandSupport
+import LinuxSystem
 
 @main
 struct GroupStoreRelayCommand: ParsableCommand {
@@ -18,10 +19,10 @@ struct GroupStoreRelayCommand: ParsableCommand {
     /// Rejects empty arguments: they are usually an unset variable in a script.
     static func main() {
         StandardDescriptors.openMissing()
-        let arguments = Array(CommandLine.arguments.dropFirst())
+        let arguments = ProgramArguments.words
         guard !arguments.contains("") || arguments.first == "---completion" else {
             exit(withError: ValidationError("an argument is empty"))
         }
-        main(arguments)
+        run(arguments, program: "groupstore-relay")
     }
 }

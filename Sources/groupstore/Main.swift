@@ -1,5 +1,6 @@
 import ArgumentParser
 import CommandSupport
+import LinuxSystem
 
 @main
 struct GroupStoreCommand: ParsableCommand {
@@ -23,13 +24,14 @@ struct GroupStoreCommand: ParsableCommand {
     /// script.
     static func main() {
         StandardDescriptors.openMissing()
-        if let script = CompletionScript.requested(by: CommandLine.arguments) { return print(script) }
-        let arguments = FormerOptions.renamed(Array(CommandLine.arguments.dropFirst()))
+        let given = ProgramArguments.words
+        if let script = CompletionScript.requested(by: given) { return print(script) }
+        let arguments = FormerOptions.renamed(given)
         // A shell that completes a new word passes an empty one.
         if arguments.first != "---completion" {
             guard !arguments.contains("") else { exit(withError: ValidationError("an argument is empty")) }
             CommandSuggestion.check(arguments[...], of: self)
         }
-        main(arguments)
+        run(arguments, program: "groupstore")
     }
 }

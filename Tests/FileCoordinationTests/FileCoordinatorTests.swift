@@ -33,6 +33,36 @@ import Testing
         ) { _ in log.note("write") }
     }
 
+    /// Whoever deleted the locks or a log by an access would take them from those who use them.
+    @Test(
+        arguments: [
+            ".groupstore", ".groupstore/claims", "Notes.sqlite-wal", "Notes.sqlite-shm", "Notes.sqlite-journal",
+        ])
+    func refusesAnAccessToWhatIsNoItem(_ name: String) async throws {
+        try await write(rig.coordinator(), [])
+        for options: FileCoordinator.WritingOptions in [[], .forDeleting, .forMoving, .forReplacing] {
+            let error = await #expect(throws: FileCoordinationError.self) {
+                try await write(rig.coordinator(), options, to: rig.url(name))
+            }
+            #expect(error?.code == .notAnItem)
+            #expect(error?.shapeDefects == [])
+        }
+    }
+
+    @Test func aNameLikeALogsIsAnItemWithoutItsDatabase() async throws {
+        try await write(rig.coordinator(), .forDeleting, to: rig.url("Other.sqlite-wal"))
+        #expect(rig.log.entries == ["write"])
+    }
+
+    @Test func refusesMoreItemsThanAnAgentAccepts() async throws {
+        let intents = (0...FileCoordinator.maximumItems).map { FileAccessIntent.readingIntent(with: rig.url("\($0)")) }
+        let error = await #expect(throws: FileCoordinationError.self) {
+            try await rig.coordinator().coordinate(with: intents) { _ in }
+        }
+        #expect(error?.message.contains("65 items") == true)
+        try await rig.coordinator().coordinate(with: Array(intents.dropLast())) { _ in }
+    }
+
     /// Another process that opens the container's path coordinates in the directory that is there now.
     @Test func coordinatesInTheDirectoryThatHasTheContainersPath() async throws {
         try write(rig.coordinator(), to: rig.notes, while: {})

@@ -314,6 +314,17 @@ import Testing
         try await notes.close()
     }
 
+    @Test func refusesToCloseInsideAnAsynchronousAccess() async throws {
+        let notes = try await SharedDatabasePool(store) { try Self.migrator.migrate($0) }
+        try await notes.withPool { _ in
+            let error = await #expect(throws: DatabaseError.self) { try await notes.close() }
+            #expect(error?.resultCode == .SQLITE_BUSY)
+        }
+        // It is as it was.
+        try await notes.write { try $0.execute(sql: Self.insert) }
+        try await notes.close()
+    }
+
     /// Synchronous accesses in tasks block all threads of the global executor. The store comes back all the same.
     @Test func blockedTasksDontHoldUpTheReopening() async throws {
         let notes = try await SharedDatabasePool(store, patience: .ample) { try Self.migrator.migrate($0) }

@@ -78,6 +78,53 @@ import Testing
         #expect(pool == nil)
     }
 
+    /// A pool that is dropped without `close()` holds neither the store nor its claim.
+    @Test func closesADroppedPool() async throws {
+        do {
+            let notes = try await open()
+            try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('one')") }
+        }
+        // The claim is granted once the store is no longer presented.
+        try await FileCoordinator(in: container).coordinate(
+            with: [.writingIntent(with: store.groupURL, options: .forMoving)], deadline: .ample
+        ) { _ in }
+        let identity = try #require(try container.directory.status("Notes.sqlite")?.identity)
+        #expect(!Descriptor.isOpen(identity))
+        #expect(try container.directory.status("Notes.sqlite-wal") == nil)
+    }
+
+    @Test func staysOpenWhileItIsObserved() async throws {
+        let log = Log()
+        let cancellable = try await {
+            let notes = try await open()
+            return ValueObservation.tracking { try Int.fetchOne($0, sql: "SELECT count(*) FROM note") ?? 0 }
+                .removeDuplicates().start(
+                    in: notes, scheduling: .task, onError: { log.note("\($0)") }, onChange: { log.note("\($0)") })
+        }()
+        await log.has("0")
+        try await DatabaseQueue(path: store.groupURL.path, configuration: .sharedStore).write {
+            try $0.execute(sql: "INSERT INTO note VALUES ('one')")
+        }
+        await log.has("1")
+        cancellable.cancel()
+    }
+
+    /// Without a configuration, a write waits for that of another process.
+    @Test func waitsForAnotherWriterByDefault() async throws {
+        let notes = try await open()
+        var unsafe = GRDB.Configuration()
+        unsafe.allowsUnsafeTransactions = true
+        let writer = try DatabaseQueue(path: store.groupURL.path, configuration: unsafe)
+        try await writer.writeWithoutTransaction {
+            try $0.execute(sql: "BEGIN IMMEDIATE; INSERT INTO note VALUES ('one')")
+        }
+        let other = Task { try await notes.write { try $0.execute(sql: "INSERT INTO note VALUES ('two')") } }
+        try await writer.writeWithoutTransaction { try $0.execute(sql: "COMMIT") }
+        try await other.value
+        #expect(notes.configuration.busyMode.isPatient)
+        try await notes.close()
+    }
+
     private func rename(_ old: URL, to new: URL, by coordinator: FileCoordinator) async throws {
         try await coordinator.coordinate(
             with: [
@@ -251,4 +298,8 @@ import Testing
         }
         try await notes.close()
     }
+}
+
+extension Database.BusyMode {
+    fileprivate var isPatient: Bool { if case .timeout(let seconds) = self { seconds >= 5 } else { false } }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import SystemPackage
 import TestSupport
 import Testing
@@ -13,6 +14,12 @@ import Testing
     @Test(arguments: errors) func systemErrorsHaveTheShapeAndThePath(_ error: SystemError) {
         #expect(error.shapeDefects == [])
         #expect(error.errorPath == "/srv/Notes.sqlite")
+    }
+
+    @Test(arguments: errors) func foundationShowsTheMessageAndTheRemedy(_ error: SystemError) {
+        let unknown: any Error = error
+        #expect(unknown.localizedDescription == error.fullMessage)
+        #expect((unknown as NSError).localizedRecoverySuggestion == error.remedy)
     }
 
     @Test func aLimitHasTheSystemsErrorAsItsCauseAndItsPath() throws {

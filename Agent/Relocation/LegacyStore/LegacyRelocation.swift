@@ -11,14 +11,17 @@ struct LegacyStoreLocation: Sendable {
     let path: FilePath
     let configuration: Configuration.Store
     let claimDeadline: Duration
+    /// The served groups. The store may be in one of them.
+    let groups: [FileIdentity: GroupIdentifier]
     let keys: Set<RelocationKey>
 
-    init(_ store: LegacyStore, _ claimDeadline: Duration) {
+    init(_ store: LegacyStore, _ claimDeadline: Duration, _ groups: [FileIdentity: GroupIdentifier]) {
         address = store.address
         group = store.file.group
         path = store.file.path
         configuration = store.configuration
         self.claimDeadline = claimDeadline
+        self.groups = groups
         keys = RelocationKey.of(path).union(RelocationKey.of(group.appending(configuration.name.database)))
     }
 }
@@ -69,6 +72,7 @@ extension RelocationScheduler {
         request.isRetirementDefault = configuration.retirement == .delete
         request.journalMode = configuration.journalMode
         request.identifier = GroupIdentifier(location.address.group)
+        request.knownGroups = location.groups
         request.assumeClosed = configuration.assumesClosed(location.path, location.group)
         request.claimDeadline = location.claimDeadline
         // A program that opens it at this instant is waited for by its close event, not here while presenters wait.

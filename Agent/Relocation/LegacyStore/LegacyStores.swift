@@ -1,5 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
+import GroupContainers
 import LinuxSystem
 import StoreRelocation
 import SystemPackage
@@ -85,6 +86,14 @@ struct LegacyStores {
 }
 
 extension Configuration {
+    /// The served groups whose directories are there.
+    var groupsByDirectory: [FileIdentity: GroupIdentifier] {
+        let found = groups.compactMap { group in
+            (try? Directory(group.directory)).map { ($0.identity, group.identifier) }
+        }
+        return Dictionary(found) { first, _ in first }
+    }
+
     /// Returns the wire address of a store in a served group's directory; nil for all others.
     func address(of path: FilePath) -> StoreAddress? {
         guard let name = path.lastComponent, let identity = try? Directory(path.removingLastComponent()).identity else {

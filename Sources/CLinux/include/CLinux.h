@@ -104,6 +104,9 @@ struct gs_access_question {
 int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
                  int count, int timeout_ms);
 
+// The arguments of main, ended by NULL. They must not be changed.
+char *const *gs_arguments(void);
+
 // Waiting.
 int gs_epoll_create(void);
 int gs_epoll_set(int epoll, int operation, int descriptor, uint32_t events, uint64_t token);

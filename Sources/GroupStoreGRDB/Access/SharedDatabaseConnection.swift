@@ -44,6 +44,19 @@ extension SharedDatabaseConnection {
 }
 
 extension GRDB.Configuration {
+    /// GRDB's default configuration, except that an access waits up to 10 seconds for another process's write. GRDB's
+    /// own fails at once with `SQLITE_BUSY`, "database is locked".
+    ///
+    ///     var configuration = Configuration.sharedStore
+    ///     configuration.foreignKeysEnabled = false
+    ///
+    /// It is what a ``SharedDatabase`` uses that isn't given a configuration.
+    public static var sharedStore: GRDB.Configuration {
+        var configuration = GRDB.Configuration()
+        configuration.busyMode = .timeout(10)
+        return configuration
+    }
+
     /// Opens a database and applies the busy mode while opening. SQLite doesn't call the busy handler when a store
     /// switches to write-ahead mode while another connection writes it or does the same: the switching connection has
     /// begun to read, so it gives up at once (https://sqlite.org/c3ref/busy_handler.html). Throws GRDB's errors and

@@ -12,7 +12,7 @@ extension SharedDatabase {
     /// Everything else is as in `load` with a group container.
     public static func load(
         _ name: String, in identifier: String, relocating legacy: URL? = nil, migrator: DatabaseMigrator? = nil,
-        configuration: GRDB.Configuration = GRDB.Configuration(), patience: Duration = .seconds(60),
+        configuration: GRDB.Configuration = .sharedStore, patience: Duration = .seconds(60),
         deadline: Duration = .seconds(30), relocatesNow: Bool = true, openableModelVersions: Set<String>? = nil,
         sqlTrace: SQLTrace = .environment,
         prepareStore: @escaping @Sendable (URL) async throws -> Void = { _ in },
@@ -40,7 +40,8 @@ extension SharedDatabase {
     ///   - legacy: The location of the store before there was a group container; nil if it was never elsewhere.
     ///   - migrator: The migrations of the schema. They run on each connection that is opened, before any access, and
     ///     only in one process at a time. Processes that have the store open already keep it open.
-    ///   - configuration: GRDB's configuration of each connection that is opened.
+    ///   - configuration: GRDB's configuration of each connection that is opened, which should wait for other
+    ///     processes' writes (`busyMode`).
     ///   - patience: How long an access waits while the database is closed for another process.
     ///   - deadline: How long the relocation waits for other processes, and a migration for another process's.
     ///   - relocatesNow: If false, a store at `legacy` is opened there, and an agent relocates it while it is open.
@@ -57,7 +58,7 @@ extension SharedDatabase {
     /// GRDB's errors, `FileCoordinationError`, `CancellationError`, and the errors of the closures.
     public static func load(
         _ name: String, in container: GroupContainer, relocating legacy: URL? = nil, migrator: DatabaseMigrator? = nil,
-        configuration: GRDB.Configuration = GRDB.Configuration(), patience: Duration = .seconds(60),
+        configuration: GRDB.Configuration = .sharedStore, patience: Duration = .seconds(60),
         deadline: Duration = .seconds(30), relocatesNow: Bool = true, openableModelVersions: Set<String>? = nil,
         sqlTrace: SQLTrace = .environment,
         prepareStore: @escaping @Sendable (URL) async throws -> Void = { _ in },

@@ -57,7 +57,8 @@ extension SharedDatabase {
             number = lifecycle.add(observer)
         }
         guard let number else { return fail() }
-        return AnyDatabaseCancellable { [lifecycle] in
+        // Like GRDB's databases, it stays open while it is observed.
+        return AnyDatabaseCancellable { [self] in
             lifecycle.removeObserver(number)
             observer.cancel()
         }

@@ -24,15 +24,16 @@ extension Directory {
         if try isMountPoint(name) { return path.appending(name) }
         guard try status(name)?.kind == .directory else { return nil }
         let prefix = path.appending(name).bytes + [UInt8(ascii: "/")]
-        return MountPoints.all().first { $0.starts(with: prefix) }.flatMap { FilePath(bytes: $0) }
+        return try MountPoints.all().first { $0.starts(with: prefix) }.flatMap { FilePath(bytes: $0) }
     }
 }
 
 /// The mount points that this process sees (`/proc/self/mountinfo` of proc(5)).
 enum MountPoints {
-    /// Returns their paths, or none without `/proc`.
-    static func all() -> [[UInt8]] {
-        guard let file = try? Descriptor(opening: "/proc/self/mountinfo", flags: O_RDONLY) else { return [] }
+    /// Returns their paths. Throws without `/proc`: a directory that is taken for one without mounts would be moved or
+    /// removed with what is mounted in it.
+    static func all() throws(SystemError) -> [[UInt8]] {
+        let file = try Descriptor(opening: "/proc/self/mountinfo", flags: O_RDONLY)
         var text: [UInt8] = []
         while let part = try? file.read(count: 1 << 16, at: Int64(text.count)), !part.isEmpty { text += part }
         return text.split(separator: UInt8(ascii: "\n")).compactMap { line in

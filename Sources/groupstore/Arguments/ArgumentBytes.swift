@@ -18,14 +18,7 @@ enum ArgumentBytes {
         return original.flatMap { FilePath(bytes: $0) } ?? FilePath(repaired)
     }
 
-    private static let raw: [[UInt8]] = (0..<Int(CommandLine.argc)).compactMap { index in
-        CommandLine.unsafeArgv[index].map { pointer in
-            let length = strlen(pointer)
-            return pointer.withMemoryRebound(to: UInt8.self, capacity: length) {
-                Array(UnsafeBufferPointer(start: $0, count: length))
-            }
-        }
-    }
+    private static var raw: [[UInt8]] { ProgramArguments.bytes }
 }
 
 func workingDirectory() -> String {

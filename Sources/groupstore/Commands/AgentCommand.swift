@@ -11,7 +11,7 @@ import Logging
 import SQLiteFormat
 import SystemPackage
 
-struct AgentCommand: ParsableCommand {
+struct AgentCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "agent",
         abstract:
@@ -61,6 +61,8 @@ struct AgentCommand: ParsableCommand {
         if config != nil, !group.isEmpty { throw ValidationError("--config and --group exclude each other") }
         if !legacy.isEmpty, group.isEmpty { throw ValidationError("--legacy needs --group") }
     }
+
+    var needsProc: Bool { !check }
 
     func run() throws {
         let output = Output(outputOptions)

@@ -1,7 +1,8 @@
 import ArgumentParser
+import CommandSupport
 
 /// Prints the names that the completion scripts offer, one a line. Quiet if there is no agent or an error.
-struct CompleteCommand: ParsableCommand {
+struct CompleteCommand: ProcIndependentCommand {
     /// Kinds of names.
     enum Names: String, ExpressibleByArgument, CaseIterable { case stores, groups }
 

@@ -7,7 +7,7 @@ import GroupStoreAgent
 import LinuxSystem
 import SystemPackage
 
-struct DoctorCommand: ParsableCommand {
+struct DoctorCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract: "Check whether stores can be relocated and watched on this machine, and suggest remedies.",

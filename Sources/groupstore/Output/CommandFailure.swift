@@ -129,7 +129,8 @@ extension CommandFailure {
 extension SystemError {
     /// The remedy for a person at a terminal, who can do more than a program that gets the error.
     fileprivate var commandRemedy: String {
-        switch errno {
+        if let procRemedy { return procRemedy }
+        return switch errno {
         case .permissionDenied, .notPermitted: "run this as the owner of these files"
         case .noSpace where call == "inotify_add_watch":
             ResourceLimit(self)?.remedy ?? "raise the limit fs.inotify.max_user_watches"

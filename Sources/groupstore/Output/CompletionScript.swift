@@ -6,7 +6,7 @@ enum CompletionScript {
     /// Returns the script that the arguments `--generate-completion-script SHELL` ask for. Returns nil for other
     /// arguments, and for an unknown shell, which ArgumentParser reports.
     static func requested(by arguments: [String]) -> String? {
-        let words = arguments.dropFirst().flatMap { $0.split(separator: "=", maxSplits: 1).map(String.init) }
+        let words = arguments.flatMap { $0.split(separator: "=", maxSplits: 1).map(String.init) }
         guard words.count == 2, words[0] == "--generate-completion-script",
             let shell = CompletionShell(rawValue: words[1])
         else { return nil }

@@ -13,7 +13,8 @@ import Testing
     private static let unsent: Set<String> = [
         "bad_message", "already_running", "not_a_socket", "socket_path_too_long", "bad_configuration", "unusable_table",
         "unacknowledged", "is_replica",
-        // Of groupstore archive.
+        // Of commands without an agent.
+        "no_proc",
         "damaged", "destination_taken", "incomplete", "interrupted", "no_archive", "no_directory", "no_store",
         "untrusted_note",
     ]

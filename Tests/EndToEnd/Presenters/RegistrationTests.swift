@@ -1,3 +1,4 @@
+import AgentProtocol
 import FileCoordination
 import FoundationEssentials
 import Glibc
@@ -69,6 +70,51 @@ import Testing
         try await access()
         await presenter.log.has("reacquires")
         #expect(presenter.log.entries == ["registered", "to writer", "changed", "reacquires"])
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// Its stores and presenters are others, though their names are the same.
+    @Test func anAgentThatServesAnotherDirectoryDoesNotServeThisOne() async throws {
+        let elsewhere = places.scratch("elsewhere")
+        try run("mkdir", ["-p", Word(elsewhere)])
+        let agent = try AgentProcess(["--group", "\(AgentProcess.group)=" + Word(elsewhere)], socket: socket)
+        let (presenter, registeredPresenters) = (LoggingPresenter(item), registeredPresenters())
+        let registered = try await registeredPresenters.add(presenter, in: container)
+        guard case .waiting(let reason) = registered.registration else {
+            throw Unexpected("\(registered.registration)")
+        }
+        #expect(reason.contains("\(elsewhere)"), "\(reason)")
+        let store = try SharedStore("Notes.sqlite", in: container)
+        let changes = ChangeReader(
+            ChangeSource(subscription: SubscribeOperation(store.address), socket: socket, store: store))
+        guard case .notServed(let message)? = try await changes.next() else { throw Unexpected("served") }
+        #expect(message.contains("\(elsewhere)"), "\(message)")
+        // Accesses work as they do without an agent.
+        try await access()
+        #expect(presenter.log.entries.isEmpty)
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// The presenter has the store open under the name of the group that it leaves.
+    @Test func asksAPresenterWhoseStoreMovesToAnotherGroup() async throws {
+        let other = places.scratch("other")
+        try run("mkdir", ["-p", Word(other)])
+        _ = try makeStore(places.group.appending("Notes.sqlite"), rows: 3)
+        let agent = try AgentProcess(
+            ["--group", "\(AgentProcess.group)=" + Word(places.group), "--group", "group.other=" + Word(other)],
+            socket: socket)
+        let (presenter, registeredPresenters) = (LoggingPresenter(item), registeredPresenters())
+        let registered = try await registeredPresenters.add(presenter, in: container)
+        #expect(registered.registration == .registered)
+        let claim = try PresentedClaim(
+            container.item("Notes.sqlite"), in: container, of: presenter, ClaimWait(Deadline(after: .ample)) { false })
+        presenter.hold(claim)
+        let done = try groupstore(
+            "relocate", Word(places.group.appending("Notes.sqlite")), Word(other), environment: agent.environment)
+        #expect(done.status == 0, "\(done.errors)")
+        await presenter.log.has("reacquires")
+        #expect(presenter.log.entries.first == "to writer")
+        #expect(FileStatus(following: other.appending("Notes.sqlite")) != nil)
         #expect(try agent.stop().status == 0)
     }
 

@@ -67,7 +67,7 @@ struct GroupArgument: ParsableArguments {
     }
 }
 
-struct GroupCreateCommand: ParsableCommand {
+struct GroupCreateCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "create",
         abstract: "Create a group's directory, with permissions for its owner alone.",

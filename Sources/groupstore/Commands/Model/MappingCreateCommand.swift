@@ -5,7 +5,7 @@ import LinuxSystem
 import MappingModels
 import SystemPackage
 
-struct MappingCreateCommand: ParsableCommand {
+struct MappingCreateCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "create",
         abstract: "Make a mapping model from two models, to be edited.",

@@ -3,7 +3,7 @@ import ArgumentParser
 import CommandSupport
 import ManagedObjectModels
 
-struct ModelDiffCommand: ParsableCommand {
+struct ModelDiffCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "diff",
         abstract: "Print the differences between two models.",

@@ -4,7 +4,7 @@ import CommandSupport
 import LinuxSystem
 import ManagedObjectModels
 
-struct ModelExportCommand: ParsableCommand {
+struct ModelExportCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
         abstract: "Write the model that a store carries as a source model for Xcode.",

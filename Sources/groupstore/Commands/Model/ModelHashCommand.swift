@@ -3,7 +3,7 @@ import ArgumentParser
 import CommandSupport
 import ManagedObjectModels
 
-struct ModelHashCommand: ParsableCommand {
+struct ModelHashCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "hash",
         abstract: "Print each version's entity hashes and checksum, which Core Data compares.")

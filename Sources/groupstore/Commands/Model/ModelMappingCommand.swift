@@ -57,7 +57,7 @@ struct MappedModelsOptions: ParsableArguments {
     }
 }
 
-struct MappingShowCommand: ParsableCommand {
+struct MappingShowCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "show", abstract: "Print a mapping model as YAML or as Xcode's XML.")
 
@@ -88,7 +88,7 @@ struct MappingShowCommand: ParsableCommand {
     }
 }
 
-struct MappingConvertCommand: ParsableCommand {
+struct MappingConvertCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "convert",
         abstract: "Convert a mapping model to an .xcmappingmodel, or to YAML.",
@@ -123,7 +123,7 @@ struct MappingConvertCommand: ParsableCommand {
     }
 }
 
-struct MappingCheckCommand: ParsableCommand {
+struct MappingCheckCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "check", abstract: "Check whether a mapping model fits two models.",
         discussion: "Exits with 0 if it fits, and 65 if not. Each finding names a remedy.")

@@ -4,7 +4,7 @@ import CommandSupport
 import LinuxSystem
 import ManagedObjectModels
 
-struct ModelShowCommand: ParsableCommand {
+struct ModelShowCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "show", abstract: "Print a model's entities and properties.")
 

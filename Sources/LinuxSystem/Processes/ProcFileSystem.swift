@@ -1,0 +1,45 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// The kernel's view of processes, proc(5). A bare chroot, a sandbox or an installer may lack it.
+package enum ProcFileSystem {
+    /// True if this process finds itself in `/proc`.
+    package static var isMounted: Bool { access("/proc/self/fd", F_OK) == 0 }
+
+    /// Throws `ProcMissing` if `/proc` isn't mounted.
+    package static func require() throws(ProcMissing) {
+        guard isMounted else { throw ProcMissing() }
+    }
+}
+
+/// The error of work that needs `/proc` where it isn't mounted.
+package struct ProcMissing: ActionableError, Equatable {
+    package init() {}
+
+    package var errorCode: String { "no_proc" }
+    package var errorPath: FilePath? { "/proc" }
+    package var message: String {
+        "/proc isn't mounted: the processes that have a store open, mount points, and files that are opened through a "
+            + "descriptor can't be found"
+    }
+    package var remedy: String { "mount -t proc proc /proc" }
+}
+
+/// The arguments that the kernel passed to `main`. Swift's `CommandLine` reads them from `/proc/self/cmdline`, and has
+/// none where that is missing.
+package enum ProgramArguments {
+    /// The arguments, the program's name first, with their original bytes.
+    package static let bytes: [[UInt8]] = {
+        var found: [[UInt8]] = []
+        var next = gs_arguments()
+        while let start = next?.pointee {
+            found.append(Array(UnsafeRawBufferPointer(start: start, count: strlen(start))))
+            next = next?.advanced(by: 1)
+        }
+        return found
+    }()
+
+    /// The arguments without the program's name. Bytes that aren't UTF-8 are repaired.
+    package static var words: [String] { bytes.dropFirst().map { String(decoding: $0, as: UTF8.self) } }
+}
