@@ -129,9 +129,12 @@ extension StoreObserver {
             stamp: baseline.commit.frame > 0 ? nil : settledStamp ?? settledIdleStamp ?? openWALStamp(files))
     }
 
-    /// Returns the database's stamp while the WAL is open and has no commit: checkpoints alone write the database then.
+    /// Returns the database's stamp while the store has an index and the WAL no commit: checkpoints alone write the
+    /// database then.
     private func openWALStamp(_ files: StoreFiles) -> StoreFiles.Stamp? {
-        guard files.walIndex != nil, let stamp = try? files.stamp().whenSettled,
+        guard files.walIndex != nil, let state = try? databaseState(files), let stamp = state.stamp.whenSettled,
+            // A copy over the store is published before a token has it.
+            unloggedWrites.isPublished(state),
             // A commit since would be found here, and its checkpoint would have changed the stamp.
             let index = try? files.readIndex(), !baseline.isBefore(index), (try? files.isIndexCurrent()) == true
         else { return nil }
