@@ -28,6 +28,15 @@ struct CommitBaseline: Equatable {
         commitCount = index?.commitCount ?? 0
     }
 
+    /// Records that the WAL has no commit any more, and that none was lost.
+    mutating func recordEmptied(_ index: WriteAheadIndex?) {
+        if let index, index.reports(.none) {
+            record(WALPosition(index), commitCount: index.commitCount)
+        } else {
+            record(.none, overruling: index)
+        }
+    }
+
     /// True if the WAL proved this index wrong.
     func isOverruled(_ index: WriteAheadIndex) -> Bool { overruledIndex?.hasSameHeader(as: index) == true }
 
@@ -36,7 +45,11 @@ struct CommitBaseline: Equatable {
     /// savepoint, the checksum can have any value.
     func isBefore(_ index: WriteAheadIndex) -> Bool {
         if overruledIndex != nil, isOverruled(index) { return false }
-        if index.lastFrame > 0 { return WALPosition(index) != commit }
+        if index.lastFrame > 0 {
+            // Whoever opens a WAL that was reset and not written since recovers its last commit.
+            let isRecovered = commit.frame == 0 && commit.checksum == index.checksum && commit.checksum != .none
+            return WALPosition(index) != commit && !isRecovered
+        }
         return index.checksum != .none && index.checksum != commit.checksum || index.commitCount > commitCount
     }
 }

@@ -11,8 +11,14 @@ struct AbandonedWAL {
         case nothing
         /// A commit other than the last known one.
         case commit(WALPosition)
-        /// No commit, although the index reports one, or reported none when the last known one was found.
+        /// No commit, although the index reports one, or another one was known.
         case emptied
+    }
+
+    /// A WAL that has lost its commits.
+    struct Emptied {
+        /// The index beside it.
+        let index: WriteAheadIndex?
     }
 
     /// The stamp of the WAL that is known to hold nothing new.
@@ -52,12 +58,12 @@ struct AbandonedWAL {
         guard stamp != inspectedStamp else { return .nothing }
         let known = [commit] + [index.map(WALPosition.init)].compactMap(\.self)
         let last = try files.lastLoggedCommit(beyond: known)
-        if index?.reports(last) != true {
-            if last.frame == 0 {
-                if index?.lastFrame ?? 0 > 0 || commit.frame > 0 { return .emptied }
-            } else if last.checksum != commit.checksum {
-                return .commit(last)
-            }
+        if last.frame == 0 {
+            // After a reset, the index has the checksum of the last commit.
+            let isKnown = commit.frame == 0 || index?.checksum == commit.checksum
+            if index?.lastFrame ?? 0 > 0 || !isKnown { return .emptied }
+        } else if index?.reports(last) != true, last.checksum != commit.checksum {
+            return .commit(last)
         }
         recordNothingNew(stamp)
         return .nothing

@@ -139,7 +139,7 @@ extension StoreObserver {
         lockedCommits = nil
         // A commit may have come between the last read and the lock's release.
         if try hasCommitted(files) { hasChanged = true }
-        var isEmptied = false
+        var emptied: AbandonedWAL.Emptied?
         if !hasChanged, !isNew {
             let index = try files.readIndex()
             switch try inspectLog(files, beside: index) {
@@ -151,14 +151,14 @@ extension StoreObserver {
                 if try !hasCommitted(files) { apply(abandoned: commit, overruling: index) }
                 hasChanged = true
             // A checkpoint records that it empties the WAL before it does.
-            case .emptied: isEmptied = try files.isIndexUnchanged(since: index)
+            case .emptied: if try files.isIndexUnchanged(since: index) { emptied = AbandonedWAL.Emptied(index: index) }
             }
         }
         backoff = PollDelay()
         var delay: Duration?
-        if afterDatabaseEvent || isEmptied || unloggedWrites.isDoubtful {
-            switch try inspectDatabase(files, isEmptied: isEmptied, isChanged: isChanged || hasChanged || isNew) {
-            case .nothing: break
+        if afterDatabaseEvent || emptied != nil || unloggedWrites.isDoubtful {
+            switch try inspectDatabase(files, emptied: emptied, isChanged: isChanged || hasChanged || isNew) {
+            case .nothing, .checkpointing: break
             case .doubtful(let time): delay = time
             case .found: hasChanged = true
             }

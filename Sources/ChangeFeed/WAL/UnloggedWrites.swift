@@ -9,6 +9,8 @@ import SQLiteFormat
 struct UnloggedWrites {
     enum Finding {
         case nothing
+        /// A checkpoint is under way, which may explain the write.
+        case checkpointing
         /// An event that is still queued may explain the write. Poll again after the delay.
         case doubtful(Duration)
         case found
@@ -46,6 +48,12 @@ struct UnloggedWrites {
     /// - Parameter idleStamp: The database's stamp before the index was created; nil if another write may be in it.
     init(after idleStamp: StoreFiles.Stamp? = nil) { self.idleStamp = idleStamp }
 
+    /// Returns the database's stamp at the known state, and the last frame of the WAL of `commit` that it had. Until a
+    /// checkpoint copies more, no program that keeps the index writes the database.
+    func known(in commit: WALPosition) -> (StoreFiles.Stamp, UInt32)? {
+        known.map { ($0.stamp, $0.index?.salt == commit.salt ? $0.index?.backfilledFrame ?? 0 : 0) }
+    }
+
     /// True if a write awaits its explanation.
     var isDoubtful: Bool { deadline != nil }
 
@@ -77,7 +85,7 @@ struct UnloggedWrites {
             return .nothing
         }
         // It shows in the index when it ends.
-        if now.isCheckpointing { return .nothing }
+        if now.isCheckpointing { return .checkpointing }
         if isChanged { return .found }
         guard let deadline else {
             deadline = .now.advanced(by: StoreObserver.settlingTime)
@@ -123,25 +131,31 @@ extension StoreObserver {
     }
 
     /// Looks for a write to the database that no checkpoint made.
-    func inspectDatabase(_ files: StoreFiles, isEmptied: Bool, isChanged: Bool) throws -> UnloggedWrites.Finding {
+    ///
+    /// - Parameters:
+    ///   - emptied: The index beside a WAL that has lost its commits.
+    ///   - isChanged: True if a change is published in any case.
+    func inspectDatabase(
+        _ files: StoreFiles, emptied: AbandonedWAL.Emptied?, isChanged: Bool
+    ) throws -> UnloggedWrites.Finding {
         let finding = unloggedWrites.inspect(
-            try databaseState(files), isEmptied: isEmptied, isChanged: isChanged)
-        guard case .found = finding else {
-            // Nothing is lost with the frames of a WAL that the database has.
-            if isEmptied, case .nothing = finding { try readBaseline(files) }
-            return finding
+            try databaseState(files), isEmptied: emptied != nil, isChanged: isChanged)
+        switch finding {
+        case .checkpointing, .doubtful: break
+        case .nothing:
+            // The database has what the WAL had. A commit that came since isn't published yet.
+            guard let emptied else { break }
+            baseline.recordEmptied(emptied.index)
+            unloggedWrites.record(try databaseState(files))
+        case .found:
+            sessions.recordWrite()
+            tracker.addUnknown()
+            discardPageMap()
+            // The change that is published now covers all of it.
+            abandonedWAL = AbandonedWAL()
+            baseline = try files.baseline()
+            unloggedWrites.record(try databaseState(files))
         }
-        sessions.recordWrite()
-        tracker.addUnknown()
-        discardPageMap()
-        try readBaseline(files)
-        return .found
-    }
-
-    /// Takes the present content of WAL and database as published.
-    private func readBaseline(_ files: StoreFiles) throws {
-        abandonedWAL = AbandonedWAL()
-        baseline = try files.baseline()
-        unloggedWrites.record(try databaseState(files))
+        return finding
     }
 }
