@@ -5,6 +5,7 @@ import FoundationEssentials
 import GroupStoreAgent
 import LinuxSystem
 import PersistentHistory
+import SystemPackage
 
 struct ChangesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -93,7 +94,7 @@ struct ChangesCommand: ParsableCommand {
         switch answer {
         case .page(let lines, let end):
             for line in lines { line.print(output) }
-            HistoryPrinter.summarize("changes", end, to: output)
+            HistoryPrinter.summarize("changes", end, of: store, to: output)
         case .reset(let reason, let current):
             let token = current.description
             let reset: JSONObject = ["type": "reset", "reason": .string(reason.rawValue), "token": .string(token)]
@@ -231,12 +232,21 @@ enum HistoryPrinter {
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 
-    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, to output: Output) {
+    /// Returns the line that says that changes may be missing. A schema change is no row of the history before the next
+    /// `history enable`.
+    static func outdated(_ store: String) -> String {
+        "the schema has changed: changes may be missing until groupstore history enable \(FilePath(store).shellWord)"
+    }
+
+    static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, of store: String, to output: Output) {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
         summary["changes"] = .integer(Int64(page.count))
         summary["more"] = .bool(!page.isLast)
         if page.isOutdated { summary["outdated"] = true }
         summary["token"] = .string(page.token.description)
-        output.record(summary, "token \(page.token)" + (page.isLast ? "" : ", and more"))
+        output.record(
+            summary,
+            lines: (page.isOutdated ? ["outdated  \(outdated(store))"] : [])
+                + ["token \(page.token)" + (page.isLast ? "" : ", and more")])
     }
 }
