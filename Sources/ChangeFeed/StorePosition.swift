@@ -9,8 +9,8 @@ package struct StorePosition: Equatable, Sendable {
     /// The last commit in the WAL; `none` if there is none.
     let commit: WALPosition
     let changeCounter: UInt32?
-    /// The database's stamp. If a later write could have left it unchanged, it is `unsettled` where the WAL has commits,
-    /// and else nil.
+    /// The database's stamp. If a later write could have left it unchanged, it is `unsettled` where the WAL has
+    /// commits, and else nil.
     let stamp: StoreFiles.Stamp?
     /// The last frame of the WAL that the database had as of the stamp.
     var checkpointedFrame: UInt32 = 0
