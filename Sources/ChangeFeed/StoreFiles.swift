@@ -67,29 +67,43 @@ final class StoreFiles {
     func baseline() throws -> CommitBaseline {
         var baseline = CommitBaseline()
         baseline.changeCounter = try header()?.changeCounter
-        if let index = try readIndex() {
-            baseline.commit = WALPosition(index)
-            baseline.commitCount = index.commitCount
-        } else if let last = try abandonedCommit() {
-            baseline.commit = last
+        let index = try readIndex()
+        if let index { baseline.record(WALPosition(index), commitCount: index.commitCount) }
+        let last = try lastLoggedCommit(beyond: [index.map(WALPosition.init)].compactMap(\.self))
+        if index?.reports(last) == true { return baseline }
+        // A program that has the store may be writing what the index doesn't report yet.
+        if try walIndex == nil || !isWALInUse() && isIndexUnchanged(since: index) {
+            baseline.record(last, overruling: index)
         }
         return baseline
     }
 
-    /// Returns the last commit in the WAL, read without its index, or beyond the one that `index` reports. Returns nil
-    /// if there is no WAL.
-    func abandonedCommit(beyond index: WriteAheadIndex? = nil) throws -> WALPosition? {
-        guard try directory.status(name.wal) != nil else { return nil }
+    /// Returns the last commit in the WAL, as its frames tell, whatever its index says; `none` if there is none.
+    /// `known` are commits that needn't be read again.
+    func lastLoggedCommit(beyond known: [WALPosition] = []) throws -> WALPosition {
+        guard try directory.status(name.wal) != nil else { return .none }
         do throws(SystemError) {
             let log = try directory.open(name.wal, flags: O_RDONLY)
-            let last = try WriteAheadLog(log, path: directory.path.appending(name.wal), beyond: index)
-            guard last.lastFrame > 0 else { return nil }
+            let last = try WriteAheadLog(
+                log, path: directory.path.appending(name.wal), beyond: known.map { ($0.salt, $0.frame, $0.checksum) })
+            guard last.lastFrame > 0 else { return .none }
             return WALPosition(salt: last.salt, frame: last.lastFrame, checksum: last.checksum)
         } catch {
             // The file was removed between the two calls.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
-            return nil
+            return .none
         }
+    }
+
+    /// True if a program may be writing the WAL: no reader sees a commit before the index has it, or before a program
+    /// in exclusive mode is gone.
+    func isWALInUse() throws -> Bool { isWALWriteLocked() || isLockedExclusively() }
+
+    /// True if the index, or its absence, is as it was. A WAL that was read since is of the same time.
+    func isIndexUnchanged(since former: WriteAheadIndex?) throws -> Bool {
+        guard try isIndexCurrent() else { return false }
+        guard let now = try readIndex() else { return former == nil }
+        return former.map(now.hasSameHeader) ?? false
     }
 
     /// Returns the WAL's stamp, or nil if there is no WAL.
@@ -143,6 +157,12 @@ final class StoreFiles {
         init(_ status: FileStatus) {
             (size, modified, changed) = (status.size, status.modified, status.changed)
         }
+
+        /// The stamp of a file that doesn't exist.
+        static let absent = Stamp(size: -1, modified: 0, changed: 0)
+
+        /// A stamp that a later write could have left unchanged.
+        static let unsettled = Stamp(size: -2, modified: 0, changed: 0)
 
         init(size: Int64, modified: Int64, changed: Int64) {
             (self.size, self.modified, self.changed) = (size, modified, changed)
@@ -222,6 +242,9 @@ final class StoreFiles {
 
     /// True if somebody holds `WAL_WRITE_LOCK`, byte 120 of the index.
     func isWALWriteLocked() -> Bool { walIndex?.isLocked(at: 120) ?? false }
+
+    /// True if somebody holds `WAL_CKPT_LOCK`, byte 121 of the index.
+    func isCheckpointLocked() -> Bool { walIndex?.isLocked(at: 121) ?? false }
 
     // MARK: The database's locks
 

@@ -46,8 +46,11 @@ package final class StoreObserver {
     /// The same stamp as of the last settled poll, or nil if the write was too recent to tell it from a later one, or
     /// the poll saw a write that isn't published yet.
     var settledStamp: StoreFiles.Stamp?
+    /// The same stamp as of the last settled poll.
+    var inspectedStamp: StoreFiles.Stamp?
     var bracket = JournalBracket()
     var abandonedWAL = AbandonedWAL()
+    var unloggedWrites = UnloggedWrites()
     /// The commits found while a program locked out every reader.
     var lockedCommits: LockedCommits?
     /// The reason the store can't be read. It is nil if the store is readable or a program's lock is the reason.
@@ -121,8 +124,11 @@ package final class StoreObserver {
         guard let opened = try StoreFiles(directory, name) else { return }
         let stamp = try opened.stamp()
         // Must come first, so that a commit made meanwhile has another stamp.
-        abandonedWAL.inspectedStamp = try opened.walStamp()?.whenSettled
+        let inspectedStamp = try opened.walStamp()?.whenSettled
         baseline = try opened.baseline()
+        // What is being written was not read, or will be in the index.
+        abandonedWAL.inspectedStamp = try opened.walIndex != nil && opened.isWALInUse() ? nil : inspectedStamp
+        if opened.walIndex != nil { unloggedWrites.record(try databaseState(opened)) }
         recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
         files = opened
         failures.reset()
@@ -134,6 +140,7 @@ package final class StoreObserver {
         case .writeAhead: if files.walIndex == nil { idleStamp = stamp }
         case .rollback:
             (publishedStamp, settledStamp) = (stamp, stamp.whenSettled)
+            inspectedStamp = stamp
             // The counter does not count further commits of a program in exclusive mode.
             if files.isLockedExclusively() { stampPublishedUnderLock = stamp }
         case nil: break
@@ -165,9 +172,10 @@ package final class StoreObserver {
         fastPath = FastPath()
         adoption = nil
         stampPublishedUnderLock = nil
-        (publishedStamp, settledStamp) = (nil, nil)
+        (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
         bracket = JournalBracket()
         abandonedWAL = AbandonedWAL()
+        unloggedWrites = UnloggedWrites()
         lockedCommits = nil
         leaveIdle()
     }
@@ -183,6 +191,7 @@ package final class StoreObserver {
         if part == .journal { usesJournal = true }
         eventCounts.record(part, created: created, modified: modified)
         sessions.record(part, created: created, modified: modified, removed: removed)
+        unloggedWrites.recordEvent(part, modified: modified)
         if closed { isClosing = true }
         bracket.record(part, created: created, modified: modified, removed: removed, closed: closed)
     }
@@ -281,7 +290,9 @@ package final class StoreObserver {
 
     private func inspect(_ parts: Set<StorePart>) -> Observation {
         do {
-            if let files, files.walIndex != nil, parts.isSubset(of: [.wal]) { return try inspectWAL(files) }
+            if let files, files.walIndex != nil, parts.isSubset(of: [.wal]) {
+                return try inspectWAL(files, afterDatabaseEvent: false)
+            }
             return try inspectStore()
         } catch let error as SystemError where error.errno == .resourceTemporarilyUnavailable {
             // A relocation holds a lease on the database.
@@ -328,7 +339,7 @@ package final class StoreObserver {
         if mode != .rollback { rollbackTables = nil }
         let observation =
             switch mode {
-            case .writeAhead: try inspectWALMode(found)
+            case .writeAhead: try inspectWALMode(found, isChanged: hasChanged)
             case .rollback: try inspectRollbackMode(found)
             // It is not a database yet, or no longer one.
             case nil: try inspectIdle(found)
@@ -345,6 +356,7 @@ package final class StoreObserver {
             // The queued events are about the index that has the name now.
             settleTables(with: nil)
         } changed: { former in
+            unloggedWrites = UnloggedWrites(after: former == nil ? idleStamp : nil)
             try sessionChanged(files, former)
         }
         if hasEnded {

@@ -9,8 +9,11 @@ package struct StorePosition: Equatable, Sendable {
     /// The last commit in the WAL; `none` if there is none.
     let commit: WALPosition
     let changeCounter: UInt32?
-    /// The database's stamp, where the WAL has no commit. Nil if a later write could have left it unchanged.
+    /// The database's stamp. If a later write could have left it unchanged, it is `unsettled` where the WAL has
+    /// commits, and else nil.
     let stamp: StoreFiles.Stamp?
+    /// The last frame of the WAL that the database had as of the stamp.
+    var checkpointedFrame: UInt32 = 0
 
     /// The difference between two positions of one path.
     package enum Difference: Sendable {
@@ -24,8 +27,12 @@ package struct StorePosition: Equatable, Sendable {
 
     package func difference(to later: StorePosition) -> Difference {
         guard identity == later.identity else { return .replaced }
-        // Commits and checkpoints never leave the WAL with the same last commit and other content in front of it.
-        if commit.frame > 0, commit == later.commit { return .none }
+        // Commits and checkpoints never leave the WAL with the same last commit and other content in front of it. But
+        // what is behind it may be another file's: `cp` leaves the WAL of a killed program.
+        if commit.frame > 0, commit == later.commit {
+            guard later.checkpointedFrame <= checkpointedFrame, let stamp, stamp != .unsettled else { return .none }
+            return stamp.isIdentical(to: later.stamp) ? .none : .changed
+        }
         guard commit == later.commit, changeCounter == later.changeCounter, stamp?.isIdentical(to: later.stamp) == true
         else { return .changed }
         return .none
@@ -44,7 +51,7 @@ extension StorePosition: CustomStringConvertible {
 
     /// Appends the description's bytes. Each change has them, so they are assembled outside the heap.
     package func write(to bytes: inout [UInt8]) {
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: HexadecimalText.length(of: 10)) { buffer in
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: HexadecimalText.length(of: 11)) { buffer in
             var text = HexadecimalText(buffer)
             text.append(identity.device)
             text.append(identity.inode)
@@ -56,6 +63,7 @@ extension StorePosition: CustomStringConvertible {
             text.append(stamp.map { UInt64(bitPattern: $0.size) })
             text.append(stamp.map { UInt64(bitPattern: $0.modified) })
             text.append(stamp.map { UInt64(bitPattern: $0.changed) })
+            if checkpointedFrame > 0 { text.append(UInt64(checkpointedFrame)) }
             bytes.append(contentsOf: text.bytes)
         }
     }
@@ -63,7 +71,7 @@ extension StorePosition: CustomStringConvertible {
     /// Parses a description. Returns nil for any other text.
     package init?(_ text: some StringProtocol) {
         let fields = text.split(separator: ".", omittingEmptySubsequences: false)
-        guard fields.count == 10 else { return nil }
+        guard fields.count == 10 || fields.count == 11 else { return nil }
         var numbers: [UInt64?] = []
         for field in fields {
             guard field.isEmpty || UInt64(field, radix: 16) != nil else { return nil }
@@ -84,6 +92,9 @@ extension StorePosition: CustomStringConvertible {
         } else {
             stamp = nil
         }
+        guard fields.count == 11 else { return }
+        guard let frame = numbers[10].flatMap(UInt32.init(exactly:)), frame > 0 else { return nil }
+        checkpointedFrame = frame
     }
 }
 
@@ -124,17 +135,28 @@ extension StoreObserver {
     /// part of it.
     package var position: StorePosition? {
         guard let files, !isUnreadable else { return nil }
+        guard baseline.commit.frame > 0 else {
+            return StorePosition(
+                identity: files.identity, commit: baseline.commit, changeCounter: baseline.changeCounter,
+                stamp: settledStamp ?? settledIdleStamp ?? openWALStamp(files))
+        }
+        let database = files.walIndex == nil ? idleStamp.map { ($0, 0) } : unloggedWrites.known(in: baseline.commit)
         return StorePosition(
             identity: files.identity, commit: baseline.commit, changeCounter: baseline.changeCounter,
-            stamp: baseline.commit.frame > 0 ? nil : settledStamp ?? settledIdleStamp ?? openWALStamp(files))
+            stamp: database.map { $0.0.whenSettled ?? .unsettled }, checkpointedFrame: database?.1 ?? 0)
     }
 
-    /// Returns the database's stamp while the WAL is open and has no commit: checkpoints alone write the database then.
+    /// Returns the database's stamp while the store has an index and the WAL no commit: checkpoints alone write the
+    /// database then.
     private func openWALStamp(_ files: StoreFiles) -> StoreFiles.Stamp? {
-        guard files.walIndex != nil, let stamp = try? files.stamp().whenSettled,
-            // A commit since would be found here, and its checkpoint would have changed the stamp.
-            let index = try? files.readIndex(), !baseline.isBefore(index), (try? files.isIndexCurrent()) == true
+        guard files.walIndex != nil, let state = try? databaseState(files), let stamp = state.stamp.whenSettled,
+            // A copy over the store is published before a token has it.
+            unloggedWrites.isPublished(state),
+            (try? files.isIndexCurrent()) == true
         else { return nil }
-        return stamp
+        // A commit since would be found here, and its checkpoint would have changed the stamp.
+        if let index = state.index { return baseline.isBefore(index) ? nil : stamp }
+        // An index that reports nothing may be one that is being written.
+        return (try? files.isWALInUse()) == false ? stamp : nil
     }
 }

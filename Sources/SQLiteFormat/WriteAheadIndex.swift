@@ -16,6 +16,8 @@ package struct WriteAheadIndex: Equatable, Sendable {
     package let pageSize: Int
     /// The byte order of the WAL's checksums.
     package let order: FrameChecksum.WordOrder
+    /// The last frame that a complete checkpoint has copied to the database, and all before it (`nBackfill`).
+    package let backfilledFrame: UInt32
     /// The last frame whose page a checkpoint may have written to the database.
     package let checkpointedFrame: UInt32
 
@@ -66,6 +68,13 @@ package struct WriteAheadIndex: Equatable, Sendable {
         checksum = FrameChecksum(word(24), word(28))
         salt = bytes.loadUnaligned(fromByteOffset: 32, as: UInt64.self)
         // nBackfill, and the target of a checkpoint that is under way or was interrupted.
-        checkpointedFrame = max(word(96), word(128))
+        backfilledFrame = word(96)
+        checkpointedFrame = max(backfilledFrame, word(128))
+    }
+
+    /// True if no commit, restart or recovery of the WAL came between the two.
+    package func hasSameHeader(as other: WriteAheadIndex) -> Bool {
+        lastFrame == other.lastFrame && checksum == other.checksum && salt == other.salt
+            && commitCount == other.commitCount
     }
 }

@@ -19,9 +19,10 @@ package struct WriteAheadLog: Equatable, Sendable {
 
     /// Reads the WAL's frames up to the first invalid one. A WAL without a valid header holds no commit.
     ///
-    /// `index` describes a commit in the WAL. If it still matches, the frames up to that commit are not read again.
+    /// `known` are commits that may be in the WAL. The frames up to the last one that fits it are not read again.
     package init(
-        _ descriptor: borrowing Descriptor, path: FilePath, beyond index: WriteAheadIndex? = nil
+        _ descriptor: borrowing Descriptor, path: FilePath,
+        beyond known: [(salt: UInt64, frame: UInt32, checksum: FrameChecksum)] = []
     ) throws(SystemError) {
         let header = try descriptor.read(count: Self.headerLength, at: 0, path: path)
         guard let start = Start(header) else {
@@ -34,11 +35,13 @@ package struct WriteAheadLog: Equatable, Sendable {
         var running = start.checksum
         var committed = FrameChecksum.none
         var (frameCount, committedCount): (UInt32, UInt32) = (0, 0)
-        if let index, index.lastFrame > 0, index.salt == salt, index.pageSize == start.pageSize {
-            (running, committed) = (index.checksum, index.checksum)
-            (frameCount, committedCount) = (index.lastFrame, index.lastFrame)
+        let frameLength = Int64(Self.frameHeaderLength + start.pageSize)
+        let wholeFrames = (try descriptor.status().size - Int64(Self.headerLength)) / frameLength
+        for commit in known where commit.salt == salt && commit.frame > frameCount && commit.frame <= wholeFrames {
+            (running, committed) = (commit.checksum, commit.checksum)
+            (frameCount, committedCount) = (commit.frame, commit.frame)
         }
-        var offset = Int64(Self.headerLength) + Int64(frameCount) * Int64(Self.frameHeaderLength + start.pageSize)
+        var offset = Int64(Self.headerLength) + Int64(frameCount) * frameLength
         while true {
             let frame = try descriptor.read(
                 count: Self.frameHeaderLength + start.pageSize, at: offset, path: path)

@@ -7,7 +7,9 @@ import Testing
     /// Replays events. `c` and `m`: the journal is created, modified; `r`: removed; `w`: the database is written; `x`:
     /// closed by a writer; `s`, `S`: all is settled, without and with a journal file; `h`: a hot journal is seen; `l`:
     /// events were lost.
-    private func isWrittenOutside(_ events: String) -> Bool {
+    private func isWrittenOutside(_ events: String) -> Bool { bracket(after: events).wasWrittenOutside }
+
+    private func bracket(after events: String) -> JournalBracket {
         var bracket = JournalBracket()
         for event in events {
             switch event {
@@ -21,7 +23,7 @@ import Testing
             default: bracket.settle(hasJournal: event == "S")
             }
         }
-        return bracket.wasWrittenOutside
+        return bracket
     }
 
     @Test(arguments: [
@@ -37,4 +39,10 @@ import Testing
         "hwrw", "cmw" + "l" + "wx", "mw" + "l" + "wx", "w" + "l",
     ])
     func classifiesACopyAsOutside(_ events: String) { #expect(isWrittenOutside(events)) }
+
+    @Test(arguments: ["x", "xx", "wsx", "cmwr" + "s" + "x"])
+    func noticesACloseWithoutAWrite(_ events: String) { #expect(bracket(after: events).wasClosedUnwritten) }
+
+    @Test(arguments: ["", "wx", "xw", "cx", "cmwrx", "xs"])
+    func ignoresACloseAfterAWrite(_ events: String) { #expect(!bracket(after: events).wasClosedUnwritten) }
 }

@@ -140,6 +140,30 @@ import Testing
         Issue.record("a copy was not found")
     }
 
+    /// Writes to mapped memory raise no event before the program closes the file.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "WAL"]) func findsAWriteToMappedMemory(_ mode: String) throws {
+        let rig = try rig(mode)
+        // Before Linux 6.13, a write within one tick of the clock leaves the time as it is.
+        awaitFileClock()
+        for value in UInt8(1)...3 {
+            let store = rig.store
+            try run(
+                "python3",
+                [
+                    "-c",
+                    "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); "
+                        + "m[60:64] = bytes([0, 0, 0, int(sys.argv[2])]); m.flush(); m.close(); f.close()",
+                    Word(store), "\(value)",
+                ])
+            #expect(try rig.findings() == [.changed])
+            #expect(try rig.findings() == [])
+            awaitFileClock()
+        }
+        // Readers close the file too.
+        try run("python3", ["-c", "import sys; open(sys.argv[1], 'r+b').read()", Word(rig.store)])
+        #expect(try rig.findings() == [])
+    }
+
     /// Restored and written before the next poll, so the counter is unchanged.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
     func findsARestoredAndModifiedBackup(_ mode: String) throws {

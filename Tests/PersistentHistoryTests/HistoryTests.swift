@@ -24,6 +24,29 @@ struct HistoryTests {
         #expect(Set(changes.map(\.nonce)).count == 3)
     }
 
+    /// A tool that compares the schema with a model of its own drops what the model doesn't have.
+    @Test(arguments: HistorySchema.requiredTables + ["all"]) func repairsADroppedHistory(_ dropped: String) throws {
+        let store = try Fixture()
+        let before = try store.schema()
+        _ = try store.enable()
+        let token = try store.read { try $0.current() }
+        for table in HistorySchema.requiredTables where [table, "all"].contains(dropped) {
+            try store.write("DROP TABLE \(table)")
+        }
+        #expect(try store.enable().kind == .enabled)
+        try store.write("INSERT INTO note (title) VALUES ('a'); UPDATE note SET title = 'b'; DELETE FROM note")
+        #expect(try store.changes().map(\.operation) == [.insert, .update, .delete])
+        // A token from before is another history's.
+        #expect(try store.read { try $0.current() }.history != token.history)
+        for table in HistorySchema.requiredTables where [table, "all"].contains(dropped) {
+            try store.write("DROP TABLE \(table)")
+        }
+        #expect(try HistoryInstallation(store.location).disable().kind == .disabled)
+        #expect(try store.schema() == before)
+        try store.write("INSERT INTO note (title) VALUES ('c')")
+        #expect(try HistoryInstallation(store.location).disable().kind == .unchanged)
+    }
+
     @Test func recordsAKeyOfSeveralColumns() throws {
         let store = try Fixture("CREATE TABLE t (a TEXT COLLATE NOCASE, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
         _ = try store.enable()

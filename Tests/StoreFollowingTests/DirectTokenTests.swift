@@ -116,8 +116,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "file1", "file1-x", "file1-1.2.3", "file1-1.2.3.4.5.6.7.8.9", "file1-1.2.3.4.5.6.7.8.9.a.b", "e-12",
-        "file1-g.2.3.4.5.6.7.8.9.a",
+        "", "file1", "file1-x", "file1-1.2.3", "file1-1.2.3.4.5.6.7.8.9", "file1-1.2.3.4.5.6.7.8.9.a.b.c", "e-12",
+        "file1-1.2.3.4.5.6.7.8.9.a.", "file1-1.2.3.4.5.6.7.8.9.a.0", "file1-g.2.3.4.5.6.7.8.9.a",
     ])
     func refusesOtherTokens(_ text: String) { #expect(DirectToken(text) == nil) }
 }

@@ -47,7 +47,7 @@ extension StoreObserver {
         guard wantsScan, let files else { return nil }
         let index = try? files.readIndex()
         // A commit that is not published yet is published first.
-        guard files.walIndex == nil || index.map({ !baseline.isBefore($0) }) == true,
+        guard files.walIndex == nil || index.map({ !baseline.isBefore($0) && !baseline.isOverruled($0) }) == true,
             let now = counts(files, adding: events), let subject = try? files.scanSubject(at: index),
             subject.changeCounter == nil || subject.changeCounter == baseline.changeCounter
         else { return nil }

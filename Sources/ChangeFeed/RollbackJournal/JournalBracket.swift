@@ -12,6 +12,9 @@ struct JournalBracket {
     private var wasWritten = false
     /// True if the database was written outside of a transaction since the last settled poll.
     private(set) var wasWrittenOutside = false
+    /// True if a program closed the database since the last settled poll, and no event reported a write. Writes to
+    /// mapped memory raise none.
+    private(set) var wasClosedUnwritten = false
     /// True if a program that keeps its journal in memory held its lock meanwhile.
     var wasLocked = false
 
@@ -23,6 +26,7 @@ struct JournalBracket {
         case .database:
             guard modified || closed else { return }
             wasWritten = wasWritten || modified
+            wasClosedUnwritten = !wasWritten && !isInside
             // If the journal file persists, its end can't be told from its beginning. But a copying program closes the
             // file when done.
             if modified ? !isInside : wasWritten && isInside && !wasCreated { wasWrittenOutside = true }
@@ -39,7 +43,7 @@ struct JournalBracket {
 
     /// Records that all writes so far are evaluated. `hasJournal` is true if a journal file exists, which is not hot.
     mutating func settle(hasJournal: Bool) {
-        (wasWritten, wasWrittenOutside, wasLocked) = (false, false, false)
+        (wasWritten, wasWrittenOutside, wasClosedUnwritten, wasLocked) = (false, false, false, false)
         // If the journal was created and is gone, the event of its removal is still to come.
         if !wasCreated || hasJournal { (isInside, wasCreated) = (false, false) }
     }

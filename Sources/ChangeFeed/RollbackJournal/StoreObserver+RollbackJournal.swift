@@ -47,12 +47,13 @@ extension StoreObserver {
     private func inspectUncounted(_ files: StoreFiles, at stamp: StoreFiles.Stamp) throws -> Observation {
         let mayBeExclusive = usesJournal || isUnreadable || stampPublishedUnderLock != nil
         if mayBeExclusive, files.waitForWriter() { return observeLocked() }
+        let wasMapped = try bracket.wasClosedUnwritten && isWrittenUnannounced(files, stamp)
         // With its journal in memory, a program writes before it commits. If it rolls back, it has restored every page.
-        if !mayBeExclusive, bracket.wasWrittenOutside, files.isLockedExclusively() {
-            bracket.wasLocked = true
+        if !mayBeExclusive, bracket.wasWrittenOutside || wasMapped, files.isLockedExclusively() {
+            bracket.wasLocked = bracket.wasWrittenOutside
             return awaitUnlock()
         }
-        let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
+        let wasWritten = wasMapped || stampPublishedUnderLock.map { $0 != stamp } ?? false
         // The event of a published commit's write may come late, and so may that of a copy: after a poll that saw the
         // file as it is now, for another reason. The file's times tell nothing, only its content does.
         let mayBeCopied = bracket.wasWrittenOutside && !bracket.wasLocked
@@ -70,6 +71,13 @@ extension StoreObserver {
         // The copy may be incomplete.
         if isCopied { stampPublishedUnderLock = stamp }
         return Observation(settled(.changed).finding, nextPollDelay: isCopied ? Self.settlingTime : nil)
+    }
+
+    /// True if the database was written since the last settled poll, and not by a transaction. No event reports what a
+    /// program writes to mapped memory, but the file's time does.
+    private func isWrittenUnannounced(_ files: StoreFiles, _ stamp: StoreFiles.Stamp) throws -> Bool {
+        guard let inspectedStamp, inspectedStamp != stamp else { return false }
+        return try !files.hasJournal()
     }
 
     /// Adds the tables that were changed up to the commit with this change counter. A new scan begins if the page map
@@ -106,6 +114,7 @@ extension StoreObserver {
         // A stamp that a write in the same clock tick would leave unchanged proves nothing, nor does that of a write
         // whose event is still to come: a token with it would hide that write if this process ended before.
         settledStamp = stamp.isIdentical(to: publishedStamp) ? stamp.whenSettled : nil
+        inspectedStamp = stamp
         bracket.settle(hasJournal: try files.hasJournal())
     }
 

@@ -1,9 +1,26 @@
 import LinuxSystem
 import SQLiteFormat
 
-/// Finds commits in a WAL that no index reports. A program in exclusive mode keeps its index in private memory, and a
-/// killed one leaves a WAL without an index. The next program to open the store recovers its content.
+/// Finds commits in a WAL that no index reports. A program in exclusive mode keeps its index in private memory, and
+/// other engines keep none; so does a killed one, which leaves a WAL without an index or beside an older one. The next
+/// program to open the store recovers its content.
 struct AbandonedWAL {
+    /// The content of a WAL that its index doesn't report.
+    enum Finding {
+        /// Nothing new.
+        case nothing
+        /// A commit other than the last known one.
+        case commit(WALPosition)
+        /// No commit, although the index reports one, or another one was known.
+        case emptied
+    }
+
+    /// A WAL that has lost its commits.
+    struct Emptied {
+        /// The index beside it.
+        let index: WriteAheadIndex?
+    }
+
     /// The stamp of the WAL that is known to hold nothing new.
     var inspectedStamp: StoreFiles.Stamp?
     /// The time of the next read. It limits the cost of re-reading a WAL that is being written, and schedules another
@@ -20,9 +37,9 @@ struct AbandonedWAL {
     mutating func commit(otherThan commit: WALPosition, in files: StoreFiles) throws -> WALPosition? {
         guard let stamp = try files.walStamp(), stamp.size > 0, stamp != inspectedStamp else { return nil }
         let began = ContinuousClock.now
-        let found = try files.abandonedCommit()
+        let found = try files.lastLoggedCommit()
         nextRead = .now.advanced(by: began.duration(to: .now) * Self.cooldownFactor)
-        if let found, found.checksum != commit.checksum { return found }
+        if found.frame > 0, found.checksum != commit.checksum { return found }
         recordNothingNew(stamp)
         return nil
     }
@@ -33,20 +50,29 @@ struct AbandonedWAL {
         if inspectedStamp == nil { nextRead = max(nextRead ?? .now, .now.advanced(by: FileTime.resolution)) }
     }
 
-    /// Returns the last commit like `commit(otherThan:in:)`, for a WAL whose index may belong to an earlier session.
-    mutating func commit(beyond index: WriteAheadIndex, otherThan commit: WALPosition, in files: StoreFiles) throws
-        -> WALPosition?
-    {
-        guard let stamp = try files.walStamp(), stamp.size > 0, stamp != inspectedStamp else { return nil }
-        if let found = try files.abandonedCommit(beyond: index), found.checksum != commit.checksum { return found }
+    /// Returns what the WAL holds that its index doesn't report.
+    mutating func inspect(
+        beside index: WriteAheadIndex?, otherThan commit: WALPosition, in files: StoreFiles
+    ) throws -> Finding {
+        let stamp = try files.walStamp() ?? .absent
+        guard stamp != inspectedStamp else { return .nothing }
+        let known = [commit] + [index.map(WALPosition.init)].compactMap(\.self)
+        let last = try files.lastLoggedCommit(beyond: known)
+        if last.frame == 0 {
+            // After a reset, the index has the checksum of the last commit.
+            let isKnown = commit.frame == 0 || index?.checksum == commit.checksum
+            if index?.lastFrame ?? 0 > 0 || !isKnown { return .emptied }
+        } else if index?.reports(last) != true, last.checksum != commit.checksum {
+            return .commit(last)
+        }
         recordNothingNew(stamp)
-        return nil
+        return .nothing
     }
 }
 
 /// The commits found while a program locked out every reader.
 struct LockedCommits {
-    /// The database's stamp at the first of these commits.
+    /// The database's stamp at the first of these commits; nil if no index reports them.
     var stamp: StoreFiles.Stamp?
     var count = 1
 }

@@ -25,8 +25,7 @@ extension StoreObserver {
         while true {
             switch probe?.next(tracker.map) {
             case .repeated(let position, let commitCount):
-                baseline.commit = position
-                baseline.commitCount = commitCount
+                baseline.record(position, commitCount: commitCount)
                 return .repeated
             case .other, nil: return .other
             case .nothing: break

@@ -1,13 +1,16 @@
 import CLinux
 import Glibc
 import LinuxSystem
+import SQLiteFormat
 
 /// Polls of a store in WAL mode.
 extension StoreObserver {
-    func inspectWALMode(_ files: StoreFiles) throws -> Observation {
+    ///
+    /// - Parameter isChanged: True if a change is published in any case.
+    func inspectWALMode(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
         // The counter matters again once the store returns to rollback mode.
         baseline.changeCounter = try files.header()?.changeCounter
-        (publishedStamp, settledStamp) = (nil, nil)
+        (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
         bracket = JournalBracket()
         // A journal in WAL mode: somebody switched to rollback mode, wrote the store and switched back between two
         // polls.
@@ -15,14 +18,14 @@ extension StoreObserver {
             usesJournal = false
             tracker.addUnknown()
             discardPageMap()
-            return try inspectOpenWAL(files).reportingChange
+            return try inspectOpenWAL(files, isChanged: true).reportingChange
         }
-        return try inspectOpenWAL(files)
+        return try inspectOpenWAL(files, isChanged: isChanged)
     }
 
-    private func inspectOpenWAL(_ files: StoreFiles) throws -> Observation {
+    private func inspectOpenWAL(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
         guard files.walIndex != nil else { return try inspectWithoutIndex(files) }
-        return try inspectWAL(files)
+        return try inspectWAL(files, afterDatabaseEvent: true, isChanged: isChanged)
     }
 
     /// Polls a WAL without an index. Either nobody has the store open, or one program has it in exclusive mode and
@@ -59,10 +62,10 @@ extension StoreObserver {
         return lockedCommits == nil ? awaitUnlock() : observeLocked()
     }
 
-    /// Applies a commit that no index reports.
-    private func apply(abandoned commit: WALPosition) {
+    /// Applies a commit that no index reports, or another one than `index`.
+    private func apply(abandoned commit: WALPosition, overruling index: WriteAheadIndex? = nil) {
         leaveIdle()
-        baseline.commit = commit
+        baseline.record(commit, overruling: index)
         // The next session's index begins with it.
         indexHasCommitted = true
         tracker.addUnknown()
@@ -104,7 +107,14 @@ extension StoreObserver {
 
     /// Polls the WAL through its index. The event of a write to the WAL precedes the commit's visibility, so the index
     /// is re-read for some microseconds, and then for as long as somebody holds the WAL's write lock.
-    func inspectWAL(_ files: StoreFiles) throws -> Observation {
+    ///
+    /// The index is a hint, and the WAL the truth: a program that keeps no index, or keeps it in private memory, leaves
+    /// one that reports what was there before.
+    ///
+    /// - Parameters:
+    ///   - afterDatabaseEvent: True unless writes to the WAL alone were reported.
+    ///   - isChanged: True if a change is published in any case.
+    func inspectWAL(_ files: StoreFiles, afterDatabaseEvent: Bool, isChanged: Bool = false) throws -> Observation {
         leaveIdle()
         // Spins once per transaction. A long transaction is polled at the backoff's pace.
         let spins = fastPath.leavesIndexUnread && backoff.isFresh
@@ -116,7 +126,12 @@ extension StoreObserver {
         }
         // In exclusive mode nobody takes the WAL's lock, and nobody else can read.
         if files.isLockedExclusively() {
-            guard isNew, !isUnreadable else { return try inspectExclusive(files) }
+            guard isNew, !isUnreadable else {
+                if lockedCommits == nil, case .commit = try inspectLog(files) {
+                    lockedCommits = LockedCommits(stamp: nil)
+                }
+                return try inspectExclusive(files)
+            }
             lockedCommits = LockedCommits(stamp: try files.stamp(), count: (lockedCommits?.count ?? 0) + 1)
             backoff = PollDelay()
             return Observation(hasChanged ? .changed : .unchanged, nextPollDelay: backoff.next())
@@ -124,18 +139,41 @@ extension StoreObserver {
         lockedCommits = nil
         // A commit may have come between the last read and the lock's release.
         if try hasCommitted(files) { hasChanged = true }
-        if !hasChanged, !isNew, let index = try files.readIndex(),
-            let commit = try abandonedWAL.commit(beyond: index, otherThan: baseline.commit, in: files)
-        {
-            // A writer that has started since writes its last frame before any reader sees the commit.
-            if files.isWALWriteLocked() { return Observation(.unchanged, nextPollDelay: backoff.next()) }
-            // A writer that has finished since has recorded its commit in the index.
-            if try !hasCommitted(files) { apply(abandoned: commit) }
-            hasChanged = true
+        var emptied: AbandonedWAL.Emptied?
+        if !hasChanged, !isNew {
+            let index = try files.readIndex()
+            switch try inspectLog(files, beside: index) {
+            case .nothing: break
+            case .commit(let commit):
+                // A writer that has started since writes its last frame before any reader sees the commit.
+                if files.isWALWriteLocked() { return Observation(.unchanged, nextPollDelay: backoff.next()) }
+                // A writer that has finished since has recorded its commit in the index.
+                if try !hasCommitted(files) { apply(abandoned: commit, overruling: index) }
+                hasChanged = true
+            // A checkpoint records that it empties the WAL before it does.
+            case .emptied: if try files.isIndexUnchanged(since: index) { emptied = AbandonedWAL.Emptied(index: index) }
+            }
         }
         backoff = PollDelay()
+        var delay: Duration?
+        if afterDatabaseEvent || emptied != nil || unloggedWrites.isDoubtful {
+            switch try inspectDatabase(files, emptied: emptied, isChanged: isChanged || hasChanged || isNew) {
+            case .nothing, .checkpointing: break
+            case .doubtful(let time): delay = time
+            case .found: hasChanged = true
+            }
+        }
         defer { isUnreadable = false }
-        return Observation(hasChanged || isUnreadable ? .changed : .unchanged).withRecheck(after: abandonedWAL.cooldown)
+        return Observation(hasChanged || isUnreadable ? .changed : .unchanged, nextPollDelay: delay)
+            .withRecheck(after: abandonedWAL.cooldown)
+    }
+
+    private func inspectLog(_ files: StoreFiles) throws -> AbandonedWAL.Finding {
+        try inspectLog(files, beside: try files.readIndex())
+    }
+
+    private func inspectLog(_ files: StoreFiles, beside index: WriteAheadIndex?) throws -> AbandonedWAL.Finding {
+        try abandonedWAL.inspect(beside: index, otherThan: baseline.commit, in: files)
     }
 
     /// Polls a store whose exclusive lock stays. The index shows each commit, so the store stays known while no commit
@@ -145,7 +183,7 @@ extension StoreObserver {
         guard let commits = lockedCommits, !isUnreadable else {
             return isUnreadable ? observeLocked() : awaitUnlock()
         }
-        if commits.count > 1 { return observeLocked() }
+        if commits.count > 1 || commits.stamp == nil { return observeLocked() }
         // It may have committed just before. A checkpoint then writes the database.
         return try commits.stamp == files.stamp() ? observeLocked(patience: .seconds(2)) : awaitUnlock()
     }
@@ -164,8 +202,7 @@ extension StoreObserver {
 
     func hasCommitted(_ files: StoreFiles) throws -> Bool {
         guard let index = try files.readIndex(), baseline.isBefore(index) else { return false }
-        baseline.commit = WALPosition(index)
-        baseline.commitCount = index.commitCount
+        baseline.record(WALPosition(index), commitCount: index.commitCount)
         indexHasCommitted = true
         tracker.advance(to: index, in: files)
         return true

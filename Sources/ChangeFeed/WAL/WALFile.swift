@@ -22,6 +22,15 @@ struct WALPosition: Equatable, Sendable {
     }
 }
 
+extension WriteAheadIndex {
+    /// True if `last`, the last commit in the WAL, is what this index reports. After a reset, the index has the
+    /// checksum of the former WAL's last commit, whose frames may still stand.
+    func reports(_ last: WALPosition) -> Bool {
+        if lastFrame > 0 { return WALPosition(self) == last }
+        return last.frame == 0 || last.checksum == checksum
+    }
+}
+
 /// An open write-ahead log (https://sqlite.org/fileformat2.html, §4.1). It stays readable after the file has lost its
 /// name. `pread` moves no file offset, so threads may share it.
 final class WALFile: Sendable {

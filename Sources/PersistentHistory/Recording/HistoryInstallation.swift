@@ -47,6 +47,11 @@ package struct HistoryInstallation {
             if try HistoryTables.coreDataTablesExist(database) {
                 return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
             }
+            let isDamaged = try HistoryTables.areDamaged(database)
+            if isDamaged {
+                try HistoryTables.refuseReplica(database, location.path)
+                try HistoryTables.remove(database)
+            }
             let isNew = try !HistoryTables.exist(database)
             if isNew {
                 try database.execute(script: HistorySchema.creation)
@@ -69,15 +74,12 @@ package struct HistoryInstallation {
     package func disable() throws -> Outcome {
         if let kind = try kindWithoutHistory() { return Outcome(kind: kind, tables: [], unrecorded: [:], gaps: []) }
         return try write { database in
-            guard try HistoryTables.exist(database) else {
+            guard try HistoryTables.exist(database) || HistoryTables.areDamaged(database) else {
                 let isCoreData = try HistoryTables.coreDataTablesExist(database)
                 return Outcome(kind: isCoreData ? .coreData : .unchanged, tables: [], unrecorded: [:], gaps: [])
             }
             try HistoryTables.refuseReplica(database, location.path)
-            for trigger in try HistoryTables.triggers(database) {
-                try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
-            }
-            for table in HistorySchema.tables { try database.execute("DROP TABLE IF EXISTS \(table)") }
+            try HistoryTables.remove(database)
             return Outcome(kind: .disabled, tables: [], unrecorded: [:], gaps: [])
         }
     }
@@ -92,6 +94,9 @@ package struct HistoryInstallation {
             return try StoreReader.read(location) { reader -> Outcome.Kind? in
                 let named = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
                 if try reader.integer("\(named) ('GS_HISTORY')") == 1 { return nil }
+                // What is left of a history that another program dropped.
+                let left = "SELECT count(*) FROM sqlite_schema WHERE \(HistorySchema.isLeftover)"
+                if try reader.integer(left) ?? 0 > 0 { return nil }
                 return try reader.integer("\(named) ('ACHANGE', 'ATRANSACTION')") == 2 ? .coreData : .unchanged
             }
         } catch StoreError.busy {
@@ -133,6 +138,24 @@ enum HistoryTables {
     static func exist(_ database: SQLiteConnection) throws -> Bool {
         try database.firstInteger(
             "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
+    }
+
+    /// Returns true if another program dropped some of history's tables, or all of them but not the triggers. The app's
+    /// writes fail then.
+    static func areDamaged(_ database: SQLiteConnection) throws -> Bool {
+        let names = HistorySchema.requiredTables.map { "'\($0)'" }.joined(separator: ", ")
+        let present = try database.firstInteger(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN (\(names))")
+        if Int(present ?? 0) == HistorySchema.requiredTables.count { return false }
+        return try present ?? 0 > 0 || !triggers(database).isEmpty
+    }
+
+    /// Removes all of history's tables and triggers.
+    static func remove(_ database: SQLiteConnection) throws {
+        for trigger in try triggers(database) {
+            try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
+        }
+        for table in HistorySchema.tables { try database.execute("DROP TABLE IF EXISTS \(table)") }
     }
 
     static func coreDataTablesExist(_ database: SQLiteConnection) throws -> Bool {

@@ -7,9 +7,17 @@ package enum HistorySchema {
     /// image for a change.
     static let versionWithImages: Int64 = 4
 
-    static let tables = [
-        "GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER", replicaTable,
+    /// The tables of every history.
+    static let requiredTables = [
+        "GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER",
     ]
+
+    static let tables = requiredTables + [replicaTable]
+
+    /// The condition of a row of `sqlite_schema` that may be part of a history.
+    static let isLeftover =
+        "type = 'trigger' AND name LIKE 'GS\\_%\\_%' ESCAPE '\\' OR type = 'table' AND name IN ("
+        + requiredTables.map { "'\($0)'" }.joined(separator: ", ") + ")"
 
     /// The table with the position of a replica (Documentation/Formats.md, "Replicas"). Only replicas have it.
     package static let replicaTable = "GS_REPLICA"

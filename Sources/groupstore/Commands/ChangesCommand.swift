@@ -5,6 +5,7 @@ import FoundationEssentials
 import GroupStoreAgent
 import LinuxSystem
 import PersistentHistory
+import SystemPackage
 
 struct ChangesCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -231,24 +232,26 @@ enum HistoryPrinter {
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 
+    /// Returns the line that says that changes may be missing, of which tables if that is known. A schema change is no row
+    /// of the history before the next `history enable`.
+    static func outdated(_ store: String, _ tables: [String] = []) -> String {
+        let more = tables.count > 5 ? " and \(tables.count - 5) others" : ""
+        let doubt =
+            tables.isEmpty
+            ? "changes may be missing"
+            : "changes of \(tables.prefix(5).joined(separator: ", "))\(more) may be missing or name other rows"
+        return "the schema has changed: \(doubt) until groupstore history enable \(ArgumentBytes.path(store).shellWord)"
+    }
+
     static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, of store: String, to output: Output) {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
         summary["changes"] = .integer(Int64(page.count))
         summary["more"] = .bool(!page.isLast)
         if page.isOutdated { summary["outdated"] = true }
         summary["token"] = .string(page.token.description)
-        let token = "token \(page.token)" + (page.isLast ? "" : ", and more")
-        output.record(summary, lines: (page.isOutdated ? [outdated(store, page.doubtfulTables)] : []) + [token])
-    }
-
-    /// The line for a history whose triggers were made before a change of the schema.
-    private static func outdated(_ store: String, _ tables: [String]) -> String {
-        let more = tables.count > 5 ? " and \(tables.count - 5) others" : ""
-        let doubt =
-            tables.isEmpty
-            ? ""
-            : ", so changes of \(tables.prefix(5).joined(separator: ", "))\(more) may be missing or name other rows"
-        return
-            "outdated  the schema has changed since\(doubt): run groupstore history enable \(ArgumentBytes.path(store).shellWord)"
+        output.record(
+            summary,
+            lines: (page.isOutdated ? ["outdated  \(outdated(store, page.doubtfulTables))"] : [])
+                + ["token \(page.token)" + (page.isLast ? "" : ", and more")])
     }
 }

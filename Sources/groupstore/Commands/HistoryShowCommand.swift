@@ -49,7 +49,7 @@ struct HistoryShowCommand: ParsableCommand {
         table.add(.text("tables"), .text(summary.tables.joined(separator: ", ")))
         if summary.recordsImages { table.add(.text("before"), .text("values before a change are recorded")) }
         if summary.isOutdated {
-            table.add(.text("outdated"), .text("the schema has changed since: run groupstore history enable"))
+            table.add(.text("outdated"), .text(HistoryPrinter.outdated(store)))
         }
         output.record(object, lines: table.lines())
         for subscriber in summary.subscribers {
