@@ -1,5 +1,6 @@
 import AgentProtocol
 import LinuxSystem
+import Synchronization
 
 /// A publisher to a stream in which every message names the one that it follows: if anybody else has published, the
 /// broker stores none of the messages that come after.
@@ -18,9 +19,15 @@ package final class FencedPublisher {
     /// The sizes of the messages that were sent and not confirmed, oldest first.
     private var unconfirmed: [Int] = []
     private var unconfirmedBytes = 0
-    private var sent: UInt64
+    private var sent: UInt64 {
+        didSet { place.note(sent: sent) }
+    }
     /// The number of the last message that the broker has confirmed.
-    package private(set) var lastSequence: UInt64
+    package private(set) var lastSequence: UInt64 {
+        didSet { place.note(confirmed: lastSequence) }
+    }
+    /// The same numbers, for other threads.
+    package let place: PublishedPlace
 
     private let maxMessages: Int
     private static let maxBytes = 8 << 20
@@ -37,6 +44,7 @@ package final class FencedPublisher {
         self.subject = subject
         lastSequence = last
         sent = last
+        place = PublishedPlace(last)
         inbox = try connection.uniqueSubject()
         confirmations = try connection.subscribe(inbox + ".*")
     }
@@ -57,9 +65,9 @@ package final class FencedPublisher {
             (name: "Nats-Msg-Id", value: "\(inbox).\(sent + 1)"),
         ]
         if !unconfirmed.isEmpty { fence.append((name: "Nats-Expected-Last-Msg-Id", value: "\(inbox).\(sent)")) }
-        try connection.publish(
-            OutgoingMessage(subject, reply: "\(inbox).\(sent + 1)", headers: fence + headers, body: body))
+        // Before the broker has it: another thread may see it in the stream at once.
         sent += 1
+        try connection.publish(OutgoingMessage(subject, reply: "\(inbox).\(sent)", headers: fence + headers, body: body))
         unconfirmed.append(body.count)
         unconfirmedBytes += body.count
     }
@@ -103,4 +111,20 @@ package final class FencedPublisher {
         lastSequence += 1
         unconfirmedBytes -= unconfirmed.removeFirst()
     }
+}
+
+/// How far a publisher is in its stream, for any thread.
+package final class PublishedPlace: Sendable {
+    private let numbers: Mutex<(confirmed: UInt64, sent: UInt64)>
+
+    /// - Parameter last: The number of the stream's last message, as its reader knows it.
+    package init(_ last: UInt64) { numbers = Mutex((last, last)) }
+
+    fileprivate func note(sent number: UInt64) { numbers.withLock { $0.sent = number } }
+    fileprivate func note(confirmed number: UInt64) { numbers.withLock { $0.confirmed = number } }
+
+    /// The number of the last message that the broker has confirmed.
+    package var confirmed: UInt64 { numbers.withLock { $0.confirmed } }
+    /// The number that the last message has that was sent, confirmed or not.
+    package var sent: UInt64 { numbers.withLock { $0.sent } }
 }
