@@ -16,8 +16,8 @@ package final class FencedPublisher {
     /// The subject before the confirmations' numbers.
     let inbox: String
     private let confirmations: NATSSubscription
-    /// The sizes of the messages that were sent and not confirmed, oldest first.
-    private var unconfirmed: [Int] = []
+    /// The messages that were sent and not confirmed, oldest first.
+    private var unconfirmed: [(size: Int, sent: ContinuousClock.Instant)] = []
     private var unconfirmedBytes = 0
     private var sent: UInt64 {
         didSet { place.note(sent: sent) }
@@ -30,7 +30,13 @@ package final class FencedPublisher {
     package let place: PublishedPlace
 
     private let maxMessages: Int
+    /// The bytes that may be sent ahead: more over a fast link.
+    private var window = 256 << 10
     private static let maxBytes = 8 << 20
+    /// A confirmation within the first time shows that more may be sent ahead; one after the second, that less should.
+    private static let (fast, slow) = (Duration.milliseconds(500), Duration.seconds(2))
+    /// The time that one message has to reach the broker, as a multiple of the connection's limit.
+    private static let patience = 6
 
     /// - Parameters:
     ///   - last: The number of the stream's last message, as its reader knows it.
@@ -55,7 +61,7 @@ package final class FencedPublisher {
     /// can't be used any more then.
     package func publish(headers: [(name: String, value: String)], body: [UInt8]) throws(NATSError) {
         while unconfirmed.count >= maxMessages
-            || unconfirmedBytes > 0 && unconfirmedBytes + body.count > Self.maxBytes
+            || unconfirmedBytes > 0 && unconfirmedBytes + body.count > window
         {
             try confirm()
         }
@@ -68,7 +74,7 @@ package final class FencedPublisher {
         // Before the broker has it: another thread may see it in the stream at once.
         sent += 1
         try connection.publish(OutgoingMessage(subject, reply: "\(inbox).\(sent)", headers: fence + headers, body: body))
-        unconfirmed.append(body.count)
+        unconfirmed.append((body.count, .now))
         unconfirmedBytes += body.count
     }
 
@@ -77,12 +83,19 @@ package final class FencedPublisher {
         while !unconfirmed.isEmpty { try confirm() }
     }
 
+    /// Tells readers the number of the stream's last message.
+    package func announce(on subject: String) throws(NATSError) {
+        try connection.publish(OutgoingMessage(subject, body: Array("\(lastSequence)".utf8)))
+    }
+
     /// Returns the next message that was sent to the inbox itself. A consumer may deliver a stream's messages to any
     /// inbox; they keep their own subject.
     private func nextConfirmation(_ operation: String) throws(NATSError) -> NATSMessage {
-        let deadline = Deadline(after: connection.timeout)
+        let deadline = Deadline(after: connection.timeout * Self.patience)
         while true {
-            guard let found = try confirmations.next(within: deadline.remaining ?? connection.timeout) else {
+            guard let found = try confirmations.next(within: min(deadline.remaining ?? .zero, .seconds(1))) else {
+                if let error = connection.denial(of: subject, operation) { throw error }
+                guard deadline.hasPassed else { continue }
                 throw NATSError(.timedOut, "\(operation) \(connection.server): no confirmation")
             }
             if found.subject.hasPrefix(inbox + ".") { return found }
@@ -109,7 +122,11 @@ package final class FencedPublisher {
             throw NATSError(.streamMoved, "\(operation) \(connection.server): another message was confirmed")
         }
         lastSequence += 1
-        unconfirmedBytes -= unconfirmed.removeFirst()
+        let (size, time) = unconfirmed.removeFirst()
+        unconfirmedBytes -= size
+        let elapsed = time.duration(to: .now)
+        if elapsed < Self.fast { window = min(Self.maxBytes, window + size) }
+        if elapsed > Self.slow { window = max(64 << 10, window / 2) }
     }
 }
 

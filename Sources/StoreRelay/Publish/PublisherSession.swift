@@ -51,6 +51,12 @@ final class PublisherSession {
         configuration.maxAge = options.maxAge
         configuration.maxBytes = options.maxBytes
         configuration.replicas = options.replicas
+        guard connection.maxPayload >= BatchOutlet.minPayload else {
+            throw NATSError(
+                .smallPayload,
+                "\(connection.server): its max_payload is \(connection.maxPayload) bytes, and a batch needs "
+                    + "\(BatchOutlet.minPayload)")
+        }
         try connection.ensureStream(configuration)
         // A new one for each connection: the store may have been replaced meanwhile.
         let source = try stop.retryingBusy { try ReplicationSource(location) }

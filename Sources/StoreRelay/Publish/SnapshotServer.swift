@@ -200,7 +200,7 @@ final class SnapshotServer: Sendable {
         switch object.string("op") {
         case "begin":
             guard let nonce = object.string("nonce"), (1...64).contains(nonce.utf8.count) else { return nil }
-            let size = max(1 << 10, min(Self.chunkSize, maxPayload - (8 << 10)))
+            let size = max(1 << 10, min(Self.chunkSize, BatchOutlet.body(ofMessage: maxPayload)))
             let answer =
                 try challenge(to: object, nonce: nonce)
                 ?? begin(SnapshotRequest(object), chunkSize: size, mailbox, look)
