@@ -26,7 +26,7 @@ enum FollowerFailure {
                 }
             case let error as ReplicationError:
                 switch error {
-                case .malformedBatch, .malformedSnapshot: .retry
+                case .malformedBatch, .malformedSnapshot, .gone: .retry
                 default: .end
                 }
             case let error as StoreError:

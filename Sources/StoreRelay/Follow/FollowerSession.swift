@@ -56,6 +56,7 @@ final class FollowerSession {
                 status.setWaiting(error)
                 reporter.report(error)
                 stop.wait(retryDelay.next())
+                if case ReplicationError.gone = error { try stop.retryingBusy { try held.openAgain() } }
             }
         }
         if let replica = held.replica { try progress.confirm(replica.position, force: true) }
