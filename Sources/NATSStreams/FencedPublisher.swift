@@ -73,7 +73,8 @@ package final class FencedPublisher {
         if !unconfirmed.isEmpty { fence.append((name: "Nats-Expected-Last-Msg-Id", value: "\(inbox).\(sent)")) }
         // Before the broker has it: another thread may see it in the stream at once.
         sent += 1
-        try connection.publish(OutgoingMessage(subject, reply: "\(inbox).\(sent)", headers: fence + headers, body: body))
+        try connection.publish(
+            OutgoingMessage(subject, reply: "\(inbox).\(sent)", headers: fence + headers, body: body))
         unconfirmed.append((body.count, .now))
         unconfirmedBytes += body.count
     }

@@ -51,9 +51,11 @@ struct StoredMessage {
         var fraction = String(text.dropFirst(19))
         guard fraction.hasSuffix("Z") else { return nil }
         fraction.removeLast()
-        guard fraction.isEmpty || fraction.hasPrefix("."), fraction.utf8.count != 1, fraction.utf8.count <= 10,
-            let number = UInt32(fraction.dropFirst() + String(repeating: "0", count: 9 - max(0, fraction.utf8.count - 1)))
-        else { return nil }
+        guard fraction.isEmpty || fraction.hasPrefix("."), fraction.utf8.count != 1, fraction.utf8.count <= 10 else {
+            return nil
+        }
+        let digits = fraction.dropFirst()
+        guard let number = UInt32(digits + String(repeating: "0", count: 9 - digits.utf8.count)) else { return nil }
         let (product, overflow) = Int64(seconds).multipliedReportingOverflow(by: 1_000_000_000)
         let (sum, sumOverflow) = product.addingReportingOverflow(Int64(number))
         return overflow || sumOverflow ? nil : sum

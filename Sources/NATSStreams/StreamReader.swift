@@ -154,7 +154,8 @@ package final class StreamReader {
 
     private func ask() throws(NATSError) {
         while nextRequest <= known,
-            awaited.isEmpty || awaited.count + early.count < min(window, Self.maxBytes / max(1, lastSize)) {
+            awaited.isEmpty || awaited.count + early.count < min(window, Self.maxBytes / max(1, lastSize))
+        {
             if awaited.isEmpty { lastReceived = .now }
             try connection.publish(
                 OutgoingMessage(

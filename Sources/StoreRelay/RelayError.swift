@@ -55,7 +55,7 @@ package enum RelayError: ActionableError {
         case .oldSnapshot(let token, let position):
             "the home offers a snapshot up to \(token), which is before this replica's position \(position)"
         case .otherHome(let token, let last):
-            "the home offers a snapshot up to \(token), which isn't of the history of the stream's last message, \(last)"
+            "the home offers a snapshot up to \(token), and the stream leads to another history: \(last)"
         case .badSnapshot(let reason): "the snapshot isn't valid: \(PrintableText(reason))"
         case .notWatched(let reason): "the store can't be watched: \(PrintableText(reason))"
         case .overdue(let call, let limit): "\(call) should have ended after \(limit), and doesn't end"

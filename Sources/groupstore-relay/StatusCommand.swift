@@ -13,8 +13,8 @@ struct StatusCommand: ParsableCommand {
         discussion: """
             Shows for each: the store, the broker, how far it is behind, and the last error. One that ended with an \
             error is shown until it is started again. Those of the \
-            system's units are shown to root and to their own user. The exit code is 73 if one was superseded or has diverged, 69 if another \
-            one has ended with an error or waits for its cause to end, else 0.
+            system's units are shown to root and to their own user. The exit code is 73 if one was superseded or has \
+            diverged, 69 if another one has ended with an error or waits for its cause to end, else 0.
             """)
 
     @OptionGroup var outputOptions: OutputOptions

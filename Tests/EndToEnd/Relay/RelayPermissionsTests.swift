@@ -119,7 +119,8 @@ struct RelayPermissionsTests {
             Self.api + [
                 "$JS.API.STREAM.CREATE.GS_Notes", "$JS.API.STREAM.UPDATE.GS_Notes", "$JS.API.STREAM.INFO.GS_Notes",
                 "$JS.API.STREAM.MSG.GET.GS_Notes", "gs.Notes.api.STREAM.DELETE.GS_Notes",
-                "gs.Notes.api.CONSUMER.CREATE.GS_Notes", "gs.Notes.changes", "gs.Notes.published", "gs.Notes.ack.third", "gs.Other.snapshot", "_INBOX.gs.Notes.home.x.1",
+                "gs.Notes.api.CONSUMER.CREATE.GS_Notes", "gs.Notes.changes", "gs.Notes.published", "gs.Notes.ack.third",
+                "gs.Other.snapshot", "_INBOX.gs.Notes.home.x.1",
                 "_INBOX.gs.Notes.follower.third.x.1", "$JS.ACK.GS_Notes.x.1.1.1.1.1",
             ])
         #expect(follower == "\n")
