@@ -52,6 +52,10 @@ extension NATSConnection {
         let maxAge = wanted.maxAge?.nanoseconds ?? config.pointee.MaxAge
         let maxBytes = wanted.maxBytes ?? config.pointee.MaxBytes
         let replicas = wanted.replicas.map { Int64($0) } ?? config.pointee.Replicas
+        // Older servers accept the change, and make no copy.
+        guard wanted.replicas ?? 1 == 1 || info.pointee.Cluster != nil else {
+            throw NATSError(.noCluster, "stream \(wanted.name) \(server): the broker is no cluster")
+        }
         guard
             maxAge != config.pointee.MaxAge || maxBytes != config.pointee.MaxBytes
                 || replicas != config.pointee.Replicas

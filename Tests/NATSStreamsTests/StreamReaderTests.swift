@@ -110,7 +110,7 @@ struct StreamReaderTests {
         let broker = try connect(server)
         let listening = MonotonicSemaphore()
         let most = Mutex(0)
-        let body = [UInt8](repeating: 0x61, count: 900_000)
+        let body = [UInt8](repeating: 0x61, count: 700_000)
         let info =
             #"{"config":{"name":"GS_Notes"},"created":"2026-01-01T00:00:00Z","#
             + #""state":{"messages":20,"bytes":1,"first_seq":1,"last_seq":20,"consumer_count":0}}"#
