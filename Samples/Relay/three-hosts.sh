@@ -43,6 +43,8 @@ await() {
         sleep 0.1
     done
 }
+# Waits for programs that open, write and close the store at the same moment, as every writer should.
+sqlite3() { command sqlite3 -cmd ".timeout 10000" "$@"; }
 # Prints the token of a store's last change.
 token() {
     sqlite3 "$1" "SELECT 'h1.' || identifier || '.' || number || '.' || printf('%x', nonce)

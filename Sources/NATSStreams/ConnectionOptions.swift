@@ -18,6 +18,9 @@ package struct ConnectionOptions: Sendable {
     /// The beginning of the subjects on which this program receives answers, without a dot at its end. One of its own
     /// lets a broker's permissions keep others from reading and from answering there.
     package var inboxPrefix = "_INBOX"
+    /// Where an account without JetStream has imported the API of another account's stream; nil if this account has
+    /// JetStream itself. Without such an import, the account's own is used.
+    package var streamAPI: (prefix: String, stream: String)?
     /// The limit for connecting, and for each request.
     package var timeout = Duration.seconds(5)
     /// Watches the library's calls; nil for nobody.
@@ -102,7 +105,8 @@ extension ConnectionOptions {
         try set(natsOptions_SetTimeout(options, milliseconds))
         // A connection that is lost is made by its owner, who then reads the stream's state again.
         try set(natsOptions_SetAllowReconnect(options, false))
-        try set(natsOptions_SetWriteDeadline(options, milliseconds))
+        // A message is written at once, and the link may be slow.
+        try set(natsOptions_SetWriteDeadline(options, milliseconds * 6))
         // Otherwise, a thread of the library waits a millisecond for more before it sends what was published.
         try set(natsOptions_SetSendAsap(options, true))
         try set(natsOptions_SetCustomInboxPrefix(options, inboxPrefix))

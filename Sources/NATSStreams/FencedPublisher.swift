@@ -1,5 +1,6 @@
 import AgentProtocol
 import LinuxSystem
+import Synchronization
 
 /// A publisher to a stream in which every message names the one that it follows: if anybody else has published, the
 /// broker stores none of the messages that come after.
@@ -15,15 +16,27 @@ package final class FencedPublisher {
     /// The subject before the confirmations' numbers.
     let inbox: String
     private let confirmations: NATSSubscription
-    /// The sizes of the messages that were sent and not confirmed, oldest first.
-    private var unconfirmed: [Int] = []
+    /// The messages that were sent and not confirmed, oldest first.
+    private var unconfirmed: [(size: Int, sent: ContinuousClock.Instant)] = []
     private var unconfirmedBytes = 0
-    private var sent: UInt64
+    private var sent: UInt64 {
+        didSet { place.note(sent: sent) }
+    }
     /// The number of the last message that the broker has confirmed.
-    package private(set) var lastSequence: UInt64
+    package private(set) var lastSequence: UInt64 {
+        didSet { place.note(confirmed: lastSequence) }
+    }
+    /// The same numbers, for other threads.
+    package let place: PublishedPlace
 
     private let maxMessages: Int
+    /// The bytes that may be sent ahead: more over a fast link.
+    private var window = 256 << 10
     private static let maxBytes = 8 << 20
+    /// A confirmation within the first time shows that more may be sent ahead; one after the second, that less should.
+    private static let (fast, slow) = (Duration.milliseconds(500), Duration.seconds(2))
+    /// The time that one message has to reach the broker, as a multiple of the connection's limit.
+    private static let patience = 6
 
     /// - Parameters:
     ///   - last: The number of the stream's last message, as its reader knows it.
@@ -37,6 +50,7 @@ package final class FencedPublisher {
         self.subject = subject
         lastSequence = last
         sent = last
+        place = PublishedPlace(last)
         inbox = try connection.uniqueSubject()
         confirmations = try connection.subscribe(inbox + ".*")
     }
@@ -47,7 +61,7 @@ package final class FencedPublisher {
     /// can't be used any more then.
     package func publish(headers: [(name: String, value: String)], body: [UInt8]) throws(NATSError) {
         while unconfirmed.count >= maxMessages
-            || unconfirmedBytes > 0 && unconfirmedBytes + body.count > Self.maxBytes
+            || unconfirmedBytes > 0 && unconfirmedBytes + body.count > window
         {
             try confirm()
         }
@@ -57,10 +71,11 @@ package final class FencedPublisher {
             (name: "Nats-Msg-Id", value: "\(inbox).\(sent + 1)"),
         ]
         if !unconfirmed.isEmpty { fence.append((name: "Nats-Expected-Last-Msg-Id", value: "\(inbox).\(sent)")) }
-        try connection.publish(
-            OutgoingMessage(subject, reply: "\(inbox).\(sent + 1)", headers: fence + headers, body: body))
+        // Before the broker has it: another thread may see it in the stream at once.
         sent += 1
-        unconfirmed.append(body.count)
+        try connection.publish(
+            OutgoingMessage(subject, reply: "\(inbox).\(sent)", headers: fence + headers, body: body))
+        unconfirmed.append((body.count, .now))
         unconfirmedBytes += body.count
     }
 
@@ -69,12 +84,19 @@ package final class FencedPublisher {
         while !unconfirmed.isEmpty { try confirm() }
     }
 
+    /// Tells readers the number of the stream's last message.
+    package func announce(on subject: String) throws(NATSError) {
+        try connection.publish(OutgoingMessage(subject, body: Array("\(lastSequence)".utf8)))
+    }
+
     /// Returns the next message that was sent to the inbox itself. A consumer may deliver a stream's messages to any
     /// inbox; they keep their own subject.
     private func nextConfirmation(_ operation: String) throws(NATSError) -> NATSMessage {
-        let deadline = Deadline(after: connection.timeout)
+        let deadline = Deadline(after: connection.timeout * Self.patience)
         while true {
-            guard let found = try confirmations.next(within: deadline.remaining ?? connection.timeout) else {
+            guard let found = try confirmations.next(within: min(deadline.remaining ?? .zero, .seconds(1))) else {
+                if let error = connection.denial(of: subject, operation) { throw error }
+                guard deadline.hasPassed else { continue }
                 throw NATSError(.timedOut, "\(operation) \(connection.server): no confirmation")
             }
             if found.subject.hasPrefix(inbox + ".") { return found }
@@ -101,6 +123,26 @@ package final class FencedPublisher {
             throw NATSError(.streamMoved, "\(operation) \(connection.server): another message was confirmed")
         }
         lastSequence += 1
-        unconfirmedBytes -= unconfirmed.removeFirst()
+        let (size, time) = unconfirmed.removeFirst()
+        unconfirmedBytes -= size
+        let elapsed = time.duration(to: .now)
+        if elapsed < Self.fast { window = min(Self.maxBytes, window + size) }
+        if elapsed > Self.slow { window = max(64 << 10, window / 2) }
     }
+}
+
+/// How far a publisher is in its stream, for any thread.
+package final class PublishedPlace: Sendable {
+    private let numbers: Mutex<(confirmed: UInt64, sent: UInt64)>
+
+    /// - Parameter last: The number of the stream's last message, as its reader knows it.
+    package init(_ last: UInt64) { numbers = Mutex((last, last)) }
+
+    fileprivate func note(sent number: UInt64) { numbers.withLock { $0.sent = number } }
+    fileprivate func note(confirmed number: UInt64) { numbers.withLock { $0.confirmed = number } }
+
+    /// The number of the last message that the broker has confirmed.
+    package var confirmed: UInt64 { numbers.withLock { $0.confirmed } }
+    /// The number that the last message has that was sent, confirmed or not.
+    package var sent: UInt64 { numbers.withLock { $0.sent } }
 }

@@ -51,9 +51,18 @@ extension NATSConnection {
         guard let config = info.pointee.Config else { return }
         let maxAge = wanted.maxAge?.nanoseconds ?? config.pointee.MaxAge
         let maxBytes = wanted.maxBytes ?? config.pointee.MaxBytes
-        guard maxAge != config.pointee.MaxAge || maxBytes != config.pointee.MaxBytes else { return }
+        let replicas = wanted.replicas.map { Int64($0) } ?? config.pointee.Replicas
+        // Older servers accept the change, and make no copy.
+        guard wanted.replicas ?? 1 == 1 || info.pointee.Cluster != nil else {
+            throw NATSError(.noCluster, "stream \(wanted.name) \(server): the broker is no cluster")
+        }
+        guard
+            maxAge != config.pointee.MaxAge || maxBytes != config.pointee.MaxBytes
+                || replicas != config.pointee.Replicas
+        else { return }
         config.pointee.MaxAge = maxAge
         config.pointee.MaxBytes = maxBytes
+        config.pointee.Replicas = replicas
         try apiCheck("change stream \(wanted.name)") { js_UpdateStream(nil, jetStream, config, nil, &$0) }
     }
 
@@ -161,7 +170,11 @@ extension NATSConnection {
     package func message(_ sequence: UInt64, ofStream name: String) throws(NATSError) -> NATSMessage? {
         var message: OpaquePointer?
         var code = jsErrCode(0)
-        let status = watching("js_GetMsg") { js_GetMsg(&message, jetStream, name, sequence, nil, &code) }
+        let status = withMessageLimit { options in
+            watching("js_GetMsg", limit: messageLimit) {
+                js_GetMsg(&message, jetStream, name, sequence, &options, &code)
+            }
+        }
         return try found(status, code, message, "message \(sequence) of stream \(name)")
     }
 
@@ -169,8 +182,25 @@ extension NATSConnection {
     package func lastMessage(ofStream name: String, subject: String) throws(NATSError) -> NATSMessage? {
         var message: OpaquePointer?
         var code = jsErrCode(0)
-        let status = watching("js_GetLastMsg") { js_GetLastMsg(&message, jetStream, name, subject, nil, &code) }
+        let status = withMessageLimit { options in
+            watching("js_GetLastMsg", limit: messageLimit) {
+                js_GetLastMsg(&message, jetStream, name, subject, &options, &code)
+            }
+        }
         return try found(status, code, message, "last message of stream \(name)")
+    }
+
+    /// The limit for an answer that has a message: it may have a mebibyte, and the link may be slow.
+    private var messageLimit: Duration { timeout * 6 }
+
+    private func withMessageLimit(_ call: (inout jsOptions) -> natsStatus) -> natsStatus {
+        var options = jsOptions()
+        jsOptions_Init(&options)
+        options.Wait = messageLimit.nanoseconds / 1_000_000
+        return apiPrefix.withCString { prefix in
+            options.Prefix = prefix
+            return call(&options)
+        }
     }
 
     private func found(

@@ -13,6 +13,8 @@ package final class NATSConnection: Sendable {
     nonisolated(unsafe) let jetStream: OpaquePointer
     /// The server to which it was made.
     package let server: ServerAddress
+    /// The beginning of the subjects of JetStream's API, without a dot at its end.
+    package let apiPrefix: String
     private let inboxPrefix: String
     /// The limit for a request.
     package let timeout: Duration
@@ -45,7 +47,11 @@ package final class NATSConnection: Sendable {
         var settings = jsOptions()
         jsOptions_Init(&settings)
         settings.Wait = max(1, options.timeout.nanoseconds / 1_000_000)
-        let contextStatus = natsConnection_JetStream(&context, made, &settings)
+        let prefix = Self.apiPrefix(options, made)
+        let contextStatus = prefix.withCString { prefix in
+            settings.Prefix = prefix
+            return natsConnection_JetStream(&context, made, &settings)
+        }
         guard contextStatus == NATS_OK, let context else {
             natsConnection_Destroy(made)
             throw NATSError(contextStatus, "connect to", server)
@@ -53,10 +59,26 @@ package final class NATSConnection: Sendable {
         connection = made
         jetStream = context
         self.server = server
+        apiPrefix = prefix
         inboxPrefix = options.inboxPrefix
         timeout = options.timeout
         watchdog = options.watchdog
     }
+
+    /// Returns the options' prefix, unless the broker says that nobody answers there.
+    private static func apiPrefix(_ options: ConnectionOptions, _ connection: OpaquePointer) -> String {
+        guard let api = options.streamAPI else { return usualAPIPrefix }
+        var reply: OpaquePointer?
+        let status = options.watchdog.watch("natsConnection_RequestString", limit: options.timeout) {
+            natsConnection_RequestString(
+                &reply, connection, "\(api.prefix).STREAM.INFO.\(api.stream)", "",
+                max(1, options.timeout.nanoseconds / 1_000_000))
+        }
+        natsMsg_Destroy(reply)
+        return status == NATS_NO_RESPONDERS ? usualAPIPrefix : api.prefix
+    }
+
+    private static let usualAPIPrefix = "$JS.API"
 
     deinit {
         jsCtx_Destroy(jetStream)
@@ -134,6 +156,17 @@ package final class NATSConnection: Sendable {
 
     /// Returns the error for a request that wasn't answered in time.
     package func timeoutFailure(_ operation: String) -> NATSError { failure(NATS_TIMEOUT, operation) }
+
+    /// Returns the error for a subject on which the broker has said that this connection may not publish; nil if it
+    /// hasn't. It says so aside, and only the last such subject is known.
+    package func denial(of subject: String, _ operation: String) -> NATSError? {
+        var text: UnsafePointer<CChar>?
+        _ = natsConnection_GetLastError(connection, &text)
+        let last = text.map { String(cString: $0) } ?? ""
+        // Servers quote it, some in lower case.
+        guard last.contains("ermissions"), last.lowercased().contains("\"\(subject.lowercased())\"") else { return nil }
+        return NATSError(.notPermitted, "\(operation) \(server): \(last)")
+    }
 
     /// Returns the error for a failed request. A broker doesn't answer what isn't permitted; it reports that aside.
     func failure(_ status: natsStatus, _ operation: String) -> NATSError {

@@ -27,6 +27,8 @@ package struct NATSError: ActionableError, Equatable {
         case noJetStream = "no_jetstream"
         /// The broker keeps only one copy of a stream, because it is no cluster.
         case noCluster = "no_cluster"
+        /// The broker accepts only messages that are too small for what is to be sent.
+        case smallPayload = "max_payload"
         case noStream = "no_stream"
         /// A stream of that name has other properties than those that are needed.
         case streamDiffers = "stream_differs"
@@ -56,7 +58,8 @@ package struct NATSError: ActionableError, Equatable {
     package var isTransient: Bool {
         switch code {
         case .unreachable, .lost, .timedOut, .noJetStream, .streamMoved, .streamBroken, .rejected: true
-        case .badAddress, .badFile, .insecure, .tls, .refused, .notPermitted, .noCluster, .noStream, .streamDiffers:
+        case .badAddress, .badFile, .insecure, .tls, .refused, .notPermitted, .noCluster, .smallPayload, .noStream,
+            .streamDiffers:
             false
         }
     }
@@ -81,6 +84,7 @@ package struct NATSError: ActionableError, Equatable {
         case .notPermitted: "permit these subjects in the broker's configuration (Documentation/Relay.md)"
         case .noJetStream: "enable JetStream in the broker's configuration, and see that its cluster has a leader"
         case .noCluster: "use --replicas 1"
+        case .smallPayload: "set max_payload in the broker's configuration, whose default is 1 MiB"
         case .noStream: "start groupstore-relay publish for this stream first"
         case .streamDiffers: "remove that stream, or use another name"
         case .streamMoved: "the stream is read again"

@@ -71,6 +71,12 @@ package struct RelayRecord: Codable, Sendable, Equatable {
         self.follower = follower
     }
 
+    /// True if it has ended with an error, waits for the error's cause to end, or can't connect since the error.
+    package var isInTrouble: Bool {
+        !["connecting", "publishing", "snapshot", "following", "caught_up"].contains(state)
+            || state == "connecting" && failure != nil
+    }
+
     /// The file's name: a program replaces the record of the one before it.
     private var name: FilePath.Component? {
         let words = [stream] + [follower].compactMap(\.self) + [role.rawValue, "json"]

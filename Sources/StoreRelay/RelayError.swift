@@ -16,6 +16,8 @@ package enum RelayError: ActionableError {
     case noSnapshot(String)
     /// The home offers a snapshot of a state before the one that the replica has.
     case oldSnapshot(HistoryToken, position: HistoryToken)
+    /// The home offers a snapshot of another history than that of the stream's last message.
+    case otherHome(HistoryToken, last: HistoryToken)
     /// A received snapshot isn't the one that was announced.
     case badSnapshot(String)
     /// The store can't be watched, for a reason that has no code of its own.
@@ -33,6 +35,7 @@ package enum RelayError: ActionableError {
         case .noHome: "no_home"
         case .noSnapshot: "no_snapshot"
         case .oldSnapshot: "old_snapshot"
+        case .otherHome: "other_home"
         case .badSnapshot: "malformed_snapshot"
         case .notWatched: "not_watched"
         case .overdue: "overdue"
@@ -51,6 +54,8 @@ package enum RelayError: ActionableError {
         case .noHome(let stream): "snapshot of \(stream): no home answers"
         case .oldSnapshot(let token, let position):
             "the home offers a snapshot up to \(token), which is before this replica's position \(position)"
+        case .otherHome(let token, let last):
+            "the home offers a snapshot up to \(token), and the stream leads to another history: \(last)"
         case .badSnapshot(let reason): "the snapshot isn't valid: \(PrintableText(reason))"
         case .notWatched(let reason): "the store can't be watched: \(PrintableText(reason))"
         case .overdue(let call, let limit): "\(call) should have ended after \(limit), and doesn't end"
@@ -67,6 +72,7 @@ package enum RelayError: ActionableError {
         case .noHome: "start groupstore-relay publish for the store; the request is repeated"
         case .noSnapshot: "see the home's log; the request is repeated"
         case .oldSnapshot: "see whether the home was restored from a backup (Documentation/Relay.md, \"Two homes\")"
+        case .otherHome: "see that only one home publishes to the stream (Documentation/Relay.md, \"Two homes\")"
         case .badSnapshot: "it is requested again; if that doesn't help, see that both sides have the same --key"
         case .notWatched: "the store is read every few seconds meanwhile, and watched again once it can be"
         case .overdue: "start it again, as its unit does: it goes on where it was; please report it"

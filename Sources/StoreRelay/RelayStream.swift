@@ -16,6 +16,10 @@ package struct RelayStream: Sendable, Equatable {
     package var streamName: String { "GS_\(name)" }
     package var changes: String { "gs.\(name).changes" }
     package var snapshots: String { "gs.\(name).snapshot" }
+    /// The subject on which the home names the number of the stream's last message.
+    package var news: String { "gs.\(name).published" }
+    /// The beginning of the subjects by which followers reach the stream from an account of their own.
+    package var api: String { "gs.\(name).api" }
 
     package func acknowledgements(of follower: String) -> String { "gs.\(name).ack.\(follower)" }
 

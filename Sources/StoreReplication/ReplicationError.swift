@@ -13,6 +13,8 @@ package enum ReplicationError: ActionableError, Equatable {
     case otherStream(String, FilePath)
     /// Somebody else wrote to the replica.
     case diverged(tables: [String], FilePath)
+    /// The replica's file was moved or removed while it was followed.
+    case gone(FilePath)
     /// A batch isn't what its format says. Nothing was changed.
     case malformedBatch(String, FilePath)
     /// A snapshot isn't what it should be. Nothing was changed.
@@ -30,6 +32,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .isReplica: "is_replica"
         case .otherStream: "other_stream"
         case .diverged: "diverged"
+        case .gone: "replica_gone"
         case .malformedBatch: "malformed_batch"
         case .malformedSnapshot: "malformed_snapshot"
         case .otherFormat: "other_format"
@@ -40,7 +43,7 @@ package enum ReplicationError: ActionableError, Equatable {
     package var errorPath: FilePath? {
         switch self {
         case .unreplicable(_, _, let path), .notAReplica(let path), .isReplica(let path), .otherStream(_, let path),
-            .diverged(_, let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path),
+            .diverged(_, let path), .gone(let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path),
             .otherFormat(_, let path), .exists(let path):
             path
         }
@@ -56,6 +59,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .diverged(let tables, let path):
             "\(PrintablePath(path)): another program wrote to this replica: "
                 + tables.map { "\(PrintableText($0))" }.joined(separator: ", ")
+        case .gone(let path): "\(PrintablePath(path)): the replica was moved or removed while it was followed"
         case .malformedBatch(let what, let path): "\(PrintablePath(path)): malformed batch: \(PrintableText(what))"
         case .malformedSnapshot(let what, let path):
             "\(PrintablePath(path)): malformed snapshot: \(PrintableText(what))"
@@ -72,6 +76,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .isReplica: "groupstore-relay promote STORE, if it is to be the home from now on"
         case .otherStream: "name that stream, or another place for the new replica"
         case .diverged: "save what was written, move the file away and follow again; or groupstore-relay promote STORE"
+        case .gone: "leave it in its place; it is created again from a snapshot"
         case .malformedBatch: "see that nobody but the relay publishes to the stream; use --key"
         case .malformedSnapshot: "try again; use --key if somebody else may answer"
         case .otherFormat: "move the file away while no program has it open, and follow again"

@@ -76,7 +76,8 @@ extension ExitStatus {
                 case .badName: .usage
                 case .badKey: .configuration
                 case .superseded: .conflict
-                case .noHome, .noSnapshot, .oldSnapshot, .badSnapshot, .notWatched, .overdue, .cryptography:
+                case .noHome, .noSnapshot, .oldSnapshot, .otherHome, .badSnapshot, .notWatched, .overdue,
+                    .cryptography:
                     .inputOutput
                 }
             case let error as ReplicationError:

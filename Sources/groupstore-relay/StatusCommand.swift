@@ -13,7 +13,8 @@ struct StatusCommand: ParsableCommand {
         discussion: """
             Shows for each: the store, the broker, how far it is behind, and the last error. One that ended with an \
             error is shown until it is started again. Those of the \
-            system's units are shown to root and to their own user. Exits with 0 whatever the state is.
+            system's units are shown to root and to their own user. The exit code is 73 if one was superseded or has \
+            diverged, 69 if another one has ended with an error or waits for its cause to end, else 0.
             """)
 
     @OptionGroup var outputOptions: OutputOptions
@@ -26,6 +27,9 @@ struct StatusCommand: ParsableCommand {
             output.record(
                 ["type": "summary", "outcome": "read", "relays": .integer(Int64(records.count))],
                 lines: records.isEmpty ? ["no relay runs"] : [])
+            let states = records.filter(\.isInTrouble).map(\.state)
+            if states.contains(where: ["superseded", "diverged"].contains) { throw ExitStatus.conflict.code }
+            if !states.isEmpty { throw ExitStatus.unavailable.code }
         }
     }
 }

@@ -15,7 +15,16 @@ struct MessageStreamTests {
         try NATSConnection(ConnectionOptions(servers: [ServerAddress(server.url)], name: "test"))
     }
 
-    private func publish(_ count: Int, _ connection: NATSConnection, after last: UInt64 = 0) throws -> UInt64 {
+    private func reader(
+        _ connection: NATSConnection, from sequence: UInt64, patience: Duration = .seconds(10)
+    ) throws -> StreamReader {
+        try StreamReader(
+            connection, stream: "GS_Notes", news: "gs.Notes.published", from: sequence, patience: patience)
+    }
+
+    private func publish(
+        _ count: Int, _ connection: NATSConnection, after last: UInt64 = 0, announcing: Bool = true
+    ) throws -> UInt64 {
         let publisher = try FencedPublisher(
             connection, stream: "GS_Notes", subject: "gs.Notes.changes", after: last)
         for number in 0..<count {
@@ -23,6 +32,7 @@ struct MessageStreamTests {
                 headers: [("Gs-Upto", "\(last + UInt64(number) + 1)")], body: Array("body \(number)".utf8))
         }
         try publisher.finish()
+        if announcing { try publisher.announce(on: "gs.Notes.published") }
         return publisher.lastSequence
     }
 
@@ -42,7 +52,7 @@ struct MessageStreamTests {
         #expect(try connection.message(1001, ofStream: "GS_Notes") == nil)
         #expect(try connection.state(ofStream: "GS_Notes").last == 1000)
 
-        let reader = try StreamReader(connection, stream: "GS_Notes", from: 3)
+        let reader = try reader(connection, from: 3)
         for number in 3...1000 {
             let found = try #require(try reader.next(within: .ample))
             #expect(found.sequence == UInt64(number))
@@ -68,30 +78,6 @@ struct MessageStreamTests {
         }
         #expect(error?.isTransient == true && connection.isClosed)
         try NATSConnection(options).flush()
-    }
-
-    /// As one on a broker of a cluster whose copy of the stream has stopped. Servers from 2.11 can pause a consumer.
-    @Test func noticesAConsumerThatDeliversNothing() throws {
-        let server = try NATSServer(try #require(NATSServer.programs.last))
-        let connection = try connect(server)
-        try connection.ensureStream(Self.configuration)
-        let reader = try StreamReader(connection, stream: "GS_Notes", from: 1, patience: .milliseconds(400))
-        #expect(try reader.next(within: .seconds(1)) == nil)
-        #expect(try publish(1, connection) == 1)
-        #expect(try reader.next(within: .ample)?.sequence == 1)
-        let names = try connection.request(OutgoingMessage("$JS.API.CONSUMER.NAMES.GS_Notes", body: []))
-        guard case .array(let list)? = names.json?["consumers"], case .string(let name)? = list.first else {
-            throw Unexpected("\(names.json?.text ?? "")")
-        }
-        let pause = #"{"pause_until":"2100-01-01T00:00:00Z"}"#
-        let answer = try? connection.request(
-            OutgoingMessage("$JS.API.CONSUMER.PAUSE.GS_Notes.\(name)", body: Array(pause.utf8)))
-        guard answer?.json?.object("error") == nil, answer?.json != nil else { return }
-        #expect(try reader.next(within: .seconds(1)) == nil, "there is nothing more")
-        #expect(try publish(1, connection, after: 1) == 2)
-        #expect {
-            while try reader.next(within: .seconds(1)) == nil {}
-        } throws: { ($0 as? NATSError)?.code == .streamBroken }
     }
 
     @Test(arguments: NATSServer.programs)
@@ -315,16 +301,32 @@ struct MessageStreamTests {
         #expect(try code("nats://127.1:\(port)", authority: "ca.pem") == .tls, "the certificate has another name")
     }
 
-    @Test func readsADeliverysPlaceOfOldAndNewServers() {
-        let place = DeliveryPlace("$JS.ACK.GS_Notes.abc.1.17.3.1700000000000000000.5")
-        #expect(place?.sequence == 17 && place?.delivery == 3 && place?.pending == 5)
-        let longer = DeliveryPlace("$JS.ACK._.hash.GS_Notes.abc.1.17.3.1700000000000000000.5.rand")
-        #expect(longer == place)
-        #expect(DeliveryPlace("$JS.ACK.GS_Notes.abc.1.x.3.1.5") == nil)
-        #expect(DeliveryPlace("_INBOX.abc") == nil)
-        // A broker that lies: what is computed from the numbers would overflow.
-        for place in ["18446744073709551615.3", "17.18446744073709551615", "9223372036854775808.3"] {
-            #expect(DeliveryPlace("$JS.ACK.GS_Notes.abc.1.\(place).1700000000000000000.5") == nil)
+    @Test(arguments: NATSServer.programs)
+    func changesTheCopiesOfAStreamThatExists(program: FilePath) throws {
+        let server = try NATSServer(program)
+        let connection = try connect(server)
+        try connection.ensureStream(Self.configuration)
+        var configuration = Self.configuration
+        configuration.replicas = 1
+        try connection.ensureStream(configuration)
+        configuration.replicas = 3
+        #expect { try connection.ensureStream(configuration) } throws: { ($0 as? NATSError)?.code == .noCluster }
+    }
+
+    @Test(arguments: NATSServer.programs)
+    func saysThatAPublisherIsNotPermitted(program: FilePath) throws {
+        let server = try NATSServer(
+            program,
+            configuration: """
+                no_auth_user: anybody
+                authorization { users: [
+                    { user: anybody, password: p, permissions: { publish: { deny: ["gs.Notes.changes"] } } }
+                ] }
+                """)
+        let connection = try connect(server)
+        try connection.ensureStream(Self.configuration)
+        #expect { try publish(1, connection) } throws: { error in
+            (error as? NATSError)?.code == .notPermitted && "\(error)".contains("gs.Notes.changes")
         }
     }
 }

@@ -22,6 +22,7 @@ import Testing
             SystemError("pwrite", .noSpace, path: path), SystemError("open", .isDirectory, path: path),
             RelayError.noHome(stream: "GS_Notes"), RelayError.noSnapshot("the history is outdated"),
             RelayError.badSnapshot("it has another size"), RelayError.oldSnapshot(token, position: token),
+            RelayError.otherHome(token, last: token),
             ReplicationError.malformedSnapshot("it has another SHA-256", path),
         ]
         for failure in failures {

@@ -119,4 +119,11 @@ import Testing
     func rejectsNamesThatSubjectsCanNotHave(name: String) {
         #expect(throws: RelayError.self) { try RelayStream(name) }
     }
+
+    /// Each header has room, and something is left for the body, with every broker that is accepted.
+    @Test(arguments: [BatchOutlet.minPayload, 8 << 10, 17 << 10, 1 << 20, 64 << 20])
+    func partsFitIntoABrokersMessages(maxPayload: Int) {
+        let body = BatchOutlet.body(ofMessage: maxPayload)
+        #expect(body >= 2 << 10 && maxPayload - body >= 2 << 10)
+    }
 }

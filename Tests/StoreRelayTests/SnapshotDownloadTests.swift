@@ -2,6 +2,7 @@ import AgentProtocol
 import GroupContainers
 import LinuxSystem
 import NATSStreams
+import PersistentHistory
 import StoreReplication
 import Synchronization
 import SystemPackage
@@ -119,7 +120,7 @@ struct SnapshotDownloadTests {
         let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
         let error = #expect(throws: (any Error).self) {
             try SnapshotDownload(connect(), stream, key: nil, in: container, for: "Notes.sqlite")
-                .run(request, RelayStop(), making: {}, progress: { _, _ in })
+                .run(request, RelayStop(), making: {}, progress: { _, _ in }, last: { nil })
         }
         let found = try #require(error as? any ActionableError)
         #expect(found.errorCode == code && found.fullMessage.utf8.count < 1000)
@@ -149,7 +150,7 @@ struct SnapshotDownloadTests {
         let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
         let snapshot = try #require(
             try SnapshotDownload(connect(), stream, key: nil, in: container, for: "Notes.sqlite")
-                .run(request, RelayStop(), making: {}, progress: { _, _ in }))
+                .run(request, RelayStop(), making: {}, progress: { _, _ in }, last: { nil }))
         #expect(snapshot.written == snapshot.sha256)
         #expect(asked.withLock { $0.sorted() } == (Array(0..<Self.chunks) + Array(lost)).sorted())
         #expect(home.join(within: .ample))
@@ -163,7 +164,7 @@ struct SnapshotDownloadTests {
         func download() throws -> Snapshot? {
             let container = GroupContainer(directory: try Directory(directory.path))
             return try SnapshotDownload(connection, stream, key: nil, in: container, for: "Notes.sqlite")
-                .run(request, RelayStop(), making: {}, progress: { _, _ in })
+                .run(request, RelayStop(), making: {}, progress: { _, _ in }, last: { nil })
         }
         let first = try home(sending: 30) { index in asked.withLock { $0.append(index) } }
         let error = #expect(throws: RelayError.self) { try download() }
@@ -179,5 +180,23 @@ struct SnapshotDownloadTests {
         #expect(again == Array((again.first ?? 0)..<Self.chunks) && (again.first ?? 0) > 0 && (again.first ?? 0) <= 30)
         #expect(try Directory(directory.path.appending(".groupstore").appending("replicas")).names().count == 2)
         #expect(second.join(within: .ample))
+    }
+
+    /// A home that was superseded and hasn't noticed may answer before the new one.
+    @Test(arguments: [SnapshotRequest.Reason.first, .gap, .schemaChanged, .damaged, .otherHistory])
+    func refusesASnapshotOfAnotherHistoryThanTheStreams(reason: SnapshotRequest.Reason) throws {
+        let asked = Mutex<[Int]>([])
+        let home = try home(sending: Self.chunks) { index in asked.withLock { $0.append(index) } }
+        let container = GroupContainer(directory: try Directory(directory.path))
+        let connection = try connect()
+        func download(last: String) throws -> Snapshot? {
+            try SnapshotDownload(connection, stream, key: nil, in: container, for: "Notes.sqlite").run(
+                SnapshotRequest(follower: "f", have: HistoryToken("h1.00000000000000000003.7.1"), reason: reason),
+                RelayStop(), making: {}, progress: { _, _ in }, last: { HistoryToken(last) })
+        }
+        let error = #expect(throws: RelayError.self) { try download(last: "h1.00000000000000000002.9.9") }
+        #expect(error?.errorCode == "other_home" && asked.withLock { $0.isEmpty })
+        #expect(try download(last: "h1.00000000000000000001.9.9") != nil)
+        #expect(home.join(within: .ample))
     }
 }

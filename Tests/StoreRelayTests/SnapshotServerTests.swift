@@ -2,6 +2,7 @@ import AgentProtocol
 import Glibc
 import LinuxSystem
 import NATSStreams
+import PersistentHistory
 import SQLiteFormat
 import SystemPackage
 import TestSupport
@@ -42,7 +43,7 @@ struct SnapshotServerTests {
     }
 
     private func answer(_ server: SnapshotServer, _ request: NATSMessage) throws -> OutgoingMessage? {
-        try server.answer(request, maxPayload: 1 << 20, mailbox)
+        try server.answer(request, maxPayload: 1 << 20, mailbox, look: {})
     }
 
     private func object(_ answer: OutgoingMessage?) throws -> JSONObject {
@@ -63,6 +64,17 @@ struct SnapshotServerTests {
         for object in [Self.begin, Self.chunk] {
             #expect(try answer(server, request(object, reply: reply, with: withKey ? key : nil)) == nil)
         }
+    }
+
+    /// Somebody else may be the home meanwhile.
+    @Test func offersNothingBeforeItHasLookedAtTheStream() throws {
+        let server = try server(key: nil)
+        server.setPublished(HistoryToken("h1.00000000000000000001.1.1"))
+        let moved = NATSError(.streamMoved, "moved")
+        #expect(throws: moved) {
+            try server.answer(request(Self.begin), maxPayload: 1 << 20, mailbox, look: { throw moved })
+        }
+        #expect(mailbox.take(within: .zero).wantsSnapshot == false)
     }
 
     @Test(arguments: [inbox, "_INBOX.Zx81.4", "_INBOX.Zx81"]) func answersAFollower(reply: String) throws {

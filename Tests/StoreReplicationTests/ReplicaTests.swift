@@ -224,4 +224,31 @@ struct ReplicaTests {
             return (object.contains("table t") || object.contains("table f")) && found.contains(reason)
         }
     }
+
+    /// The name of the replica's own table, of which SQLite has one in any case.
+    @Test(arguments: ["gs_replica", "GS_Replica"]) func refusesAHomeWithATableOfTheReplicasName(name: String) throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+        let source = try ReplicationSource(pair.home)
+        _ = try source.read(after: source.current())
+        try pair.write("CREATE TABLE \(name) (a INTEGER PRIMARY KEY)")
+        #expect {
+            _ = try source.read(after: source.current())
+        } throws: { error in
+            guard case .unreplicable(let object, _, _)? = error as? ReplicationError else { return false }
+            return object == "table \(name)"
+        }
+    }
+
+    /// Nobody would read what is applied to the file under another name.
+    @Test(arguments: [false, true]) func noticesThatItsFileIsGone(isReplaced: Bool) throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+        let replica = try pair.replica()
+        try replica.check()
+        try pair.copy.directory.rename(
+            pair.copy.name.database, to: "elsewhere.sqlite", in: pair.copy.directory, .refuse)
+        if isReplaced { try pair.write("VACUUM INTO '\(pair.copy.path)'") }
+        try pair.write("INSERT INTO t VALUES (1)")
+        #expect(throws: ReplicationError.gone(pair.copy.path)) { try replica.check() }
+        #expect(throws: ReplicationError.gone(pair.copy.path)) { try pair.update(replica) }
+    }
 }

@@ -21,12 +21,12 @@ enum FollowerFailure {
                 error.isTransient || hasConnected || error.code == .noStream ? .reconnect : .end
             case let error as RelayError:
                 switch error {
-                case .noHome, .noSnapshot, .oldSnapshot, .badSnapshot: .retry
+                case .noHome, .noSnapshot, .oldSnapshot, .otherHome, .badSnapshot: .retry
                 case .badName, .badKey, .superseded, .notWatched, .overdue, .cryptography: .end
                 }
             case let error as ReplicationError:
                 switch error {
-                case .malformedBatch, .malformedSnapshot: .retry
+                case .malformedBatch, .malformedSnapshot, .gone: .retry
                 default: .end
                 }
             case let error as StoreError:

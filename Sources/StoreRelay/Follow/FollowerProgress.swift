@@ -65,6 +65,12 @@ struct FollowerProgress {
         return reported != position
     }
 
+    /// Throws `NATSError` if the broker doesn't let this follower confirm: the home would keep nothing for it.
+    func checkPermission() throws(NATSError) {
+        let subject = options.stream.acknowledgements(of: options.follower)
+        if let error = connection.denial(of: subject, "confirm to \(subject)") { throw error }
+    }
+
     /// The time after which a position is sent again: the home may have been ended before it wrote it, or got another
     /// one under this name.
     private static let repetition = Duration.seconds(60)

@@ -19,7 +19,8 @@ extension FollowerSession {
                 progress: { done, size in
                     showSnapshot()
                     reportProgress(done, of: size)
-                })
+                },
+                last: { try StreamSearch(options.stream, connection, key: options.key).last() })
         else {
             // Whatever was left out, the home has nothing more.
             if let replica = held.replica, !stop.isRequested, replica.position == request.have {

@@ -56,6 +56,7 @@ final class FollowerSession {
                 status.setWaiting(error)
                 reporter.report(error)
                 stop.wait(retryDelay.next())
+                if case ReplicationError.gone = error { try stop.retryingBusy { try held.openAgain() } }
             }
         }
         if let replica = held.replica { try progress.confirm(replica.position, force: true) }
@@ -71,7 +72,8 @@ final class FollowerSession {
             progress.learn(upto)
             let rest = try held.unfinished.flatMap { try search.rest(after: $0, ofBatchAt: start) }
             if rest == nil { held.abandonBatch() }
-            let reader = try StreamReader(connection, stream: options.stream.streamName, from: rest ?? start)
+            let reader = try StreamReader(
+                connection, stream: options.stream.streamName, news: options.stream.news, from: rest ?? start)
             reportFollowing(replica, from: rest ?? start)
             var damage = StreamDamage()
             if upto == nil { damage.suspect() }
@@ -100,6 +102,7 @@ final class FollowerSession {
         while !stop.isRequested {
             guard let message = try reader.next(within: .seconds(1)) else {
                 try replica.check()
+                try progress.checkPermission()
                 try progress.confirm(replica.position, force: false)
                 status.write()
                 if damage.needsSnapshot(after: Self.repairTime) { return damage.reason }

@@ -22,6 +22,13 @@ final class HeldReplica {
         replica = try Replica(opening: location, stream: stream)
     }
 
+    /// Lets go of a replica that isn't in its place any more, and opens what is.
+    func openAgain() throws {
+        abandonBatch()
+        replica = nil
+        try open()
+    }
+
     /// How far the replica is.
     struct Reach {
         let position: HistoryToken?

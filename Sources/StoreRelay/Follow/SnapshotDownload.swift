@@ -49,20 +49,31 @@ struct SnapshotDownload {
     /// - Parameters:
     ///   - making: Called each time the home answers that it makes the snapshot.
     ///   - progress: Called with the bytes that were received, and with all.
+    ///   - last: Returns the token of the stream's last message; nil if it has none that says so.
     func run(
-        _ request: SnapshotRequest, _ stop: RelayStop, making: () -> Void, progress: (Int64, Int64) -> Void
+        _ request: SnapshotRequest, _ stop: RelayStop, making: () -> Void, progress: (Int64, Int64) -> Void,
+        last: () throws -> HistoryToken?
     ) throws -> Snapshot? {
-        if let former = try formerAnnouncement(for: request), let digest = try receive(former, stop, progress) {
+        if let former = try formerAnnouncement(for: request), try isOfStream(former, last()),
+            let digest = try receive(former, stop, progress)
+        {
             return try snapshot(former, digest)
         }
         try remove()
         guard let announced = try announcement(for: request, stop, making) else { return nil }
+        if let upto = announced.token, let last = try last(), !isOfStream(announced, last) {
+            throw RelayError.otherHome(upto, last: last)
+        }
         try DurableFile.write(Array(JSONEncoder().encode(announced)), as: note, in: directory, mode: 0o600)
         guard let digest = try receive(announced, stop, progress) else {
             if stop.isRequested { return nil }
             throw RelayError.badSnapshot("the home no longer has it")
         }
         return try snapshot(announced, digest)
+    }
+
+    private func isOfStream(_ announced: SnapshotAnnouncement, _ last: HistoryToken?) -> Bool {
+        last == nil || last?.history == announced.token?.history
     }
 
     /// Removes the file.

@@ -77,6 +77,7 @@ package final class StoreFollower {
         var hasConnected = false
         var connecting = options.connection
         connecting.inboxPrefix = options.stream.inbox(of: options.follower)
+        connecting.streamAPI = (options.stream.api, options.stream.streamName)
         while !stop.isRequested {
             var begun: ContinuousClock.Instant?
             var server: ServerAddress?

@@ -56,6 +56,12 @@ struct StreamSearch {
         return (max(found.start, state.first), upto)
     }
 
+    /// Returns the token to which the stream's last messages lead; nil if none of them says so.
+    func last() throws -> HistoryToken? {
+        guard state.messages > 0 else { return nil }
+        return try batch(at: state.last, notBefore: state.first)?.message.part.upto
+    }
+
     /// Returns the number of the message after a part that was taken over an earlier connection; nil if the stream has
     /// another message in the part's place.
     ///

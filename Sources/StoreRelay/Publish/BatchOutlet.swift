@@ -17,7 +17,7 @@ struct BatchOutlet {
         self.key = key
         self.mac = mac
         // Headers count too.
-        maxPartSize = max(16 << 10, min(BatchPart.maxBodySize, maxPayload - (8 << 10)))
+        maxPartSize = min(Self.usualPartSize, Self.body(ofMessage: maxPayload))
     }
 
     mutating func send(_ part: BatchPart) throws {
@@ -28,6 +28,19 @@ struct BatchOutlet {
         bytes += Int64(part.body.count)
     }
 
-    /// Waits until the broker has everything.
-    func finish() throws { try publisher.finish() }
+    /// The size of a part, in bytes. A broker gives up a connection over which one message doesn't get within some
+    /// seconds, so that a slow link needs small ones.
+    private static let usualPartSize = 128 << 10
+
+    /// The smallest `max_payload` of a broker over which batches can be sent, in bytes.
+    static let minPayload = 4 << 10
+
+    /// Returns the size of a body that a message of this size has room for, beside its headers.
+    static func body(ofMessage size: Int) -> Int { size - min(8 << 10, max(2 << 10, size / 2)) }
+
+    /// Waits until the broker has everything, and tells followers.
+    func finish() throws {
+        try publisher.finish()
+        try publisher.announce(on: stream.news)
+    }
 }

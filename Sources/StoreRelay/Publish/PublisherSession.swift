@@ -51,8 +51,13 @@ final class PublisherSession {
         configuration.maxAge = options.maxAge
         configuration.maxBytes = options.maxBytes
         configuration.replicas = options.replicas
+        guard connection.maxPayload >= BatchOutlet.minPayload else {
+            throw NATSError(
+                .smallPayload,
+                "\(connection.server): its max_payload is \(connection.maxPayload) bytes, and a batch needs "
+                    + "\(BatchOutlet.minPayload)")
+        }
         try connection.ensureStream(configuration)
-        var streamLook = StreamLook(configuration)
         // A new one for each connection: the store may have been replaced meanwhile.
         let source = try stop.retryingBusy { try ReplicationSource(location) }
         let end = try stop.retryingBusy {
@@ -61,6 +66,8 @@ final class PublisherSession {
         let publisher = try FencedPublisher(
             connection, stream: stream.streamName, subject: stream.changes, after: end.sequence,
             maxMessages: maxAhead)
+        let look = StreamLook(configuration, created: end.created, publisher.place)
+        var nextLook = ContinuousClock.now + Self.lookInterval
         let outlet = BatchOutlet(publisher, stream, key: options.key, mac: end.mac, maxPayload: connection.maxPayload)
         held.meet(endOf: end.token, unfinished: end.unfinished, in: source)
         reportBegin(end)
@@ -70,7 +77,7 @@ final class PublisherSession {
         try batches.publishNext(stop)
         begun()
         try stop.retryingBusy { try snapshots.withdrawUnusable(source) }
-        try startListeners()
+        try startListeners(look)
         while !stop.isRequested {
             let content = mailbox.take(within: batches.untilNextLook ?? patience(source))
             if let failure = content.failures[number] { throw failure }
@@ -85,11 +92,17 @@ final class PublisherSession {
             try confirmations.write(to: source, &status.record)
             if content.wantsSnapshot { makeSnapshot(source, stop) }
             try snapshots.removeUnused()
-            try streamLook.look(over: connection, confirmed: publisher.lastSequence)
+            if nextLook <= .now {
+                nextLook = .now + Self.lookInterval
+                try look.look(over: connection)
+            }
             source.closeIfIdle()
             status.write()
         }
     }
+
+    /// The time after which the stream is looked at, even if nothing is published and nobody asks.
+    private static let lookInterval = Duration.seconds(60)
 
     private func patience(_ source: ReplicationSource) -> Duration {
         let limit: Duration = confirmations.isPending || status.isPending ? .seconds(1) : .seconds(60)
@@ -123,12 +136,12 @@ final class PublisherSession {
     // MARK: Other threads
 
     /// Starts the threads that wait for followers. They end with the connection.
-    private func startListeners() throws {
+    private func startListeners(_ look: StreamLook) throws {
         let stream = options.stream
         let (connection, mailbox, snapshots, key) = (connection, mailbox, snapshots, options.key)
         try Self.start("gs-requests", number, mailbox) {
             let requests = try connection.subscribe(stream.snapshots)
-            try snapshots.answer(requests, on: connection, mailbox)
+            try snapshots.answer(requests, on: connection, mailbox) { try look.look(over: connection) }
         }
         try Self.start("gs-acks", number, mailbox) {
             let messages = try connection.subscribe(stream.acknowledgements(of: "*"))

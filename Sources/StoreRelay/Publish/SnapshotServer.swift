@@ -154,10 +154,16 @@ final class SnapshotServer: Sendable {
     // MARK: The thread that answers
 
     /// Answers requests until the connection is lost. Asks the publisher through the mailbox for a snapshot.
-    func answer(_ requests: NATSSubscription, on connection: NATSConnection, _ mailbox: PublisherMailbox) throws {
+    ///
+    /// - Parameter look: Called before a snapshot is offered. Throws if this store may not be the home any more.
+    func answer(
+        _ requests: NATSSubscription, on connection: NATSConnection, _ mailbox: PublisherMailbox,
+        look: () throws -> Void
+    ) throws {
         while true {
             guard let request = try requests.next(within: .seconds(60)) else { continue }
-            guard let answer = try answer(request, maxPayload: connection.maxPayload, mailbox) else {
+            guard let answer = try answer(request, maxPayload: connection.maxPayload, mailbox, look: look)
+            else {
                 mailbox.note { $0.refused += 1 }
                 continue
             }
@@ -168,11 +174,11 @@ final class SnapshotServer: Sendable {
     /// Returns the answer to a request; nil for a message that gets none, because it isn't of the format or names no
     /// inbox for the answer.
     func answer(
-        _ request: NATSMessage, maxPayload: Int, _ mailbox: PublisherMailbox
+        _ request: NATSMessage, maxPayload: Int, _ mailbox: PublisherMailbox, look: () throws -> Void
     ) throws -> OutgoingMessage? {
         guard let reply = request.reply, stream.isReplySubject(reply), request.body.count <= Self.maxRequestSize,
             let object = request.json,
-            let (headers, body) = try answer(object, of: request, reply, maxPayload: maxPayload, mailbox),
+            let (headers, body) = try answer(object, of: request, reply, maxPayload: maxPayload, mailbox, look),
             !body.isEmpty
         else { return nil }
         return OutgoingMessage(reply, headers: headers, body: body)
@@ -181,7 +187,8 @@ final class SnapshotServer: Sendable {
     private typealias Answer = (headers: [(name: String, value: String)], body: [UInt8])
 
     private func answer(
-        _ object: JSONObject, of request: NATSMessage, _ reply: String, maxPayload: Int, _ mailbox: PublisherMailbox
+        _ object: JSONObject, of request: NATSMessage, _ reply: String, maxPayload: Int, _ mailbox: PublisherMailbox,
+        _ look: () throws -> Void
     ) throws -> Answer? {
         if let key {
             let fields = SnapshotRequestDigest.fields(stream, reply: reply)
@@ -193,10 +200,10 @@ final class SnapshotServer: Sendable {
         switch object.string("op") {
         case "begin":
             guard let nonce = object.string("nonce"), (1...64).contains(nonce.utf8.count) else { return nil }
-            let size = max(1 << 10, min(Self.chunkSize, maxPayload - (8 << 10)))
+            let size = max(1 << 10, min(Self.chunkSize, BatchOutlet.body(ofMessage: maxPayload)))
             let answer =
                 try challenge(to: object, nonce: nonce)
-                ?? begin(SnapshotRequest(object), chunkSize: size, mailbox)
+                ?? begin(SnapshotRequest(object), chunkSize: size, mailbox, look)
             let body = Array(answer.text.utf8)
             return (try RelayKey.header(key, of: [stream.streamName, "snapshot", nonce], body), body)
         case "chunk":
@@ -227,8 +234,9 @@ final class SnapshotServer: Sendable {
     }
 
     private func begin(
-        _ request: SnapshotRequest, chunkSize: Int, _ mailbox: PublisherMailbox
+        _ request: SnapshotRequest, chunkSize: Int, _ mailbox: PublisherMailbox, _ look: () throws -> Void
     ) throws -> JSONObject {
+        try look()
         var offered: (id: String, snapshot: Snapshot)?
         let answer = state.withLock { state -> JSONObject? in
             if let have = request.have, have == state.published, request.acceptsCurrent {

@@ -10,6 +10,8 @@ struct StreamEnd {
     let token: HistoryToken
     /// The number of the stream's last message, whoever sent it.
     let sequence: UInt64
+    /// When the stream was created, as `StreamState.created`.
+    let created: Int64
     /// The digest of the last message that has one, else `BatchMessage.noPrevious`.
     let mac: String
     /// The stream's last part of a batch whose last part it hasn't; nil if there is none.
@@ -31,6 +33,7 @@ struct StreamEnd {
         let state = try connection.state(ofStream: stream.streamName)
         let last = try connection.lastMessage(ofStream: stream.streamName, subject: stream.changes)
         sequence = last?.sequence ?? state.last
+        created = state.created
         guard let found = try Self.lastBatch(from: last, state, stream, connection, key) else {
             mac = BatchMessage.noPrevious
             unfinished = nil

@@ -1,35 +1,35 @@
 import NATSStreams
 
-/// A look at the stream each minute. Somebody with the permissions may delete or change it at the broker: a home with
-/// nothing to publish would not notice, and its followers would wait.
-struct StreamLook {
+/// Looks whether a stream is still the one that a home has read and filled. Somebody with the permissions may delete or
+/// change it at the broker, or another home may publish to it: one with nothing to publish would not notice, its
+/// followers would wait, and it would go on answering them. Any thread may look.
+struct StreamLook: Sendable {
     private let wanted: StreamConfiguration
-    private var created: Int64?
-    private var next = ContinuousClock.now
-    private let interval: Duration
+    /// When the stream was created that the home has read.
+    private let created: Int64
+    private let place: PublishedPlace
 
-    init(_ wanted: StreamConfiguration, interval: Duration = .seconds(60)) {
-        self.wanted = wanted
-        self.interval = interval
+    init(_ wanted: StreamConfiguration, created: Int64, _ place: PublishedPlace) {
+        (self.wanted, self.created, self.place) = (wanted, created, place)
     }
 
-    /// Looks, if it is time.
-    ///
-    /// Throws `NATSError`, after which the owner connects again, and creates the stream or publishes what it lacks:
-    /// with `noStream` if it is gone, and `streamBroken` if it is another one or was set back. With `streamDiffers` if
-    /// it isn't what a publisher relies on any more.
-    ///
-    /// - Parameter last: The number of the last message that the broker has confirmed.
-    mutating func look(over connection: NATSConnection, confirmed last: UInt64) throws(NATSError) {
-        guard next <= .now else { return }
-        next = .now + interval
+    /// Throws `NATSError`, after which the owner connects again, reads the stream's end, and creates the stream,
+    /// publishes what it lacks or stops: with `noStream` if it is gone, with `streamBroken` if it is another one or was
+    /// set back, and with `streamMoved` if it has messages that aren't this home's. With `streamDiffers` if it isn't
+    /// what a publisher relies on any more.
+    func look(over connection: NATSConnection) throws(NATSError) {
+        let confirmed = place.confirmed
         let state = try connection.checkedState(wanted)
-        guard state.last >= last, created == nil || created == state.created else {
+        // What is sent meanwhile may be in the stream already.
+        let sent = place.sent
+        let stream = "stream \(wanted.name) \(connection.server)"
+        guard state.last >= confirmed, created == state.created else {
             throw NATSError(
-                .streamBroken,
-                "stream \(wanted.name) \(connection.server): it has gone back to message \(state.last), and \(last) "
-                    + "was confirmed")
+                .streamBroken, "\(stream): it has gone back to message \(state.last), and \(confirmed) was confirmed")
         }
-        created = state.created
+        guard state.last <= sent else {
+            throw NATSError(
+                .streamMoved, "\(stream): it has message \(state.last), and the last one of this home is \(sent)")
+        }
     }
 }

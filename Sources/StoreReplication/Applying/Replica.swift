@@ -34,6 +34,8 @@ package final class Replica {
     let database: ReplicaConnection
     let busyTimeout: Duration
     private var incoming: IncomingBatch?
+    /// The file that is open.
+    private let file: FileIdentity?
     /// SQLite's count of what other connections have committed, when `state` was last compared with the store.
     private var checkedVersion: Int64?
     /// The statements of earlier batches; nil if the schema may be another one now.
@@ -54,6 +56,7 @@ package final class Replica {
         (self.location, self.busyTimeout) = (location, busyTimeout)
         let database = try ReplicaConnection(location, busyTimeout: busyTimeout)
         self.database = database
+        file = try location.directory.status(location.name.database)?.identity
         state = try database.transaction(.deferred) { try ReplicaState(database, ignoringWrites: true) }
         guard state.stream == stream else { throw ReplicationError.otherStream(state.stream, location.path) }
         // Readers would wait for each batch, and batches for readers.
@@ -149,8 +152,11 @@ package final class Replica {
         return .applied(position)
     }
 
-    /// Throws `ReplicationError.diverged` if somebody else has written to the replica.
+    /// Throws `ReplicationError.diverged` if somebody else has written to the replica, and `.gone` if another file, or
+    /// none, has its name: nobody would read what is applied.
     package func check() throws {
+        guard let file, let found = try location.directory.status(location.name.database), found.identity == file
+        else { throw ReplicationError.gone(location.path) }
         do {
             let found = try database.transaction(.deferred) { try currentState() }
             guard found.stream == state.stream else { throw ReplicationError.otherStream(found.stream, location.path) }

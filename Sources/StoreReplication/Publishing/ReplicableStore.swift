@@ -29,6 +29,11 @@ struct ReplicableStore {
         if try Self.exists("ACHANGE", reader), try Self.exists("ATRANSACTION", reader) {
             throw HistoryError.ownedByCoreData(location.path)
         }
+        if let name = try reader.text(
+            "SELECT name FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE", [.text(HistorySchema.replicaTable)])
+        {
+            throw refusal("table \(name)", "its name is that of a replica's own table")
+        }
         position = try RecordedPosition(reader)
         if try position.isOutdated(reader), let table = try RecordedPosition.firstDoubtfulTable(reader) {
             throw HistoryError.outdated(table: table, location.path)

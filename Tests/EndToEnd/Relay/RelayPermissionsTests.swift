@@ -10,14 +10,13 @@ import Testing
 /// programs, and no more for anybody with their credentials.
 @Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"))
 struct RelayPermissionsTests {
-    /// The sample's users, without what it permits other clients.
-    private static func authorization() throws -> String {
+    /// The sample's accounts.
+    private static func accounts() throws -> String {
         let path = String(decoding: Programs.source("Samples/Relay/nats-server.conf").bytes, as: UTF8.self)
         let text = try String(contentsOfFile: path, encoding: .utf8)
-        let start = try #require(text.range(of: "authorization {"))
-        let others = "\"_INBOX.*\", \"_INBOX.*.*\""
-        #expect(text.contains(others) && !text.contains("allow_responses: true"))
-        return text[start.lowerBound...].replacingOccurrences(of: others, with: "")
+        let start = try #require(text.range(of: "\naccounts {"))
+        #expect(!text.contains("allow_responses: true"))
+        return text[start.lowerBound...]
             .replacingOccurrences(of: "$HOME_PASSWORD", with: "home-secret")
             .replacingOccurrences(of: "$FOLLOWER_PASSWORD", with: "follower-secret")
     }
@@ -31,7 +30,7 @@ struct RelayPermissionsTests {
     }
 
     @Test(arguments: NATSServer.programs) func areEnoughForBothPrograms(program: FilePath) throws {
-        let hosts = try RelayHosts(program, configuration: Self.authorization())
+        let hosts = try RelayHosts(program, configuration: Self.accounts())
         let (home, other) = (try credentials("home", in: hosts), try credentials("follower", in: hosts))
         var publisher = try hosts.publish(options: home)
         let follower = try hosts.follow(options: other)
@@ -91,23 +90,44 @@ struct RelayPermissionsTests {
         "STREAM.INFO.GS_Other", "STREAM.MSG.GET.GS_Other", "DIRECT.GET.GS_Notes", "CONSUMER.NAMES.GS_Notes",
         "CONSUMER.LIST.GS_Notes", "CONSUMER.INFO.GS_Notes.x", "CONSUMER.CREATE.GS_Other",
         "CONSUMER.CREATE.GS_Notes.x", "CONSUMER.DURABLE.CREATE.GS_Notes.x", "CONSUMER.MSG.NEXT.GS_Other.x",
-        "CONSUMER.DELETE.GS_Other.x",
+        "CONSUMER.DELETE.GS_Other.x", "CONSUMER.CREATE.GS_Notes", "CONSUMER.MSG.NEXT.GS_Notes.x",
+        "CONSUMER.DELETE.GS_Notes.x",
     ].map { Word(stringLiteral: "$JS.API." + $0) }
 
+    /// The broker answers wherever a request says, and doesn't ask whether its sender might publish there.
+    @Test(arguments: NATSServer.programs) func noAnswerReachesAnythingButAFollower(program: FilePath) throws {
+        let hosts = try RelayHosts(program, configuration: Self.accounts())
+        let (home, other) = (try credentials("home", in: hosts), try credentials("follower", in: hosts))
+        let publisher = try hosts.publish(options: home)
+        let follower = try hosts.follow(options: other)
+        #expect(try hosts.areEqual(follower))
+        let done = try run(
+            "python3", [Programs.source("Tests/Adversary/relay/replies.py"), "\(hosts.server.port)"],
+            environment: ["PYTHONDONTWRITEBYTECODE": "1"])
+        // The stream was created once, and has what it had before.
+        #expect(done.status == 0 && done.output == "unchanged\n", "\(done.output)\(done.errors)")
+        try hosts.write("INSERT INTO Note VALUES (1, 'a row', NULL)")
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().status == 0)
+        #expect(try publisher.stop().objects.allSatisfy { $0.type != "error" })
+    }
+
     @Test(arguments: NATSServer.programs) func areNoMoreThanTheProgramsNeed(program: FilePath) throws {
-        let hosts = try RelayHosts(program, configuration: Self.authorization())
+        let hosts = try RelayHosts(program, configuration: Self.accounts())
         let follower = try permitted(
             hosts, "follower", "publish",
             Self.api + [
-                "$JS.API.STREAM.CREATE.GS_Notes", "$JS.API.STREAM.UPDATE.GS_Notes", "gs.Notes.changes",
-                "gs.Notes.ack.third", "gs.Other.snapshot", "_INBOX.gs.Notes.home.x.1",
+                "$JS.API.STREAM.CREATE.GS_Notes", "$JS.API.STREAM.UPDATE.GS_Notes", "$JS.API.STREAM.INFO.GS_Notes",
+                "$JS.API.STREAM.MSG.GET.GS_Notes", "gs.Notes.api.STREAM.DELETE.GS_Notes",
+                "gs.Notes.api.CONSUMER.CREATE.GS_Notes", "gs.Notes.changes", "gs.Notes.published", "gs.Notes.ack.third",
+                "gs.Other.snapshot", "_INBOX.gs.Notes.home.x.1",
                 "_INBOX.gs.Notes.follower.third.x.1", "$JS.ACK.GS_Notes.x.1.1.1.1.1",
             ])
         #expect(follower == "\n")
         let home = try permitted(
             hosts, "home", "publish",
             Self.api + [
-                "$JS.API.CONSUMER.CREATE.GS_Notes", "gs.Notes.ack.other", "gs.Notes.snapshot", "gs.Other.changes",
+                "gs.Notes.ack.other", "gs.Notes.snapshot", "gs.Other.changes",
                 "_INBOX.gs.Notes.home.x.1", "_INBOX.gs.Other.follower.other.x.1", "_INBOX.x.1",
             ])
         #expect(home == "\n")

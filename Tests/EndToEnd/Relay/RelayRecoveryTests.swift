@@ -226,4 +226,56 @@ struct RelayRecoveryTests {
         #expect(done.status == 65, "\(done.errors)")
         #expect(done.errors.contains("history enable"), "\(done.errors)")
     }
+
+    @Test func aReplicaThatWasMovedAwayIsCreatedAgain() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        #expect(try hosts.areEqual(follower))
+        let group = try Directory(hosts.group)
+        for name in try group.names() where name.string.hasPrefix("Notes.sqlite") { try group.removeFile(name) }
+        try follower.event("error") { $0.string("code") == "replica_gone" }
+        try hosts.write("INSERT INTO Note (title) VALUES ('later')")
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().status == 0)
+        #expect(try publisher.stop().status == 0)
+    }
+
+    /// The home keeps nothing for a follower whose confirmations don't arrive.
+    @Test(arguments: NATSServer.programs)
+    func aFollowerThatMayNotConfirmSaysSo(program: FilePath) throws {
+        let hosts = try RelayHosts(
+            program,
+            configuration: """
+                no_auth_user: anybody
+                authorization { users: [
+                    { user: anybody, password: p, permissions: { publish: { deny: ["gs.Notes.ack.>"] } } }
+                ] }
+                """)
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        let error = try follower.event("error") { $0.string("code") == "broker_not_permitted" }
+        #expect(error.string("message")?.contains("gs.Notes.ack.other") == true)
+        // It goes on.
+        try hosts.write("INSERT INTO Note (title) VALUES ('later')")
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().status == 0)
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test func statusSaysByItsExitCodeWhetherAnythingIsWrong() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        func status() throws -> Int32 {
+            try run(Programs.relay, ["status"], environment: ["XDG_RUNTIME_DIR": hosts.runtime.string]).status
+        }
+        #expect(try status() == 0)
+        let publisher = try hosts.publish()
+        try publisher.event("caught_up")
+        #expect(try status() == 0)
+        #expect(try publisher.stop().status == 0)
+        try sqlite(hosts.home, "CREATE TABLE gs_replica (x INTEGER PRIMARY KEY)")
+        let refused = try hosts.publish().process.wait()
+        #expect(refused.status == 65 && refused.outcome == "failed", "\(refused.output)")
+        #expect(try status() == 69)
+    }
 }

@@ -185,6 +185,30 @@ struct RelayTests {
         #expect(try new.stop().status == 0)
     }
 
+    /// It has nothing to publish, so that no message of its own is refused.
+    @Test(arguments: NATSServer.programs)
+    func anIdleOldHomeStopsWhenAFollowerAsksForASnapshot(program: FilePath) throws {
+        let hosts = try RelayHosts(program)
+        let old = try hosts.publish()
+        let follower = try hosts.follow()
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().status == 0)
+        let last = try hosts.token(hosts.home)
+        #expect(try run(Programs.relay, ["promote", Word(hosts.replica), "--json"]).status == 0)
+        let new = try hosts.publish(hosts.replica, options: ["--take-over", Word(last)])
+        try new.event("caught_up")
+        let elsewhere = hosts.path("elsewhere")
+        try Directory(elsewhere.removingLastComponent()).makeDirectory("elsewhere", mode: 0o700)
+        let another = try hosts.follow(in: elsewhere)
+        let reset = try another.event("reset")
+        let history = try hosts.token(hosts.replica).split(separator: ".")[1]
+        #expect(reset.string("upto")?.hasPrefix("h1.\(history).") == true)
+        #expect(try another.stop().status == 0)
+        let stopped = try old.process.wait()
+        #expect(stopped.status == 73 && stopped.outcome == "superseded", "\(stopped.errors)")
+        #expect(try new.stop().status == 0)
+    }
+
     @Test(arguments: NATSServer.programs)
     func whatFollowersLackIsKeptInTheHistory(program: FilePath) throws {
         let hosts = try RelayHosts(program)

@@ -88,11 +88,13 @@ final class RelayHosts {
             runtime: runtime, environment: environment)
     }
 
-    func follow(server url: String? = nil, options: [Word] = [], key: FilePath? = nil) throws -> RelayProcess {
+    func follow(
+        in group: FilePath? = nil, server url: String? = nil, options: [Word] = [], key: FilePath? = nil
+    ) throws -> RelayProcess {
         try RelayProcess(
             [
-                "follow", Word(group), "--server", Word(url ?? server.url), "--stream", "Notes", "--follower", "other",
-                "--key", Word(key ?? self.key),
+                "follow", Word(group ?? self.group), "--server", Word(url ?? server.url), "--stream", "Notes",
+                "--follower", "other", "--key", Word(key ?? self.key),
             ] + options, runtime: runtime, environment: environment)
     }
 
