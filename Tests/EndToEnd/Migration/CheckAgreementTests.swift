@@ -237,7 +237,7 @@ import Testing
         #expect(try groupstore("create", Word(store), "--model", Word(model), "--version", "Notes 2").status == 0)
         let all = try groupstore("model", "check", "--all", Word(model), "--json")
         #expect(all.status == 0 && all.summary.integer("checks") == 0, "\(all.output)")
-        #expect(all.objects.filter { $0.type == "note" }.map { $0.string("version") } == ["Notes 2"])
+        #expect(all.objects.filter { $0.type == "note" }.compactMap { $0.string("version") } == ["Notes 2"])
         let text = try groupstore("model", "check", "--all", Word(model))
         #expect(text.output.contains("Notes 2 is newer") && !text.output.contains("by inferred"), "\(text.output)")
         for old in [store, model.appending("Notes 2.xcdatamodel")] {
