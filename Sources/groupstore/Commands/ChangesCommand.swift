@@ -232,8 +232,8 @@ enum HistoryPrinter {
         return words.compactMap { $0 }.joined(separator: "  ")
     }
 
-    /// Returns the line that says that changes may be missing, of which tables if that is known. A schema change is no row
-    /// of the history before the next `history enable`.
+    /// Returns the line that says that changes may be missing, of which tables if that is known. A schema change is no
+    /// row of the history before the next `history enable`.
     static func outdated(_ store: String, _ tables: [String] = []) -> String {
         let more = tables.count > 5 ? " and \(tables.count - 5) others" : ""
         let doubt =
