@@ -47,6 +47,7 @@ struct LossCountTests {
             entity("A", "<relationship name='links' optional='YES' toMany='YES' destinationEntity='A'/>"),
             before: [
                 "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1), (6, 1, 1)",
+                "CREATE TABLE Z_1LINKS (Z_1LINKS INTEGER, REFLEXIVE INTEGER, PRIMARY KEY (Z_1LINKS, REFLEXIVE))",
                 "INSERT INTO Z_1LINKS (Z_1LINKS, REFLEXIVE) VALUES (1, 6), (6, 6)",
             ],
             after: ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, Z1LINKS) VALUES (1, 1, 1, NULL), (6, 1, 1, 1)"])

@@ -488,11 +488,6 @@ def run(round):
     with open(file, "w", encoding="utf-8") as out:
         out.write("\n".join(text + [line for m in mappings for line in m.yaml(rng)]) + "\n")
     options = ["--mapping", file]
-    if rng.random() < 0.3:  # a mapping for other versions, which doesn't fit here
-        other = round.path("Other.mapping.yaml")
-        with open(other, "w", encoding="utf-8") as out:
-            out.write("mapping: 1\nsource: Q\ndestination: R\nentities:\n  - {from: Person, to: Nobody}\n")
-        options += ["--mapping", other]
     answer = try_doors(round, round.write_model("B", new), None, options, must=True)
     if answer.code == 0:
         compare(round, target, old, new, objects, mappings)

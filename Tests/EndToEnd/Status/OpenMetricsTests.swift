@@ -130,7 +130,7 @@ import Testing
         let agent = try AgentProcess(places, legacy: [])
         let name = "a\"b\\c,d}=e\n\u{1B}[31m名.sqlite"
         let subscriber = try agent.subscribe(Word(name))
-        let shown = "\(AgentProcess.group)/a\"b\\c,d}=e\\x0a\\x1b[31m\\xe5\\x90\\x8d.sqlite"
+        let shown = "\(AgentProcess.group)/a\"b\\x5cc,d}=e\\x0a\\x1b[31m\\xe5\\x90\\x8d.sqlite"
         #expect(try metrics(agent).value("groupstore_store_subscribers", ["store": shown]) == 1)
         withExtendedLifetime(subscriber) {}
     }
