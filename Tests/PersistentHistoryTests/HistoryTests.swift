@@ -47,6 +47,22 @@ struct HistoryTests {
         #expect(try HistoryInstallation(store.location).disable().kind == .unchanged)
     }
 
+    /// A program's own table may have a name of history's: beside a history that was dropped in part, or alone.
+    @Test(arguments: HistorySchema.requiredTables, [false, true])
+    func keepsAProgramsOwnTable(_ name: String, besideAHistory: Bool) throws {
+        let store = try Fixture()
+        if besideAHistory {
+            _ = try store.enable()
+            try store.write("DROP TABLE \(name)")
+        }
+        try store.write("CREATE TABLE \(name) (id, name, own); INSERT INTO \(name) VALUES (1, 'a', 'b')")
+        let before = try store.schema()
+        #expect(throws: (any Error).self) { try store.enable() }
+        let disabled = try? HistoryInstallation(store.location).disable()
+        #expect(disabled?.kind == (besideAHistory ? nil : .unchanged))
+        #expect(try store.schema() == before)
+    }
+
     @Test func recordsAKeyOfSeveralColumns() throws {
         let store = try Fixture("CREATE TABLE t (a TEXT COLLATE NOCASE, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
         _ = try store.enable()

@@ -47,8 +47,7 @@ package struct HistoryInstallation {
             if try HistoryTables.coreDataTablesExist(database) {
                 return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
             }
-            let isDamaged = try HistoryTables.areDamaged(database)
-            if isDamaged {
+            if try HistoryTables.areDamaged(database, location.path) {
                 try HistoryTables.refuseReplica(database, location.path)
                 try HistoryTables.remove(database)
             }
@@ -74,7 +73,7 @@ package struct HistoryInstallation {
     package func disable() throws -> Outcome {
         if let kind = try kindWithoutHistory() { return Outcome(kind: kind, tables: [], unrecorded: [:], gaps: []) }
         return try write { database in
-            guard try HistoryTables.exist(database) || HistoryTables.areDamaged(database) else {
+            guard try HistoryTables.areWhole(database) || HistoryTables.areDamaged(database, location.path) else {
                 let isCoreData = try HistoryTables.coreDataTablesExist(database)
                 return Outcome(kind: isCoreData ? .coreData : .unchanged, tables: [], unrecorded: [:], gaps: [])
             }
@@ -140,14 +139,32 @@ enum HistoryTables {
             "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
     }
 
+    /// Returns true if each of history's tables is there.
+    static func areWhole(_ database: SQLiteConnection) throws -> Bool {
+        try named(database).filter(\.isOwn).count == HistorySchema.requiredTables.count
+    }
+
     /// Returns true if another program dropped some of history's tables, or all of them but not the triggers. The app's
-    /// writes fail then.
-    static func areDamaged(_ database: SQLiteConnection) throws -> Bool {
+    /// writes fail then. A table is history's by its whole statement: one that only has the name is a program's own.
+    /// Throws `HistoryError.foreign` if such a one stands among history's.
+    static func areDamaged(_ database: SQLiteConnection, _ path: FilePath) throws -> Bool {
+        if try areWhole(database) { return false }
+        let named = try named(database)
+        let (own, foreign) = (named.filter(\.isOwn), named.filter { !$0.isOwn })
+        let isTriggered = try triggers(database).contains { $0.sql.contains("GS_CHANGE") }
+        guard !own.isEmpty || isTriggered else { return false }
+        if let foreign = foreign.first { throw HistoryError.foreign(foreign.name, path) }
+        return true
+    }
+
+    /// Returns the tables that have names of history's.
+    private static func named(_ database: SQLiteConnection) throws -> [(name: String, isOwn: Bool)] {
         let names = HistorySchema.requiredTables.map { "'\($0)'" }.joined(separator: ", ")
-        let present = try database.firstInteger(
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN (\(names))")
-        if Int(present ?? 0) == HistorySchema.requiredTables.count { return false }
-        return try present ?? 0 > 0 || !triggers(database).isEmpty
+        return try database.rows(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name IN (\(names)) ORDER BY name"
+        ) { row in
+            (row.decodedText(0) ?? "", HistorySchema.isOwn(statement: row.decodedText(1) ?? ""))
+        }
     }
 
     /// Removes all of history's tables and triggers.

@@ -49,6 +49,15 @@ package enum HistorySchema {
         INSERT INTO GS_AUTHOR (id, name) VALUES (1, NULL);
         """
 
+    /// Returns true if SQLite keeps this statement of one of history's tables. A table of another statement is a program's
+    /// own, whatever its name.
+    static func isOwn(statement: String) -> Bool {
+        // Earlier versions of this one had another primary key.
+        statements.contains(statement) || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
+    }
+
+    private static let statements = Set(creation.split(separator: "\n").map { String($0.dropLast()) })
+
     /// Returns whether a table of this name belongs to history.
     package static func isOwn(_ name: String) -> Bool { tables.contains(name.uppercased()) }
 
