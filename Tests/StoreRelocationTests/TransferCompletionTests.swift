@@ -94,6 +94,35 @@ import Testing
         #expect(try published.open("photo", flags: O_RDONLY).read(count: 10, at: 0) == Array("photo".utf8))
     }
 
+    /// A program copies the store in, and has the log open until all of it is written. SQLite would take what is there.
+    @Test(arguments: [0, 100]) func leavesALogThatIsBeingCopied(frames: Int) throws {
+        try makeStore(at: legacy, "PRAGMA journal_mode = wal")
+        let whole = try DatabaseQueue(path: legacy.path.string)
+        try whole.writeWithoutTransaction {
+            try $0.execute(sql: "PRAGMA wal_autocheckpoint = 0; INSERT INTO note VALUES ('two')")
+        }
+        let log = try legacy.directory.open(legacy.name.wal, flags: O_RDONLY).read(count: 1 << 20, at: 0)
+        try whole.close()
+        try DurableFile.write(Array(log.prefix(frames * 4096)), as: legacy.name.wal, in: legacy.directory, mode: 0o644)
+        let copy = try legacy.directory.open(legacy.name.wal, flags: O_WRONLY)
+        let before = try legacy.directory.identity(legacy.name.wal)
+        func relocate() throws {
+            _ = try StoreTransfer(
+                transfer(.publish(as: StoredPath("Notes.sqlite"))), source: legacy, container: container,
+                options: .init(
+                    retries: RetryPolicy(Deadline(after: .zero)),
+                    gracePeriod: OpenerGracePeriod(quiet: .zero, maximum: .zero), assumeClosed: false, opaque: false,
+                    didPublish: {}), isStillValid: { true }, report: { _ in }
+            ).run()
+        }
+        #expect(throws: StoreTransfer.RetryReason.held(try #require(before))) { try relocate() }
+        #expect(try legacy.directory.identity(legacy.name.wal) == before)
+        #expect(try copy.status().links == 1)
+        _ = consume copy
+        try relocate()
+        #expect(try legacy.directory.names().isEmpty)
+    }
+
     /// The support folder had arrived, and the undo was interrupted too: the folder stayed in the group container.
     @Test func returnsTheSupportFolderAfterAnInterruptedUndo() throws {
         try makeStore(at: legacy)

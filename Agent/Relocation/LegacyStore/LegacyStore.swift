@@ -220,6 +220,8 @@ final class LegacyStore {
         if arrival.wholeAt == nil { rescheduleOrphans() }
         if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
         if !kinds.isDisjoint(with: .closedAfterWriting) { retry() }
+        // A copy of its log may have been what it waits for.
+        if state == .waiting, part != .database, kinds.contains(.closedAfterWriting) { wasClosed = true }
         // A file without a store in it may be half a store now.
         if part != .database, state == .empty { wasClosed = true }
         if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) {

@@ -121,5 +121,6 @@ extension Relocation {
         let descriptor = try store.directory.open(store.name.database, flags: O_RDONLY)
         guard let lease = try StoreTransfer.lease(descriptor) else { throw StoreTransfer.RetryReason.held(identity) }
         _ = consume lease
+        try store.checkSideFilesAreUnwritten()
     }
 }

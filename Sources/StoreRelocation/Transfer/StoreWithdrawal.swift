@@ -43,13 +43,16 @@ extension StoreTransfer {
         let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
         guard let lease = try Self.lease(descriptor) else { throw RetryReason.held(transfer.database) }
         _ = consume lease
+        try source.checkSideFilesAreUnwritten()
     }
 
     /// Acquires a lease, or returns nil if it is refused for 10 ms. A lease can be refused for an instant after the
     /// last close, and programs that open and close in turn leave gaps of a millisecond.
-    static func lease(_ descriptor: borrowing Descriptor) throws(SystemError) -> FileLease? {
+    static func lease(
+        _ descriptor: borrowing Descriptor, _ kind: FileLease.Kind = .write
+    ) throws(SystemError) -> FileLease? {
         for _ in 0..<100 {
-            if let lease = try FileLease(descriptor) { return lease }
+            if let lease = try FileLease(descriptor, kind) { return lease }
             pause(.microseconds(50))
         }
         return nil
@@ -167,6 +170,7 @@ extension StoreTransfer {
     /// them. A file that turns out to have content came late, and is put back.
     private func moveSideFilesAway() throws {
         let directory = source.directory
+        if !options.assumeClosed { try source.checkSideFilesAreUnwritten() }
         for (suffix, name) in SideFile.movedAside(for: source.name) {
             guard let found = try directory.status(name) else { continue }
             guard found.kind == .regular else { throw UnsupportedFile(path: directory.path.appending(name)) }
@@ -199,5 +203,27 @@ extension StoreTransfer {
         let count = try retrying("pwrite", path: source.path) { pwrite(raw, version, 2, 18) }
         guard count == 2 else { throw SystemError("pwrite", .ioError, path: source.path) }
         try retrying("fsync", path: source.path) { fsync(raw) }
+    }
+}
+
+extension StoreLocation {
+    /// Throws `RetryReason.held` if a program has the log or the journal open for writing. SQLite has the database open
+    /// too, a copy that is under way has not: what it writes after the file was removed would be lost.
+    func checkSideFilesAreUnwritten() throws {
+        for name in [name.wal, name.journal] {
+            guard let status = try directory.status(name), status.kind == .regular,
+                let descriptor = try? directory.open(name, flags: O_RDONLY)
+            else { continue }
+            if Self.isWritten(descriptor) { throw StoreTransfer.RetryReason.held(status.identity) }
+        }
+    }
+
+    /// Returns false if that can't be known either, on a file system without leases.
+    private static func isWritten(_ descriptor: borrowing Descriptor) -> Bool {
+        do {
+            guard let lease = try StoreTransfer.lease(descriptor, .read) else { return true }
+            _ = consume lease
+        } catch {}
+        return false
     }
 }
