@@ -103,7 +103,7 @@ ODD["Float"] = [("3.4e38", "any"), ("0.5", 0.5), ("1e39", "any"), ("x", None)]
 
 def esc(rng, t, cr=True):
     """Text for XML, in one of its forms."""
-    if rng.random() < 0.15 and "]]>" not in t and "\r" not in t:
+    if rng.random() < 0.15 and t.isascii() and "]]>" not in t and "\r" not in t:
         return "<![CDATA[" + t + "]]>"
     out = ""
     for c in t:
