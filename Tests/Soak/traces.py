@@ -39,14 +39,15 @@ class Trace:
         self._databases = set()
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
-        # Any file that SQLite locks, or anybody leases, is a database: found first, for all lines.
+        # Any file that SQLite locks, or anybody leases for writing, is a database: found first, for all lines. A read lease
+        # of a log only asks whether a program is writing it.
         for line in lines:
             self._learn(line)
         for line in lines:
             self._read(line)
 
     def _learn(self, line):
-        if "F_SETLEASE" in line or "l_start=10737418" in line:
+        if "F_SETLEASE" in line and "F_WRLCK" in line or "l_start=10737418" in line:
             found = re.search(r"fcntl\((\d+<[^,]*)", line)
             file = found and _FILE.match(found.group(1))
             if file and not file.group(2).endswith("-shm"):
