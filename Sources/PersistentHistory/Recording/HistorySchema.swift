@@ -49,8 +49,8 @@ package enum HistorySchema {
         INSERT INTO GS_AUTHOR (id, name) VALUES (1, NULL);
         """
 
-    /// Returns true if SQLite keeps this statement of one of history's tables. A table of another statement is a program's
-    /// own, whatever its name.
+    /// Returns true if SQLite keeps this statement of one of history's tables. A table of another statement is a
+    /// program's own, whatever its name.
     static func isOwn(statement: String) -> Bool {
         // Earlier versions of this one had another primary key.
         statements.contains(statement) || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
