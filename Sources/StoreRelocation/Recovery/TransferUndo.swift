@@ -21,7 +21,7 @@ extension TransferCompletion {
         try returnDatabase(keepsCopies: keepsCopies)
         notes += try returnSideFiles()
         try directory.synchronize()
-        if try keepsCopies && (!hasOldName() || lacksExternalData()) {
+        if try keepsCopies && (!hasOldName() || lacksExternalData(since: state)) {
             notes += try archiveCopies()
         } else {
             try container.removeArchive(transfer.id)
@@ -56,14 +56,18 @@ extension TransferCompletion {
     /// Returns true if files of external data were copied that the store no longer has as they were copied. A process
     /// may have been killed while it removed the old set, and its copy may have lost its name since. Copies in the
     /// archive count too: this may have been interrupted after they got there.
-    private func lacksExternalData() throws -> Bool {
+    ///
+    /// Before the commit, the last file may have been copied in part: then only files that the store has no more count.
+    private func lacksExternalData(since state: TransferState) throws -> Bool {
+        let isWhole = if case .committing = state { true } else { false }
         guard transfer.copies, !paths.isInPlace else { return false }
         let staged = try paths.existingStaging().flatMap { directory in
             (paths.destination?.name.support).map { (directory, $0) }
         }
         let archived = try container.existingArchive(transfer.id).map { ($0, source.name.support) }
         return try [staged, archived].compactMap(\.self).contains { directory, name in
-            try !directory.compareExternalData(name, with: source, excluding: []).isComplete
+            let found = try directory.compareExternalData(name, with: source, excluding: [])
+            return isWhole ? !found.isComplete : !found.missing.isEmpty
         }
     }
 
