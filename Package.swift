@@ -317,7 +317,9 @@ let package = Package(
             swiftSettings: strict),
         .testTarget(
             name: "MappingModelsTests",
-            dependencies: ["LinuxSystem", "ManagedObjectModels", "MappingModels", "TestSupport", systemPackage],
+            dependencies: [
+                "LinuxSystem", "ManagedObjectModels", "MappingModels", "PropertyLists", "TestSupport", systemPackage,
+            ],
             swiftSettings: strict),
         .testTarget(
             name: "StoreMigrationTests",

@@ -1,3 +1,5 @@
+import ManagedObjectModels
+
 /// Describes how a store of one model becomes a store of another. Corresponds to `NSMappingModel`.
 ///
 ///     let inferred = try MappingModel.inferred(from: old, to: new)

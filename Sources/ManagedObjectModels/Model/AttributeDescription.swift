@@ -76,10 +76,13 @@ public struct ValidationRule: Equatable, Sendable {
     public var predicate: String
     /// The Core Data error code for a value that fails the condition (CoreDataErrors.h).
     public var errorCode: Int?
+    /// The error's text, in a rule that a model built in code gives one instead of a code.
+    public var message: String?
 
     /// Creates a rule from a predicate format.
-    public init(predicate: String, errorCode: Int? = nil) {
+    public init(predicate: String, errorCode: Int? = nil, message: String? = nil) {
         self.predicate = predicate
         self.errorCode = errorCode
+        self.message = message
     }
 }

@@ -91,7 +91,9 @@ extension AttributeDescription {
         list.add("transformer", valueTransformerName)
         list.add("indexed", isIndexed)
         list.add("spotlight", isIndexedBySpotlight)
-        for rule in validations { list.add("validation " + rule.predicate, rule.errorCode.map(String.init) ?? "YES") }
+        for rule in validations {
+            list.add("validation " + rule.predicate, rule.message ?? rule.errorCode.map(String.init) ?? "YES")
+        }
         for element in elements {
             let settings = element.aspects.map { $0.isFlag ? $0.name : $0.value }
             list.add("element " + element.name, settings.joined(separator: " "))
@@ -129,6 +131,8 @@ extension FetchedPropertyDescription {
         list.add("entity", fetchRequest.entityName)
         list.add("predicate", fetchRequest.predicate)
         list.add("fetchLimit", fetchRequest.fetchLimit == 0 ? nil : String(fetchRequest.fetchLimit))
+        list.add("fetchBatchSize", fetchRequest.fetchBatchSize == 0 ? nil : String(fetchRequest.fetchBatchSize))
+        list.add("renamingIdentifier", renamingIdentifier == name ? nil : renamingIdentifier)
         list.add(userInfo)
         return list.aspects
     }

@@ -86,10 +86,12 @@ struct ArchivedAttributeReader {
 
     private var validations: [ValidationRule] {
         let codes = object.numbers("NSValidationWarnings")
+        let messages = object.object("NSValidationWarnings")?.ownElements.map(\.text) ?? []
         return object.elements("NSValidationPredicates").enumerated().map { index, predicate in
             ValidationRule(
                 predicate: ArchivedPredicate.format(predicate),
-                errorCode: index < codes.count ? codes[index].map(Int.init) : nil)
+                errorCode: index < codes.count ? codes[index].map(Int.init) : nil,
+                message: index < messages.count ? messages[index].flatMap { $0.isEmpty ? nil : $0 } : nil)
         }
     }
 
@@ -163,8 +165,8 @@ extension AttributeType {
 }
 
 /// A decoder of archived `NSDecimalNumber` values: a mantissa of up to 128 bits and a power of ten.
-private enum ArchivedDecimal {
-    static func digits(_ object: ArchivedObject) -> String? {
+package enum ArchivedDecimal {
+    package static func digits(_ object: ArchivedObject) -> String? {
         guard let bytes = object["NS.mantissa"]?.data, bytes.count <= 16, let exponent = object.integer("NS.exponent"),
             (-200...200).contains(exponent)
         else { return nil }

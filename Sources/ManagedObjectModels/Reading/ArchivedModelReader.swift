@@ -27,7 +27,7 @@ struct ArchivedModelReader {
                 .malformed, path, "the archive expands to more than any model contains",
                 remedy: "compile the model again")
         }
-        return ModelVersion(name: name, model: model, path: path)
+        return ModelVersion(name: name, model: model, path: path, remarks: ModelPredicates(of: model).notes)
     }
 
     private func model(_ root: ArchivedObject) throws -> ManagedObjectModel {

@@ -39,7 +39,9 @@ struct ArchivedPredicate {
         case "NSComparisonPredicate": return comparison(predicate, depth)
         case "NSCompoundPredicate": return compound(predicate, depth)
         case "NSFalsePredicate": return "FALSEPREDICATE"
-        default: return "TRUEPREDICATE"
+        case "NSTruePredicate": return "TRUEPREDICATE"
+        // Not in format syntax, so that nobody takes it for another condition.
+        default: return limited("<\(predicate.className)>")
         }
     }
 
@@ -110,8 +112,19 @@ struct ArchivedPredicate {
         case "NSAggregateExpression":
             return "{" + elements("NSCollection", of: expression, depth).joined(separator: ", ") + "}"
         case "NSFunctionExpression": return function(expression, depth)
-        default: return limited(expression.className)
+        case "NSTernaryExpression":
+            let condition = predicate(of: expression, depth)
+            let parts = ["NSTrueExpression", "NSFalseExpression"].map { side($0, of: expression, depth) }
+            return "TERNARY(" + ([condition] + parts).joined(separator: ", ") + ")"
+        case "NSSubqueryExpression":
+            let parts = ["NSCollection", "NSVariableExpression"].map { side($0, of: expression, depth) }
+            return "SUBQUERY(" + (parts + [predicate(of: expression, depth)]).joined(separator: ", ") + ")"
+        default: return limited("<\(expression.className)>")
         }
+    }
+
+    private mutating func predicate(of expression: ArchivedObject, _ depth: Int) -> String {
+        expression.object("NSPredicate").map { format($0, depth: depth + 1) } ?? "TRUEPREDICATE"
     }
 
     private mutating func elements(_ field: String, of expression: ArchivedObject, _ depth: Int) -> [String] {
@@ -142,7 +155,18 @@ struct ArchivedPredicate {
             return "FUNCTION(" + parts.joined(separator: ", ") + ")"
         }
         let arithmetic = ["add:to:": "+", "from:subtract:": "-", "multiply:by:": "*", "divide:by:": "/"]
-        if let sign = arithmetic[selector], arguments.count == 2 { return arguments.joined(separator: " \(sign) ") }
+        if let sign = arithmetic[selector], arguments.count == 2 {
+            let operands = expression.elements("NSArguments").map { $0.string("NSSelectorName") ?? "" }
+            let isProduct = sign == "*" || sign == "/"
+            // An operand of a weaker sign has parentheses, on the right side one of an equal sign, too.
+            func operand(_ index: Int) -> String {
+                guard operands.count == 2, let inner = arithmetic[operands[index]] else { return arguments[index] }
+                let isWeaker = isProduct && (inner == "+" || inner == "-")
+                let isEqual = isProduct == (inner == "*" || inner == "/")
+                return isWeaker || index == 1 && isEqual ? "(\(arguments[index]))" : arguments[index]
+            }
+            return operand(0) + " \(sign) " + operand(1)
+        }
         return selector + "(" + arguments.joined(separator: ", ") + ")"
     }
 
@@ -161,7 +185,21 @@ struct ArchivedPredicate {
         default: break
         }
         guard let object = expression.object("NSConstantValue") else { return "nil" }
-        if case .real(let seconds)? = object["NS.time"] { return "CAST(\(seconds), \"NSDate\")" }
-        return object.string("NS.string").map { "\"\($0)\"" } ?? object.className
+        switch object.className {
+        case "NSDate":
+            if case .real(let seconds)? = object["NS.time"] { return "CAST(\(seconds), \"NSDate\")" }
+            if case .integer(let seconds)? = object["NS.time"] { return "CAST(\(seconds), \"NSDate\")" }
+        case "NSDecimalNumber":
+            if let digits = ArchivedDecimal.digits(object) { return "CAST(\(literal(digits)), \"NSDecimalNumber\")" }
+        case "NSUUID":
+            if let bytes = object["NS.uuidbytes"]?.data, bytes.count == 16 {
+                let uuid = bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
+                return "CAST(\(literal(uuid.uuidString)), \"NSUUID\")"
+            }
+        case "NSData", "NSMutableData":
+            if let bytes = object["NS.data"]?.data { return "CAST(\(literal(bytes.hexadecimal)), \"NSData\")" }
+        default: break
+        }
+        return object.string("NS.string").map(literal) ?? "<\(object.className)>"
     }
 }

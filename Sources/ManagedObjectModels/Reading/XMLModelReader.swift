@@ -47,7 +47,8 @@ struct XMLModelReader {
             let model = try ManagedObjectModel(
                 entities: entities, versionIdentifiers: [identifier], configurations: try configurations(),
                 fetchRequestTemplates: templates)
-            return ModelVersion(name: name, model: model, path: path, remarks: remarks, lines: lines)
+            let notes = remarks + ModelPredicates(of: model, lines: lines).notes
+            return ModelVersion(name: name, model: model, path: path, remarks: notes, lines: lines)
         } catch let fault as ModelFault {
             throw ModelError(
                 fault, path, line: fault.element.flatMap { lines[$0] } ?? fault.entity.flatMap { lines[$0] })

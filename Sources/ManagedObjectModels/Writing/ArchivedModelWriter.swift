@@ -3,9 +3,8 @@ import PropertyLists
 /// A writer of models in the form of `NSKeyedArchiver`, laid out like the model caches that Core Data writes into
 /// stores.
 ///
-/// The archive contains what a store needs: entities, properties, renaming identifiers, indexes and constraints. It
-/// leaves out fetched properties, validation rules and fetch request templates, because a store records nothing of
-/// them.
+/// The archive contains everything that `ArchivedModelReader` reads. It leaves out what depends on a predicate that
+/// isn't in format syntax (`ModelPredicates`): without its condition, a fetch request or index would be another one.
 struct ArchivedModelWriter {
     private let model: ManagedObjectModel
     private var builder = KeyedArchiveBuilder()
@@ -30,7 +29,9 @@ struct ArchivedModelWriter {
 
     /// Returns the archived properties. Core Data lists inherited properties with an entity's own.
     private func archived(_ entity: EntityDescription) -> [PropertyDescription] {
-        model.properties(of: entity).filter { if case .fetched = $0 { false } else { true } }
+        model.properties(of: entity).filter { property in
+            if case .fetched(let fetched) = property { fetched.fetchRequest.hasReadablePredicate } else { true }
+        }
     }
 
     private mutating func archive() -> [UInt8] {
@@ -48,8 +49,10 @@ struct ArchivedModelWriter {
                 "emptyToken": builder.text("__empty_slot_token_4c24_98dc_ac1e_b773__"),
             ])
         let identifiers = model.versionIdentifiers.sorted { $0.precedes($1) }
+        let templates = model.fetchRequestTemplates.filter(\.hasReadablePredicate).map { ($0.name, request($0)) }
         var fields: [String: PropertyListValue] = [
-            "NSEntities": entities, "NSFetchRequestTemplates": KeyedArchiveBuilder.null,
+            "NSEntities": entities,
+            "NSFetchRequestTemplates": templates.isEmpty ? KeyedArchiveBuilder.null : builder.dictionary(templates),
             "NSVersionIdentifiers": builder.array(identifiers.map { builder.text($0) }, "NSSet"),
         ]
         if !model.configurations.isEmpty {
@@ -86,7 +89,7 @@ struct ArchivedModelWriter {
         if !entity.uniquenessConstraints.isEmpty { fields["NSUniqueTuples"] = tuples(entity.uniquenessConstraints) }
         if !entity.compoundIndexes.isEmpty { fields["NSCompoundIndexes"] = tuples(entity.compoundIndexes) }
         if !entity.indexes.isEmpty {
-            let indexes = entity.indexes.map { index($0, of: entity.name) }
+            let indexes = entity.indexes.filter(\.hasReadablePredicate).map { index($0, of: entity.name) }
             fields["NSFetchIndexDescriptions"] = builder.array(indexes, "NSMutableArray")
         }
         builder.define(entityNumbers[entity.name] ?? 0, as: "NSEntityDescription", fields)
@@ -117,7 +120,7 @@ struct ArchivedModelWriter {
             number, as: "NSFetchIndexDescription",
             [
                 "NSIndexName": builder.text(index.name), "NSIndexElements": builder.array(elements),
-                "NSEntity": reference(to: entity), "NSPartialIndexPredicate": KeyedArchiveBuilder.null,
+                "NSEntity": reference(to: entity), "NSPartialIndexPredicate": builder.predicate(format: index.partialIndexPredicate),
             ])
         return .uid(number)
     }
@@ -134,8 +137,44 @@ struct ArchivedModelWriter {
             builder.define(number, as: className, fields)
         case .relationship(let relationship):
             builder.define(number, as: "NSRelationshipDescription", fields(relationship, of: entity))
-        case .fetched: break
+        case .fetched(let fetched):
+            builder.define(number, as: "NSFetchedPropertyDescription", fields(fetched, of: entity))
         }
+    }
+
+    private mutating func fields(
+        _ fetched: FetchedPropertyDescription, of entity: String
+    ) -> [String: PropertyListValue] {
+        // Core Data's own caches say so of each: a fetched property is optional, transient and read-only.
+        var flags = ArchivedFlags(userInfo: fetched.userInfo, modifier: nil)
+        flags.set(0x2, "NSIsOptional", if: true)
+        flags.set(0x4, "NSIsReadOnly", if: true)
+        flags.set(0x8, "NSIsTransient", if: true)
+        var fields: [String: PropertyListValue] = [
+            "NSPropertyName": builder.text(fetched.name), "NSEntity": reference(to: entity),
+            "NSRenamingIdentifier": builder.text(fetched.renamingIdentifier),
+            "NSFetchRequest": request(fetched.fetchRequest),
+            "_NSFetchRequestEntityName": builder.text(fetched.fetchRequest.entityName),
+        ]
+        fields.merge(flags.fields) { _, new in new }
+        if !fetched.userInfo.isEmpty { fields["NSUserInfo"] = userInfo(fetched.userInfo) }
+        return fields
+    }
+
+    private mutating func request(_ request: FetchRequestTemplate) -> PropertyListValue {
+        let null = KeyedArchiveBuilder.null
+        var fields: [String: PropertyListValue] = [
+            "NSEntity": reference(to: request.entityName), "NSPredicate": builder.predicate(format: request.predicate),
+            "NSFetchLimit": .integer(Int64(request.fetchLimit)), "NSFetchOffset": .integer(0),
+            "NSBatchSize": .integer(Int64(request.fetchBatchSize)), "NSAllocationType": .integer(0),
+            "NSResultType": .integer(0), "NSHasFetchRequestFlags": .boolean(true),
+            // Includes subentities, pending changes and property values, and returns objects as faults: the defaults.
+            "NSFetchRequestFlags": .integer(30), "NSHavingPredicate": null,
+            "NSRelationshipKeyPathsForPrefetching": null, "NSSortDescriptors": null, "NSValuesToFetch": null,
+            "NSValuesToGroupBy": null,
+        ]
+        if entityNumbers[request.entityName] == nil { fields["NSEntityName"] = builder.text(request.entityName) }
+        return builder.object("NSFetchRequest", fields)
     }
 
     private mutating func fields(
@@ -166,10 +205,11 @@ struct ArchivedModelWriter {
 
 /// A property's flags. All are packed into `_P`; those that are set also have a field of their own.
 struct ArchivedFlags {
-    private var packed: Int64 = 0x31
+    private var packed: Int64 = 0x1
     private(set) var fields: [String: PropertyListValue] = [:]
 
-    init(userInfo: [String: String], modifier: String?) {
+    init(userInfo: [String: String], modifier: String?, hasRules: Bool = false) {
+        if !hasRules { packed |= 0x30 }
         if userInfo.isEmpty { packed |= 0x40 }
         if modifier == nil { packed |= 0x80 }
         fields["_P"] = .integer(packed)

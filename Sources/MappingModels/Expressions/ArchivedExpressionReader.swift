@@ -134,6 +134,7 @@ struct ArchivedExpressionReader {
         case "NSMutableString", "NSString": if let text = value.string("NS.string") { return .string(text) }
         case "NSUUID":
             if case .data(let bytes)? = value["NS.uuidbytes"], let uuid = UUID(bytes: bytes) { return .uuid(uuid) }
+        case "NSDecimalNumber": if let digits = ArchivedDecimal.digits(value) { return .decimal(digits) }
         case "NSMutableData", "NSData": if case .data(let bytes)? = value["NS.data"] { return .data(bytes) }
         default: break
         }

@@ -1,3 +1,4 @@
+import ManagedObjectModels
 import PropertyLists
 import XMLDocuments
 

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import ManagedObjectModels
 import PropertyLists
 import XMLDocuments
 

@@ -1,4 +1,6 @@
 import FoundationEssentials
+import ManagedObjectModels
+import PropertyLists
 
 extension MappingModel {
     /// Returns the mapping model as the `xcmapping.xml` of an `.xcmappingmodel`. It lacks the snapshots of the models,
@@ -138,13 +140,21 @@ struct XcodeMappingWriter {
     }
 
     private static func archive(_ expression: MappingExpression) -> String {
-        var writer = ArchivedExpressionWriter()
-        return Data(writer.archive(expression).utf8).base64EncodedString()
+        archive { $0.expression(expression) }
     }
 
     private static func archive(_ userInfo: [String: String]) -> String {
-        var writer = ArchivedExpressionWriter()
-        return Data(writer.archive(userInfo).utf8).base64EncodedString()
+        archive { builder in
+            let members = userInfo.sorted { $0.key < $1.key }.map { ($0.key, builder.text($0.value)) }
+            return builder.dictionary(members, "NSDictionary")
+        }
+    }
+
+    /// Returns the archive of an object in Base64.
+    private static func archive(_ root: (inout KeyedArchiveBuilder) -> PropertyListValue) -> String {
+        var builder = KeyedArchiveBuilder()
+        let root = root(&builder)
+        return Data(builder.archive(root: root.uid ?? 0)).base64EncodedString()
     }
 }
 

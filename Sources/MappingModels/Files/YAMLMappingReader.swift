@@ -1,3 +1,4 @@
+import ManagedObjectModels
 import StrictYAML
 
 /// Reads a mapping model in groupstore's own YAML form, strictly: an unknown key, a value of the wrong type or an

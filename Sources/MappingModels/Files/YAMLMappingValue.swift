@@ -1,3 +1,4 @@
+import ManagedObjectModels
 import StrictYAML
 
 /// A mapping with a fixed set of keys.

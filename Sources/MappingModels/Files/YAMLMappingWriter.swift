@@ -1,3 +1,5 @@
+import ManagedObjectModels
+
 extension MappingModel {
     /// The mapping model in groupstore's own YAML form, which ``MappingModelFile`` can read.
     public var yaml: String { YAMLMappingWriter(self).text }

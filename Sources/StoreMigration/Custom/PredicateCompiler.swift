@@ -1,3 +1,4 @@
+import ManagedObjectModels
 import MappingModels
 
 /// Compiles predicates. The result is 1 or 0, never NULL, since `NOT` leaves NULL unchanged.

@@ -1,4 +1,5 @@
 import CoreDataStore
+import ManagedObjectModels
 import MappingModels
 import SQLiteStore
 

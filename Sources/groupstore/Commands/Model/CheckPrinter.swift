@@ -5,6 +5,7 @@ import FoundationEssentials
 import Glibc
 import GroupStoreAgent
 import LinuxSystem
+import ManagedObjectModels
 import MappingModels
 import SystemPackage
 

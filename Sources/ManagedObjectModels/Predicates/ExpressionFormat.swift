@@ -1,5 +1,4 @@
 import FoundationEssentials
-import ManagedObjectModels
 
 extension MappingExpression: CustomStringConvertible {
     /// The expression in the format language, which ``init(format:)`` can read.
@@ -153,7 +152,7 @@ extension [UInt8] {
     }
 
     /// Creates bytes from pairs of hexadecimal digits; returns nil for any other text.
-    init?(hexadecimal text: String) {
+    package init?(hexadecimal text: String) {
         let digits = text.utf8.map { UInt8(String(UnicodeScalar($0)), radix: 16) }
         guard digits.count % 2 == 0, !digits.contains(nil) else { return nil }
         let values = digits.compactMap(\.self)

@@ -1,5 +1,3 @@
-import ManagedObjectModels
-
 /// An expression that computes a value. Corresponds to `NSExpression`, as far as mapping models use it.
 ///
 ///     let expression = try MappingExpression(format: "$source.years + 1")
