@@ -51,6 +51,8 @@ package struct StoreHistory {
         package let tables: [String]
         /// True if the schema has changed since the triggers were created; `enable` updates them.
         package let isOutdated: Bool
+        /// The tables whose rows may have other keys than an outdated history says, or changes that it lacks.
+        package let doubtfulTables: [String]
         /// True if the history also records what rows held before they were changed.
         package let recordsImages: Bool
         package let subscribers: [HistorySubscriber]

@@ -140,9 +140,23 @@ struct RealStoreCreationTests {
             }
             if ours == theirs { count += 1 }
             let content = try #require(ModelCache.content(of: model))
-            #expect(
-                try ModelCache.model(content, of: path).entityVersionHashesByName == model.entityVersionHashesByName)
+            #expect(try ModelCache.model(content, of: path).withoutArchivedDefaults == model.withoutArchivedDefaults)
         }
         #expect(count >= 20, "\(count) stores have the same statements")
+    }
+}
+
+extension ManagedObjectModel {
+    /// The entities without defaults of which only the class is known: those can't be archived again.
+    fileprivate var withoutArchivedDefaults: [EntityDescription] {
+        entities.map { entity in
+            var entity = entity
+            entity.attributes = entity.attributes.map { attribute in
+                var attribute = attribute
+                if case .archived? = attribute.defaultValue { attribute.defaultValue = nil }
+                return attribute
+            }
+            return entity
+        }
     }
 }

@@ -1,10 +1,11 @@
 import ManagedObjectModels
 
-extension EntityDescription {
-    /// Returns the declared attribute that a path names, or the element of a composite attribute; nil where there is
-    /// none.
-    package func attribute(at path: [String]) -> AttributeDescription? {
-        guard let first = path.first, let attribute = attributes.first(where: { $0.name == first }) else { return nil }
+extension ManagedObjectModel {
+    /// Returns the attribute of an entity that a path names, or the element of a composite attribute; nil for none.
+    package func attribute(at path: [String], of entity: String) -> AttributeDescription? {
+        guard let first = path.first, let entity = self.entity(named: entity),
+            case .attribute(let attribute)? = property(named: first, of: entity)
+        else { return nil }
         return path.dropFirst().reduce(attribute) { found, name in found?.elements.first { $0.name == name } }
     }
 }

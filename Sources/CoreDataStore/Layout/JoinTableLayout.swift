@@ -110,7 +110,9 @@ package struct JoinTableNaming {
 
     private func declaringEntity(of relationship: RelationshipDescription, _ entity: String) -> EntityDescription? {
         guard let entity = model.entity(named: entity) else { return nil }
-        return ([entity] + model.superentities(of: entity)).first { $0.relationships.contains(relationship) }
+        return ([entity] + model.superentities(of: entity)).first {
+            model.declaredProperty(named: relationship.name, of: $0) == .relationship(relationship)
+        }
     }
 
     private mutating func column(_ name: String, of entity: EntityDescription) -> String {

@@ -91,7 +91,9 @@ package struct StoreLayout: Sendable {
     /// Returns the entity that declares a property of `entity`: the entity itself or an ancestor; nil if none does.
     package func declaringEntity(of property: String, of entity: String) -> EntityDescription? {
         guard let entity = model.entity(named: entity) else { return nil }
-        return ([entity] + model.superentities(of: entity)).first { $0.declares(property) }
+        return ([entity] + model.superentities(of: entity)).first {
+            model.declaredProperty(named: property, of: $0) != nil
+        }
     }
 
     /// Returns the column of an attribute or a to-one relationship; nil for a property without a column of its own. A
@@ -114,6 +116,6 @@ package struct StoreLayout: Sendable {
     }
 
     private func column(_ content: ColumnLayout.Content, in entity: String) -> ColumnLayout? {
-        table(of: entity)?.columns.first { $0.content == content }
+        table(of: entity)?.column(of: content)
     }
 }

@@ -12,6 +12,27 @@ package struct TableLayout: Sendable {
     package let columns: [ColumnLayout]
     /// True if other entities inherit from the root.
     package let isHierarchy: Bool
+    private let namePlaces: [String: Int]
+    private let contentPlaces: [ColumnLayout.Content: Int]
+
+    init(name: String, rootEntity: String, columns: [ColumnLayout], isHierarchy: Bool) {
+        self.name = name
+        self.rootEntity = rootEntity
+        self.columns = columns
+        self.isHierarchy = isHierarchy
+        namePlaces = Dictionary(
+            columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
+        contentPlaces = Dictionary(
+            columns.enumerated().map { ($1.content, $0) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    /// Returns the column with this name; nil if there is none.
+    package func column(named name: String) -> ColumnLayout? { namePlaces[name].map { columns[$0] } }
+
+    /// Returns the column of a value; nil if there is none.
+    package func column(of content: ColumnLayout.Content) -> ColumnLayout? {
+        contentPlaces[content].map { columns[$0] }
+    }
 
     /// The names of all columns, including ``ownColumns``.
     package var columnNames: [String] { Self.ownColumns + columns.map(\.name) }
@@ -34,7 +55,7 @@ package struct TableLayout: Sendable {
 
 /// A column of a property.
 package struct ColumnLayout: Equatable, Sendable {
-    package enum Content: Equatable, Sendable {
+    package enum Content: Hashable, Sendable {
         /// An attribute. The path is its name, or the names that lead to an element of a composite attribute. The names
         /// are not joined, because an attribute `a_b` may exist beside a composite attribute `a` with an element `b`.
         case attribute(entity: String, path: [String])

@@ -26,6 +26,7 @@ package struct StoreSchema: Sendable {
     package let objects: [Object]
     /// The name and declared type of each column in order, by table; empty for a virtual table.
     package let columns: [String: [(name: String, type: String)]]
+    private let columnNames: [String: Set<String>]
 
     package init(_ store: SQLiteConnection) throws {
         var objects: [Object] = []
@@ -46,12 +47,13 @@ package struct StoreSchema: Sendable {
             while try rows.step() { columns[table.name, default: []].append((rows.text(0) ?? "", rows.text(1) ?? "")) }
         }
         self.columns = columns
+        columnNames = columns.mapValues { Set($0.map(\.name)) }
     }
 
     package func has(table: String) -> Bool { columns[table] != nil }
 
     package func has(column: String, in table: String) -> Bool {
-        columns[table]?.contains { $0.name == column } ?? false
+        columnNames[table]?.contains(column) ?? false
     }
 
     /// Returns what the layout has and this store lacks: tables, and columns as `TABLE.COLUMN`.

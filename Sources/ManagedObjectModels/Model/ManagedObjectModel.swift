@@ -22,6 +22,8 @@ public struct ManagedObjectModel: Equatable, Sendable {
     /// only with a model of equal hashes.
     public private(set) var entityVersionHashesByName: [String: [UInt8]] = [:]
     private let indexes: [String: Int]
+    /// The place of each declared property in its entity's list, by the entity's index and the property's name.
+    private let places: [[String: Int]]
     /// An object that this model shares with its copies.
     private let identity = ModelIdentity()
 
@@ -41,6 +43,13 @@ public struct ManagedObjectModel: Equatable, Sendable {
         self.configurations = configurations
         self.fetchRequestTemplates = fetchRequestTemplates
         indexes = Dictionary(sorted.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
+        places = sorted.map { entity in
+            let lists = [
+                entity.attributes.map(\.name), entity.relationships.map(\.name), entity.fetchedProperties.map(\.name),
+            ]
+            let pairs = lists.flatMap { list in list.enumerated().map { ($1, $0) } }
+            return Dictionary(pairs, uniquingKeysWith: { first, _ in first })
+        }
         try ModelValidator(self).validate()
         entityVersionHashesByName = entityVersionHashes()
     }
@@ -89,10 +98,25 @@ extension ManagedObjectModel {
 
     /// Returns the declared or inherited property with this name, or nil.
     public func property(named name: String, of entity: EntityDescription) -> PropertyDescription? {
-        for ancestor in [entity] + superentities(of: entity) {
-            if let found = ancestor.attributes.first(where: { $0.name == name }) { return .attribute(found) }
-            if let found = ancestor.relationships.first(where: { $0.name == name }) { return .relationship(found) }
-            if let found = ancestor.fetchedProperties.first(where: { $0.name == name }) { return .fetched(found) }
+        var ancestor: EntityDescription? = entity
+        while let current = ancestor {
+            if let found = declaredProperty(named: name, of: current) { return found }
+            ancestor = current.superentityName.flatMap(self.entity(named:))
+        }
+        return nil
+    }
+
+    /// Returns the property that the entity itself declares. The time doesn't depend on the number of properties.
+    package func declaredProperty(named name: String, of entity: EntityDescription) -> PropertyDescription? {
+        guard let index = indexes[entity.name], let place = places[index][name] else { return nil }
+        if entity.attributes.indices.contains(place), entity.attributes[place].name == name {
+            return .attribute(entity.attributes[place])
+        }
+        if entity.relationships.indices.contains(place), entity.relationships[place].name == name {
+            return .relationship(entity.relationships[place])
+        }
+        if entity.fetchedProperties.indices.contains(place), entity.fetchedProperties[place].name == name {
+            return .fetched(entity.fetchedProperties[place])
         }
         return nil
     }

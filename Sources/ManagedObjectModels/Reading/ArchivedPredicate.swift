@@ -181,7 +181,7 @@ struct ArchivedPredicate {
         case .string(let text)?: return literal(text)
         case .integer(let number)?: return "\(number)"
         case .real(let number)?: return "\(number)"
-        case .boolean(let truth)?: return truth ? "1" : "0"
+        case .boolean(let truth)?: return truth ? "YES" : "NO"
         default: break
         }
         guard let object = expression.object("NSConstantValue") else { return "nil" }

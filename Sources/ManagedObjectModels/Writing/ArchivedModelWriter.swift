@@ -78,7 +78,7 @@ struct ArchivedModelWriter {
         }
         var fields: [String: PropertyListValue] = [
             "NSEntityName": builder.text(entity.name),
-            "NSClassNameForEntity": builder.text(entity.managedObjectClassName ?? "NSManagedObject"),
+            "NSClassNameForEntity": builder.text(entity.managedObjectClassName),
             "NSManagedObjectModel": .uid(root), "NSSuperentity": reference(to: entity.superentityName),
             "NSSubentities": builder.dictionary(subentities), "NSProperties": builder.dictionary(members),
             "NSRenamingIdentifier": builder.text(entity.renamingIdentifier),
@@ -120,7 +120,8 @@ struct ArchivedModelWriter {
             number, as: "NSFetchIndexDescription",
             [
                 "NSIndexName": builder.text(index.name), "NSIndexElements": builder.array(elements),
-                "NSEntity": reference(to: entity), "NSPartialIndexPredicate": builder.predicate(format: index.partialIndexPredicate),
+                "NSEntity": reference(to: entity),
+                "NSPartialIndexPredicate": builder.predicate(format: index.partialIndexPredicate),
             ])
         return .uid(number)
     }

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import PropertyLists
 
-/// Archives expressions and predicates with the classes and fields of `NSKeyedArchiver`, as in Core Data's model caches.
+/// Archives expressions and predicates with the classes and fields that they have in Core Data's model caches.
 /// Hand-written because Foundation on Linux has no expressions that could be archived.
 extension KeyedArchiveBuilder {
     // MARK: Expressions

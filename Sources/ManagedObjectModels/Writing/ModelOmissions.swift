@@ -9,7 +9,7 @@ struct ModelOmissions {
             guard let other = written.entity(named: entity.name) else { continue }
             add(entity.name, nil, entity.aspects, other.aspects)
             for property in entity.declaredProperties {
-                let counterpart = other.declaredProperties.first { $0.name == property.name }
+                let counterpart = written.declaredProperty(named: property.name, of: other)
                 add(entity.name, property.name, property.aspects, counterpart?.aspects ?? [])
             }
         }

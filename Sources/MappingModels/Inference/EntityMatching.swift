@@ -12,6 +12,8 @@ package struct EntityMatching {
     private let mappings: [String: EntityMapping]
     /// The source's names of attributes, by destination entity and attribute.
     private let attributeSources: [String: [String: String]]
+    /// The same of relationships.
+    private let relationshipSources: [String: [String: String]]
 
     package init(from source: StoreLayout, to destination: StoreLayout, mapping: MappingModel) {
         self.source = source
@@ -29,11 +31,14 @@ package struct EntityMatching {
         self.successors = successors
         self.predecessors = predecessors
         self.mappings = mappings
-        attributeSources = mappings.mapValues { entity in
-            Dictionary(
-                entity.attributeMappings.compactMap { mapping in mapping.sourceName.map { (mapping.name, $0) } },
-                uniquingKeysWith: { first, _ in first })
-        }
+        attributeSources = mappings.mapValues { Self.sources($0.attributeMappings) }
+        relationshipSources = mappings.mapValues { Self.sources($0.relationshipMappings) }
+    }
+
+    private static func sources(_ mappings: [PropertyMapping]) -> [String: String] {
+        Dictionary(
+            mappings.compactMap { mapping in mapping.sourceName.map { (mapping.name, $0) } },
+            uniquingKeysWith: { first, _ in first })
     }
 
     /// The new entity numbers by the old ones, without removed entities.
@@ -62,7 +67,7 @@ package struct EntityMatching {
         _ name: String, of entity: String
     ) -> (entity: EntityDescription, relationship: RelationshipDescription)? {
         guard let old = predecessors[entity].flatMap(source.model.entity(named:)),
-            let found = mappings[entity]?.relationshipMappings.first(where: { $0.name == name })?.sourceName,
+            let found = relationshipSources[entity]?[name],
             case .relationship(let relationship)? = source.model.property(named: found, of: old)
         else { return nil }
         return (old, relationship)

@@ -144,13 +144,17 @@ struct ObjectCheck {
 
     // MARK: Rows of unknown entities
 
-    /// Checks that rows of entities that the model doesn't have are unchanged. Returns their number in this table.
+    /// Checks that rows of entities that the model doesn't have are unchanged, but that those whose number the new
+    /// model gives to an entity have its negative. Returns their number in this table.
     private func checkUnknown(_ source: TableSource, _ table: AuditSchema.Table) throws -> Int64 {
         let unknown = "(b.Z_ENT BETWEEN 1 AND \(context.oldLayout.tree.names.count)) IS NOT 1"
         let old = context.oldSchema.qualified(source.table.name)
         func isIn(_ name: String) -> String {
-            "EXISTS (SELECT 1 FROM \(context.newSchema.qualified(name)) AS a WHERE a.Z_PK = b.Z_PK "
-                + "AND a.Z_ENT IS b.Z_ENT AND a.Z_OPT IS b.Z_OPT)"
+            let tree = context.newLayout.tree
+            let taken = tree.names.filter { sameName(tree.table(of: $0), name) }.map(tree.number)
+            return "EXISTS (SELECT 1 FROM \(context.newSchema.qualified(name)) AS a WHERE a.Z_PK = b.Z_PK "
+                + "AND a.Z_ENT IS CASE WHEN b.Z_ENT IN \(sqlList(taken)) THEN -b.Z_ENT ELSE b.Z_ENT END "
+                + "AND a.Z_OPT IS b.Z_OPT)"
         }
         // If the hierarchy was split, any of its tables may contain the row.
         let tables = Set(

@@ -77,12 +77,17 @@ struct EntityTree {
 
     /// Returns the entity or ancestor that declares a property; nil if none does.
     func declaring(_ property: String, of entity: String) -> String? {
-        lineage(of: entity).first { model.entity(named: $0)?.declares(property) ?? false }
+        lineage(of: entity).first { name in
+            model.entity(named: name).flatMap { model.declaredProperty(named: property, of: $0) } != nil
+        }
     }
 
     /// Returns the relationship that an entity declares.
     func relationship(_ key: PropertyKey) -> RelationshipDescription? {
-        model.entity(named: key.entity)?.relationships.first { $0.name == key.name }
+        guard let entity = model.entity(named: key.entity),
+            case .relationship(let relationship)? = model.declaredProperty(named: key.name, of: entity)
+        else { return nil }
+        return relationship
     }
 
     /// All stored relationships, by declaring entity.

@@ -128,7 +128,10 @@ final class StepCorrespondence {
 extension EntityTree {
     /// Returns the attribute that an entity declares.
     func attribute(_ key: PropertyKey) -> AttributeDescription? {
-        model.entity(named: key.entity)?.attributes.first { $0.name == key.name }
+        guard let entity = model.entity(named: key.entity),
+            case .attribute(let attribute)? = model.declaredProperty(named: key.name, of: entity)
+        else { return nil }
+        return attribute
     }
 
     /// Returns the description of a stored value: an attribute, or an element of a composite one.

@@ -56,7 +56,7 @@ struct CoreDataHistory: HistorySource {
         return StoreHistory.Summary(
             kind: .coreData, token: try current(), changes: try reader.integer("SELECT count(*) FROM ACHANGE") ?? 0,
             first: try isEmpty ? nil : first, trimmed: try start().number, tables: tables, isOutdated: isOutdated,
-            recordsImages: false, subscribers: [])
+            doubtfulTables: [], recordsImages: false, subscribers: [])
     }
 
     private var isEmpty: Bool { get throws { try reader.integer("SELECT 1 FROM ACHANGE LIMIT 1") == nil } }

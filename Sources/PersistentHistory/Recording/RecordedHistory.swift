@@ -88,7 +88,8 @@ struct RecordedHistory: HistorySource {
             changes: try reader.integer("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0,
             first: try reader.integer("SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number LIMIT 1"),
             trimmed: trimmed,
-            tables: names, isOutdated: isOutdated, recordsImages: recordsImages, subscribers: subscribers)
+            tables: names, isOutdated: isOutdated, doubtfulTables: try doubtfulTables(),
+            recordsImages: recordsImages, subscribers: subscribers)
     }
 
     func doubtfulTables() throws -> [String] { isOutdated ? try HistoryAssessment.doubtful(reader) : [] }

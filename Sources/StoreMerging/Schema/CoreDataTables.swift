@@ -123,7 +123,7 @@ struct CoreDataTables {
     private func role(of column: ColumnLayout, in table: TableLayout) -> MergeTable.Column.Role {
         switch column.content {
         case .attribute(let entity, let path):
-            guard let attribute = model.entity(named: entity)?.attribute(at: path) else { return .value }
+            guard let attribute = model.attribute(at: path, of: entity) else { return .value }
             if attribute.derivation != nil { return .derived }
             return attribute.allowsExternalBinaryDataStorage ? .external : .value
         case .referencedEntity: return .derived

@@ -65,7 +65,7 @@ extension ExpressionCompiler {
         }
         let declaring = layout.declaringEntity(of: attribute.name, of: objects.entity)?.name ?? ""
         let content = ColumnLayout.Content.attribute(entity: declaring, path: path)
-        guard let column = layout.table(of: objects.entity)?.columns.first(where: { $0.content == content }) else {
+        guard let column = layout.table(of: objects.entity)?.column(of: content) else {
             throw MappingFault(
                 "\(objects.entity).\(path.joined(separator: ".")) is transient: the store has no value for it")
         }

@@ -43,9 +43,9 @@ struct ValidationPass {
         }
         guard !checks.isEmpty else { return [] }
         let number = SQLiteValue.integer(plan.destination.numbers.number(of: entity.name))
-        let any = checks.map { "(\($0.condition))" }.joined(separator: " OR ")
+        let any = checks.map { "(\($0.condition))" }.disjunction
         let first = try store.integer(
-            "SELECT 1 FROM main.\(table.sqlName) AS t NOT INDEXED WHERE t.Z_ENT = ? AND (\(any)) LIMIT 1", [number])
+            "SELECT 1 FROM main.\(table.sqlName) AS t NOT INDEXED WHERE t.Z_ENT = ? AND \(any) LIMIT 1", [number])
         guard first != nil else { return [] }
         let counts = checks.map { "count(*) FILTER (WHERE \($0.condition))" }
         let row = try store.prepare(

@@ -9,7 +9,7 @@ extension EntityMatching {
     ///   - entity: The destination's entity that declares the attribute.
     ///   - path: The attribute's name; for an element of a composite attribute, the names on the path to it.
     func attributeValues(of entity: String, at path: [String]) -> [(entity: String, value: ColumnValue)] {
-        guard let attribute = destination.model.entity(named: entity)?.attribute(at: path) else { return [] }
+        guard let attribute = destination.model.attribute(at: path, of: entity) else { return [] }
         return destination.numbers.family(of: entity).compactMap { new in
             guard let old = predecessors[new] else { return nil }
             return value(of: attribute, at: path, in: new).map { (old, $0) }
@@ -51,10 +51,8 @@ extension EntityMatching {
 
     private func column(at path: [String], of entity: EntityDescription) -> String? {
         let lineage = [entity.name] + source.model.superentities(of: entity).map(\.name)
-        return source.table(of: entity.name)?.columns.first { column in
-            guard case .attribute(let owner, path) = column.content else { return false }
-            return lineage.contains(owner)
-        }?.name
+        guard let table = source.table(of: entity.name) else { return nil }
+        return lineage.lazy.compactMap { table.column(of: .attribute(entity: $0, path: path)) }.first?.name
     }
 
     private func converted(

@@ -103,6 +103,16 @@ extension [Int64] {
     var list: String { map(String.init).joined(separator: ", ") }
 }
 
+extension [String] {
+    /// The SQL disjunction of the conditions. It is grouped so that the expression doesn't become deep: SQLite's limit
+    /// is 1,000 levels.
+    var disjunction: String {
+        guard count > 50 else { return "(" + joined(separator: " OR ") + ")" }
+        let groups = stride(from: 0, to: count, by: 50).map { Array(self[$0..<Swift.min($0 + 50, count)]).disjunction }
+        return groups.disjunction
+    }
+}
+
 extension AttributeDescription {
     /// The default value as an SQL literal; nil if there is none, or only the app can archive it.
     var defaultLiteral: String? {

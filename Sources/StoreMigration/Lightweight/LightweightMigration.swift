@@ -62,6 +62,7 @@ struct LightweightMigration {
         var unknownRows = UnknownEntityRows(store, indexes)
         for change in changes {
             try unknownRows.inspect(change)
+            if let statement = unknownRows.release(change) { try store.execute(statement) }
             if case .kept = change.method { continue }
             let table = change.table
             noteForeignColumns(of: change)
@@ -133,7 +134,7 @@ struct LightweightMigration {
                 return "Z_ENT = \(number) AND \(name.sqlName) IS NULL"
             }
             guard !filled.isEmpty else { continue }
-            let condition = filled.sorted().map { "(\($0))" }.joined(separator: " OR ")
+            let condition = filled.sorted().map { "(\($0))" }.disjunction
             let count = try store.integer("SELECT count(*) FROM \(source) WHERE \(condition)") ?? 0
             guard count > 0 else { continue }
             let objects = count == 1 ? "1 object without a value gets" : "\(count) objects without a value get"
@@ -144,9 +145,9 @@ struct LightweightMigration {
     private func rebuild(_ table: TableMigration, _ source: TableLayout) throws {
         try store.execute(table.destination.creation(as: temporaryNames.name(for: table.destination.name)))
         let family = Set(table.numbers.keys)
-        let columns = table.destination.orderedColumns.compactMap { column in
-            table.columns.first { $0.column == column }
-        }
+        let migrated = Dictionary(
+            table.columns.map { ($0.column.content, $0) }, uniquingKeysWith: { first, _ in first })
+        let columns = table.destination.orderedColumns.compactMap { migrated[$0.content] }
         let targets = TableLayout.ownColumns + columns.map { $0.column.name.sqlName }
         let number = EntityNumberExpression(table.numbers, of: "Z_ENT").text
         let expressions = ["Z_PK", number, "Z_OPT"] + columns.map { $0.expression(matching.numbers, family: family) }

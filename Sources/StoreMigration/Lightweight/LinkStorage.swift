@@ -45,8 +45,8 @@ struct LinkStorage: Hashable {
             let declaring = layout.declaringEntity(of: relationship.name, of: entity)?.name
         else { return nil }
         let holder = relationship.isToMany ? relationship.destinationEntityName : entity
-        let all = layout.table(of: holder)?.columns ?? []
-        func name(_ content: ColumnLayout.Content) -> String? { all.first { $0.content == content }?.name }
+        let table = layout.table(of: holder)
+        func name(_ content: ColumnLayout.Content) -> String? { table?.column(of: content)?.name }
         guard let reference = name(.reference(entity: declaring, name: relationship.name)) else { return nil }
         return Columns(
             reference: reference, entity: name(.referencedEntity(entity: declaring, name: relationship.name)),

@@ -54,15 +54,13 @@ struct ReferenceMigration {
         try store.execute(
             "CREATE TEMP TABLE \(temporary) (holder INTEGER PRIMARY KEY, target INTEGER, place INTEGER)")
         for query in reference.queries { try store.execute("INSERT OR IGNORE INTO \(temporary) \(query)") }
-        let order = table.columns.first {
-            $0.content == .order(entity: reference.entity, name: reference.relationship.name)
-        }
+        let order = table.column(of: .order(entity: reference.entity, name: reference.relationship.name))
         fills.append(Fill(table: table, column: column, order: order, holder: reference.holder, links: temporary))
     }
 
     private mutating func collectInverseOrder(of column: ColumnLayout, in table: TableLayout) throws {
         guard case .reference(let entity, let name) = column.content,
-            let order = table.columns.first(where: { $0.content == .order(entity: entity, name: name) }),
+            let order = table.column(of: .order(entity: entity, name: name)),
             let declaring = destination.model.entity(named: entity),
             case .relationship(let relationship)? = destination.model.property(named: name, of: declaring),
             !relationship.isToMany
@@ -119,11 +117,8 @@ struct ReferenceMigration {
                 let declaring = destination.model.entity(named: entity),
                 case .relationship(let relationship)? = destination.model.property(named: name, of: declaring)
             else { continue }
-            func companion(_ content: ColumnLayout.Content) -> ColumnLayout? {
-                table.columns.first { $0.content == content }
-            }
-            let number = companion(.referencedEntity(entity: entity, name: name))
-            let order = companion(.order(entity: entity, name: name))
+            let number = table.column(of: .referencedEntity(entity: entity, name: name))
+            let order = table.column(of: .order(entity: entity, name: name))
             let former = formerRelationships(name, of: entity)
             let isFilled = fills.contains { $0.table.name == table.name && $0.column == column }
             // The column of a to-many relationship without an inverse refers to the objects that have the relationship.

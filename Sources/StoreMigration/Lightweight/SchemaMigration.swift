@@ -126,8 +126,11 @@ struct SchemaMigration {
         let changed = touched.union(joins).union(reindexedTables)
         let version = try store.properties()?.frameworkVersion ?? StoreProperties.frameworkVersion
         let wanted = matching.destination.indexes(ofFramework: version).filter { changed.contains($0.table) }
+        let statements = Set(wanted.map { StoreIndex.comparable($0.creation) })
         for index in try StoreIndex.all(store, try StoreSchema(store)) where changed.contains(index.table) {
-            guard isCoreDataIndex(index.name), !wanted.contains(where: { index.matches($0.creation) }) else { continue }
+            guard isCoreDataIndex(index.name), !statements.contains(StoreIndex.comparable(index.creation)) else {
+                continue
+            }
             noteUnexpected(index.name)
             try store.execute("DROP INDEX \(index.name.sqlName)")
         }

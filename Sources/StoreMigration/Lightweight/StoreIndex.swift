@@ -34,8 +34,7 @@ struct StoreIndex {
     /// renames it in the index itself.
     func isAffected(by written: Set<String>) -> Bool { columns.map { !$0.isDisjoint(with: written) } ?? true }
 
-    /// True if the statement would create this index. SQLite quotes names that it has changed.
-    func matches(_ statement: String) -> Bool {
-        creation.replacing("\"", with: "") == statement.replacing("\"", with: "")
-    }
+    /// Returns a statement as it compares with others that create the same index. SQLite quotes names that it has
+    /// changed.
+    static func comparable(_ statement: String) -> String { statement.replacing("\"", with: "") }
 }

@@ -10,6 +10,8 @@ struct TableAlteration {
     let renumbering: String?
     /// The number of dropped columns. SQLite drops each in a pass of its own.
     let dropCount: Int
+    /// The number of columns that are added or renamed. SQLite reads the table's whole statement for each.
+    let parsedCount: Int
     /// True if rows are updated.
     let updatesRows: Bool
 
@@ -53,6 +55,7 @@ struct TableAlteration {
             dropped + added + update
             + renamings.pairs.map { "ALTER TABLE \(name) RENAME COLUMN \($0.from.sqlName) TO \($0.to)" }
         dropCount = dropped.count
+        parsedCount = added.count + renamings.pairs.count
         renumbering = table.numbers.allSatisfy { $0.key != $0.value } ? update.first : nil
         updatesRows = !updates.isEmpty
         writtenColumns = Set(
@@ -74,7 +77,7 @@ struct TableAlteration {
         var terms = affected == Set(table.numbers.keys) && !isRenumbered ? [] : ["Z_ENT IN (\(affected.sorted().list))"]
         let known = Set(changes.compactMap(\.self))
         if !isRenumbered, !changes.contains(nil), !known.isEmpty {
-            terms.append("(" + known.sorted().joined(separator: " OR ") + ")")
+            terms.append(known.sorted().disjunction)
         }
         return terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
     }

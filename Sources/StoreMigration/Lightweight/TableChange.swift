@@ -19,6 +19,9 @@ struct TableChange {
     let lostColumns: [String]
     /// The numbers of all entities of the source table.
     let knownEntityNumbers: Set<Int64>
+    /// The numbers of the destination table's entities that none of the source table's entities has, if the table
+    /// receives the rows of unknown entities: those must not become objects.
+    let claimedNumbers: [Int64]
 
     /// Returns the change for each destination table.
     static func all(
@@ -43,6 +46,12 @@ struct TableChange {
         self.table = table
         let family = table.source.map { matching.source.numbers.family(of: $0.rootEntity) } ?? []
         knownEntityNumbers = Set(family.map(matching.source.numbers.number))
+        let numbers = matching.destination.numbers
+        let receivesUnknown = table.source != nil && (table.includesAllObjects || table.excludedNumbers != nil)
+        claimedNumbers =
+            receivesUnknown
+            ? numbers.family(of: table.destination.rootEntity).map(numbers.number)
+                .filter { [knownEntityNumbers] in !knownEntityNumbers.contains($0) }.sorted() : []
         guard let source = table.source else {
             (method, lostColumns) = (.created, [])
             return
@@ -55,6 +64,7 @@ struct TableChange {
             && table.addedColumns.isDisjoint(with: foreign)
             && (table.droppedColumns.isEmpty || !schema.isConstrained(source.name))
             && Self.isFaster(alteration, indexes.filter { $0.table == source.name })
+            && (alteration.parsedCount <= Self.maximumParsedCount || !foreign.isEmpty)
         if table.isUnchanged {
             method = .kept
         } else {
@@ -62,6 +72,10 @@ struct TableChange {
         }
         lostColumns = canBeAltered || table.isUnchanged ? [] : names.filter(foreign.contains)
     }
+
+    /// The limit of added and renamed columns. The time of each grows with the table's number of columns, so that a new
+    /// table takes less for very many.
+    private static let maximumParsedCount = 200
 
     /// True if an alteration is faster than a new table. Each dropped column costs a pass over all rows, and so does an
     /// update; a new table costs one pass, and one more for each index that an alteration would leave alone.

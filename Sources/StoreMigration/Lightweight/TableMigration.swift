@@ -70,7 +70,7 @@ struct TableMigration {
     }
 
     private func hasSameType(_ column: ColumnMigration) -> Bool {
-        source?.columns.first { $0.name == column.onlySource }?.type == column.column.type
+        column.onlySource.flatMap { source?.column(named: $0) }?.type == column.column.type
     }
 }
 

@@ -43,7 +43,18 @@ struct MappedObjects {
             let remaining = notDropped.isEmpty ? "" : notDropped + " AND "
             try found.add(entity, ExcludedContent.reason, count(entity, "\(remaining)NOT (\(filter))"))
         }
+        for table in layout.tables { try addUnknown(in: table, &found) }
         return found
+    }
+
+    /// Adds the rows of no entity. A mapping model makes a new store of the objects, and those are none.
+    private func addUnknown(in table: TableLayout, _ found: inout ExcludedContent) throws {
+        guard let root = layout.model.entity(named: table.rootEntity) else { return }
+        let known = layout.numbers.family(of: root.name).map(layout.numbers.number).sorted()
+        let count = try store.integer(
+            "SELECT count(*) FROM \(table.name.sqlName) NOT INDEXED WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(known.list))"
+        )
+        found.add(root, "has rows whose entity number the model doesn't have", count ?? 0)
     }
 
     private func mapsObjects(of entity: String) -> Bool {

@@ -21,14 +21,14 @@ package struct MigrationDryRun {
     }
 
     /// Returns true if the trial needs the store's rows. That includes a store whose objects reference external files,
-    /// since orphaned files follow from the rows.
+    /// since orphaned and missing files follow from the rows.
     private func needsRows(_ reader: StoreReader) throws -> Bool {
         if manager.options.validation != .none { return true }
         guard manager.steps.count == 1, let step = manager.steps.first, case .inferred = step.method else {
             return true
         }
         if try manager.lossCount()?.isEmpty == false { return true }
-        return try ExternalReferences.hasFiles(reader, step.source)
+        return try ExternalReferences.exist(in: reader, step.source)
     }
 
     /// Returns the outcome that the migration would report. Throws the errors of `RecordedMigration.run`, and

@@ -48,10 +48,14 @@ package struct ExternalReferences {
         }
     }
 
-    /// Returns true if objects reference files that exist. Throws `StoreError`.
-    package static func hasFiles(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> Bool {
+    /// Returns true if objects reference files, which may be missing. Throws `StoreError`.
+    package static func exist(in reader: StoreReader, _ model: ManagedObjectModel) throws -> Bool {
         guard try !StoreSchema(reader).lacksParts(of: model) else { return false }
-        return try !ExternalReferences(reader, beside: reader.location.path, model).files().isEmpty
+        var found = false
+        try ExternalReferences(reader, beside: reader.location.path, model).forEachAttribute { _, _, files in
+            found = found || !files.isEmpty
+        }
+        return found
     }
 
     /// Returns an element for each attribute with missing files.
@@ -84,7 +88,7 @@ package struct ExternalReferences {
     }
 
     private func isExternal(_ path: [String], of entity: String) -> Bool {
-        layout.model.entity(named: entity)?.attribute(at: path)?.allowsExternalBinaryDataStorage ?? false
+        layout.model.attribute(at: path, of: entity)?.allowsExternalBinaryDataStorage ?? false
     }
 
     /// Returns the file names in a column, which holds 2, the name and 0 if the data is external.

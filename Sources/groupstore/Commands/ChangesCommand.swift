@@ -234,7 +234,7 @@ enum HistoryPrinter {
 
     /// Returns the line that says that changes may be missing, of which tables if that is known. A schema change is no
     /// row of the history before the next `history enable`.
-    static func outdated(_ store: String, _ tables: [String] = []) -> String {
+    static func outdated(_ store: String, _ tables: [String]) -> String {
         let more = tables.count > 5 ? " and \(tables.count - 5) others" : ""
         let doubt =
             tables.isEmpty
@@ -243,11 +243,18 @@ enum HistoryPrinter {
         return "the schema has changed: \(doubt) until groupstore history enable \(ArgumentBytes.path(store).shellWord)"
     }
 
+    /// Adds the same as `outdated(_:_:)` says, with all of the tables.
+    static func add(outdated tables: [String], of store: String, to object: inout JSONObject) {
+        object["outdated"] = true
+        object["doubtful_tables"] = .array(tables.map { .string($0) })
+        object["message"] = .string(outdated(store, tables))
+    }
+
     static func summarize(_ outcome: String, _ page: StoreHistory.PageEnd, of store: String, to output: Output) {
         var summary: JSONObject = ["type": "summary", "outcome": .string(outcome)]
         summary["changes"] = .integer(Int64(page.count))
         summary["more"] = .bool(!page.isLast)
-        if page.isOutdated { summary["outdated"] = true }
+        if page.isOutdated { add(outdated: page.doubtfulTables, of: store, to: &summary) }
         summary["token"] = .string(page.token.description)
         output.record(
             summary,

@@ -39,6 +39,7 @@ struct HistoryShowCommand: ParsableCommand {
         object["first"] = summary.first.map { .integer($0) } ?? .null
         object["trimmed"] = .integer(summary.trimmed)
         object["outdated"] = .bool(summary.isOutdated)
+        if summary.isOutdated { HistoryPrinter.add(outdated: summary.doubtfulTables, of: store, to: &object) }
         object["before"] = .bool(summary.recordsImages)
         object["tables"] = .array(summary.tables.map { .string($0) })
         object["token"] = .string(summary.token.description)
@@ -49,7 +50,7 @@ struct HistoryShowCommand: ParsableCommand {
         table.add(.text("tables"), .text(summary.tables.joined(separator: ", ")))
         if summary.recordsImages { table.add(.text("before"), .text("values before a change are recorded")) }
         if summary.isOutdated {
-            table.add(.text("outdated"), .text(HistoryPrinter.outdated(store)))
+            table.add(.text("outdated"), .text(HistoryPrinter.outdated(store, summary.doubtfulTables)))
         }
         output.record(object, lines: table.lines())
         for subscriber in summary.subscribers {

@@ -21,6 +21,9 @@ def judge_losses(r, d, rem, notes, one_step, group, name):
     lost = {"objects": size(d.gone), "values": size(d.values), "changes": size(d.changes), "links": size(d.links)}
     for k, n in lost.items():
         r.count("lost " + k, n)
+    # A mapping model makes a new store without the rows of unknown entities, and says so.
+    if d.mapped:
+        lost["objects"] += len(d.old.strangers)
     if d.over:
         r.count("values that a derivation replaced", size(d.over))
     mine = collections.Counter()

@@ -83,7 +83,22 @@ import Testing
         #expect((line == nil) == doubtful.isEmpty, "\(read.output)")
         for table in doubtful { #expect(line?.contains(table) == true) }
         #expect(line?.contains(" note") != true)
-        #expect(try changes(scene.store).summary.bool("outdated") == (doubtful.isEmpty ? nil : true))
+        // JSON and `history show` say the same.
+        let shown = try groupstore("history", "show", Word(scene.store), "--json").objects
+        for object in [try changes(scene.store).summary, try #require(shown.first { $0.type == "history" })] {
+            #expect((object.bool("outdated") ?? false) == !doubtful.isEmpty)
+            let message = object.string("message") ?? ""
+            #expect(message.contains("until groupstore history enable") == !doubtful.isEmpty)
+            guard !doubtful.isEmpty, case .array(let tables)? = object["doubtful_tables"] else {
+                #expect(doubtful.isEmpty && object["doubtful_tables"] == nil)
+                continue
+            }
+            for table in doubtful {
+                #expect(tables.contains { if case .string(let name) = $0 { name.hasPrefix(table) } else { false } })
+            }
+        }
+        let table = try groupstore("history", "show", Word(scene.store)).output
+        for name in doubtful { #expect(table.contains("changes of ") && table.contains(name)) }
     }
 
     @Test func printsReasonsAndExitCodes() throws {

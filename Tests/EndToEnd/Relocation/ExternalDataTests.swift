@@ -52,6 +52,15 @@ import Testing
         #expect(
             checked.status == 0 && checked.output.contains("the store names external files that are not there: \(name)")
         )
+        // A dry run has the notes of the run.
+        let newer = "<attribute name='text' optional='YES' attributeType='String'/>"
+        let next = try ModelTests.bundle(scratch, [("Newer", "<entity name='Note'>\(photo)\(newer)</entity>")])
+        let copy = scratch.path.appending("Copy.sqlite")
+        let notes = try [["--dry-run"], ["--to", Word(copy)]].map { options in
+            try run(Programs.groupstore, ["migrate", Word(legacy), "--model", Word(next), "--json"] + options).objects
+                .filter { $0.type == "note" }.compactMap { $0.string("text") }
+        }
+        #expect(notes[0].contains { $0.contains(name) } && notes[0] == notes[1], "\(notes)")
         let done = try groupstore("relocate", Word(legacy), Word(places.group), "--json")
         #expect(done.outcome == "relocated")
         #expect(done.lines.contains { $0.contains("\"note\"") && $0.contains(name) }, "\(done.output)")

@@ -66,4 +66,26 @@ struct ExcludedObjectTests {
         let objects = outcome.losses.all.filter { $0.property == nil }.map { "\($0.entity)|\($0.count)" }
         #expect(objects.filter { removed.contains($0) } == removed, "\(objects)")
     }
+
+    /// A mapping model makes a new store of the objects. Rows that are none are counted, so that the store is archived.
+    @Test func countsRowsOfNoEntity() throws {
+        let content = try model(Self.content)
+        let newer = try model(
+            Self.content.replacing("<entity name='Zoo'>", with: "<entity name='Zoo' versionHashModifier='2'>")
+                + "<entity name='Zoo2'/>")
+        let strays = "INSERT INTO ZANIMAL (Z_PK, Z_ENT, Z_OPT) VALUES (20, 5, 1), (21, NULL, 1), (22, 4, 1)"
+        let path = try MigratedStore.make(content, in: directory, Self.rows + [strays])
+        let mapping = try YAMLMappingReader.read(
+            Array(
+                ("mapping: 1\nentities:\n  - {from: Animal, to: Animal}\n  - {from: Cat, to: Cat}\n"
+                    + "  - {from: Dog, to: Dog}\n  - {from: Zoo, to: Zoo}\n").utf8)
+        ).resolved(from: content, to: newer)
+        let step = MigrationStep(from: content, to: newer, named: "New", by: .custom(mapping))
+        let outcome = try MigrationManager(steps: [step]).migrate(staged: path)
+        #expect(
+            outcome.losses.sentences == [
+                "Animal has rows whose entity number the model doesn't have: 3 objects are removed"
+            ])
+        #expect(try StoreRows(path).rows("SELECT count(*) FROM ZANIMAL") == ["7"])
+    }
 }

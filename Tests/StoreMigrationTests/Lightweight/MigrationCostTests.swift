@@ -61,6 +61,27 @@ struct MigrationCostTests {
         #expect(try store.rows("SELECT Z_PK FROM ZA INDEXED BY Z_A_byName WHERE ZNAME = 'x'") == ["2"])
     }
 
+    /// SQLite reads the table's whole statement for each column that is renamed or added.
+    @Test(arguments: [20, 300])
+    func buildsANewTableForVeryManyNames(_ count: Int) throws {
+        let old = entity(text("name") + (0..<count).map { text("a\($0)") }.joined())
+        let new = entity(
+            text("name") + (0..<count).map { text("b\($0)", "optional='YES' elementID='a\($0)'") }.joined())
+        let (store, executed) = try statements(old, new, with: [rows, "UPDATE ZA SET ZA7 = 'seven' WHERE Z_PK = 1"])
+        #expect(executed.filter { $0.contains("RENAME COLUMN") }.count == (count == 20 ? 20 : 0))
+        #expect(try store.rows("SELECT ZNAME, ZB7 FROM ZA ORDER BY Z_PK") == ["'n' 'seven'", "NULL NULL"])
+    }
+
+    /// SQLite's own limit of an expression's depth is 1,000, that of columns 2,000.
+    @Test func fillsInTheDefaultsOfVeryManyAttributes() throws {
+        let names = (0..<1_100).map { "a\($0)" }
+        let store = try StagedStore(
+            entity(names.map { text($0) }.joined()),
+            ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZA1) VALUES (1, 1, 1, 'x')"])
+        try store.migrate(to: entity(names.map { text($0, "defaultValueString='d'") }.joined()))
+        #expect(try store.rows("SELECT ZA0, ZA1, ZA1099 FROM ZA") == ["'d' 'x' 'd'"])
+    }
+
     @Test func leavesRowsWithAValueUnwritten() throws {
         let (store, executed) = try statements(
             entity(text("name") + text("code")), entity(text("name", "defaultValueString='x'") + text("code")),

@@ -1,4 +1,7 @@
+import CoreDataStore
 import Testing
+
+@testable import StoreMigration
 
 /// Rows whose entity number isn't in the model: Core Data creates no objects from them, and a migration reports them.
 struct UnknownEntityRowTests {
@@ -44,6 +47,41 @@ struct UnknownEntityRowTests {
         let notes = try store.migrate(to: entity(name).replacing("name='A'", with: "name='\(root)'") + more)
         #expect(notes.filter { $0.contains("has 2 rows whose entity number") }.count == 1, "\(notes)")
         #expect(try store.rows("SELECT Z_PK FROM \(table) WHERE Z_ENT = 7 OR Z_ENT IS NULL") == ["2", "3"])
+    }
+
+    private static let more = "<entity name='B' parentEntity='A'/><entity name='C' parentEntity='A'/>"
+
+    /// A row with a number that the new model gives to an entity must not become its object: in a table that is left
+    /// alone, one that is altered, one that is rebuilt, and one of other numbers.
+    @Test(arguments: [
+        ("", "String", more), ("<attribute name='x' optional='YES' attributeType='String'/>", "String", more),
+        ("", "Double", more), ("renumbered", "String", more), ("renumbered", "Double", ""),
+    ])
+    func neverBecomeObjects(_ change: String, _ type: String, _ more: String) throws {
+        let number = name.replacing("String", with: "Integer 16")
+        let store = try StagedStore(
+            entity(type == "Double" ? number : name),
+            ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT) VALUES (1, 1, 1), (2, 3, 4), (3, NULL, 1), (4, 9, 1), (5, 2, 1)"])
+        let new = entity(name.replacing("String", with: type) + (change == "renumbered" ? "" : change))
+        let first = change == "renumbered" ? "<entity name='0'/><entity name='01'/>" : ""
+        let destination = try model(first + new + more)
+        let notes = try store.migrate(to: destination)
+        let numbers = StoreLayout(destination).numbers
+        let taken = Set(numbers.family(of: "A").map(numbers.number))
+        let expected: [(Int64, Int64?)] = [
+            (1, numbers.number(of: "A")), (2, taken.contains(3) ? -3 : 3), (3, nil), (4, 9),
+            (5, taken.contains(2) ? -2 : 2),
+        ]
+        #expect(
+            try store.rows("SELECT Z_PK, Z_ENT FROM ZA ORDER BY 1")
+                == expected.map { "\($0.0) \($0.1.map(String.init) ?? "NULL")" })
+        #expect(try store.rows("SELECT Z_OPT FROM ZA WHERE Z_PK = 2") == ["4"])
+        for number in [2, 3] as [Int64] where taken.contains(number) {
+            #expect(
+                notes.contains(
+                    "ZA has 1 row whose entity number \(number) is not in the model, but in the new one: it gets the number "
+                        + "-\(number), and is not an object"), "\(notes)")
+        }
     }
 
     @Test func reportsNothingIfThereAreNone() throws {
