@@ -61,7 +61,7 @@ struct ArchivedAttributeWriter {
 
     // MARK: Derivations
 
-    /// Returns a function such as `count:(pages)`, or a key path. The version hash covers its text, which must not change.
+    /// Returns a function such as `count:(pages)`, or a key path. The version hash covers its text: nothing may change.
     private static func expression(_ text: String) -> MappingExpression {
         guard text.hasSuffix(")"), let open = text.firstIndex(of: "("), open > text.startIndex else {
             return .keyPath(of: .evaluatedObject, text)
