@@ -46,7 +46,7 @@ struct ModelCacheTests {
         "n IN {1, 2, \"three\"}", "SELF CONTAINS \"x\"", "n BETWEEN {1, 3}", "ANY tags.name == \"x\"", "ALL tags.n > 1",
         "NOT n == 1", "(a == 1 OR b == 2) AND NOT (c == 3 AND d == 4)", "owner.name == $FETCH_SOURCE.name",
         "tags.@count > 0", "(a + b) * c == 3", "a + b * c == 3", "a - (b - c) == 3", "a / (b * c) == 3",
-        "SELF >= CAST(-5.0, \"NSDate\")", "price == CAST(\"-0.10\", \"NSDecimalNumber\")",
+        "SELF >= CAST(-5, \"NSDate\")", "price == CAST(\"-0.10\", \"NSDecimalNumber\")",
         "id == CAST(\"0F8FAD5B-D9CB-469F-A165-70867728950E\", \"NSUUID\")", "bytes == CAST(\"00ff\", \"NSData\")",
         "SUBQUERY(tags, $t, $t.n > 3 AND $t.name != nil).@count > 0", "TERNARY(n > 3, \"many\", \"few\") == \"many\"",
         "lowercase:(name) == \"x\"", "FUNCTION(owner, \"named:\", \"x\") == 1", "max:(tags.n) > 3", "SELF.n > 3",

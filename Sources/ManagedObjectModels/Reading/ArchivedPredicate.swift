@@ -187,7 +187,7 @@ struct ArchivedPredicate {
         guard let object = expression.object("NSConstantValue") else { return "nil" }
         switch object.className {
         case "NSDate":
-            if case .real(let seconds)? = object["NS.time"] { return "CAST(\(seconds), \"NSDate\")" }
+            if case .real(let seconds)? = object["NS.time"] { return "CAST(\(seconds.shortText), \"NSDate\")" }
             if case .integer(let seconds)? = object["NS.time"] { return "CAST(\(seconds), \"NSDate\")" }
         case "NSDecimalNumber":
             if let digits = ArchivedDecimal.digits(object) { return "CAST(\(literal(digits)), \"NSDecimalNumber\")" }

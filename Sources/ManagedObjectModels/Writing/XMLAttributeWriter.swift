@@ -44,7 +44,7 @@ extension AttributeDescription {
 
 extension Double {
     /// The shortest decimal text that reads as the same number, without a fraction if it is whole.
-    fileprivate var shortText: String { Int64(exactly: self).map(String.init) ?? String(self) }
+    var shortText: String { Int64(exactly: self).map(String.init) ?? String(self) }
 }
 
 /// Writes the limits of an attribute, from which Xcode's compiler derives validation predicates. Each is the inverse of
