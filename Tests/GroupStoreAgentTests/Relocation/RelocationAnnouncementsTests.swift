@@ -14,7 +14,7 @@ import Testing
     @Test func sendsTheLastReportAndThenHasNoTimer() throws {
         let server = try RunningServer()
         let client = try server.connect()
-        let subscribe = #"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#
+        let subscribe = #"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite","progress":true}"#
         #expect(try client.ask(subscribe, id: 1).bool("ok") == true)
         let store = try #require(StoreAddress(bytes: Array("group.example/Notes.sqlite".utf8)))
         let waits = Mutex(0)
@@ -30,8 +30,10 @@ import Testing
         #expect(announcements.dueAt != nil)
         announcements.sendDue(at: start + .milliseconds(100))
         #expect(announcements.dueAt == nil)
-        #expect(try client.next()?.string("type") == "relocating")
-        #expect(try client.next()?["fraction"] == .number(0.5))
+        server.feed.announce(.reset(.overflow), of: store)
+        let events = try (0..<3).map { _ in try client.next() }
+        #expect(events.map { $0?.string("type") } == ["relocating", "migrating", "reset"])
+        #expect(events[1]?["fraction"] == .number(0.5))
         // A report that still waits when the relocation ends is dropped.
         announcements.progress(report(0.75), of: store, at: start + .milliseconds(110))
         #expect(announcements.dueAt != nil)
