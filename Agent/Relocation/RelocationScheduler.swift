@@ -206,8 +206,8 @@ package final class RelocationScheduler: RelocationScheduling {
         while !workers.isIdle { arrived.wait(within: .milliseconds(5)) }
     }
 
-    /// Lets in events from the directories of groups for which a store was refused. Checks what has happened there since
-    /// the refusal.
+    /// Lets in events from the directories of groups for which a store was refused. Checks what has happened there
+    /// since the refusal.
     private func hearGroups(of stores: LegacyStores) {
         let now = stores.unheardDirectories
         let before = unheard.withLock { unheard in
