@@ -94,7 +94,7 @@ import Testing
             }
             let calls = instance.calls - before
             // The directory's removal is found by all of them, though only its parent reports it.
-            try run("rmdir", [Word(home)])
+            try run("rm", ["-r", Word(home)])
             let parent = try #require(paths.watchIDs[Directory(scratch.path).identity])
             _ = paths.notices(of: InotifyEvent(watch: parent, mask: UInt32(IN_DELETE), name: Array("home".utf8)))
             let awaiting = try paths.watchIDs[Directory(scratch.path).identity].flatMap { paths.watches[$0]?.awaiting }
