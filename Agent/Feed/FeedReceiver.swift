@@ -49,6 +49,7 @@ extension FollowingPlan {
                     if store.history != nil { observedStores.insert(address) }
                 }
                 nameDirectories.formUnion(store.legacy.map { $0.removingLastComponent() })
+                if !store.legacy.isEmpty { destinations.insert(group.directory) }
             }
         }
     }

@@ -88,6 +88,7 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
     /// Writes the text. Text that can't be written is dropped: there is no other place to report it.
     private func writeAll(_ text: String) {
         var bytes = Array(text.utf8)[...]
+        var interruptions = Interruptions()
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if count > 0 {
@@ -96,7 +97,7 @@ package final class StandardErrorLog: TextOutputStream, Sendable {
                 var one = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 // Without a deadline: this thread has nothing else to do, and nobody waits for it without a deadline.
                 _ = poll(&one, 1, -1)
-            } else if errno != EINTR {
+            } else if errno != EINTR || !interruptions.allowsAnother(at: .now) {
                 return
             }
         }

@@ -7,6 +7,17 @@ import SystemPackage
 
 /// Relocations that clients request.
 extension RelocationScheduler {
+    /// Returns what a client's relocation touches, and the wire address of the store that it makes.
+    func keysAndAddress(
+        of operation: RelocateOperation, _ configuration: Configuration
+    ) -> (Set<RelocationKey>, StoreAddress?) {
+        guard let request = try? RelocationRequest(operation),
+            let name = request.name ?? request.source.lastComponent
+        else { return ([], nil) }
+        let keys = RelocationKey.of(request.source).union(RelocationKey.of(request.group.appending(name)))
+        return (keys, configuration.address(of: request))
+    }
+
     func relocate(
         _ operation: RelocateOperation, configuration: Configuration,
         isAbandoned: @escaping @Sendable () -> Bool,

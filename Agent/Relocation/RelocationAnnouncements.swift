@@ -1,5 +1,4 @@
 import AgentProtocol
-import Dispatch
 import LinuxSystem
 import Synchronization
 
@@ -8,20 +7,31 @@ import Synchronization
 final class RelocationAnnouncements: Sendable {
     private struct Announced {
         var holders: [FileHolder]
-        var pacing = ProgressPacing()
+        var pacing: ProgressPacing
+        /// The time to send the report that waits.
+        var sendAt: ContinuousClock.Instant?
     }
 
     private let feed: FeedControl
     /// The announced relocations, with the holders that each waits for.
     private let announced = Mutex<[StoreAddress: Announced]>([:])
 
-    init(_ feed: FeedControl) { self.feed = feed }
+    /// Called when a report begins to wait. The owner calls `sendDue` at `dueAt`: Dispatch's timers, once used, wake a
+    /// process each second for as long as it runs.
+    private let onWait: @Sendable () -> Void
+
+    init(_ feed: FeedControl, onWait: @escaping @Sendable () -> Void) {
+        self.feed = feed
+        self.onWait = onWait
+    }
 
     /// Announces a relocation, unless the same was announced before.
-    func relocating(_ store: StoreAddress, waitingFor holders: [FileHolder]) {
+    func relocating(
+        _ store: StoreAddress, waitingFor holders: [FileHolder], at now: ContinuousClock.Instant = .now
+    ) {
         let isNew = announced.withLock { announced in
             if announced[store]?.holders == holders { return false }
-            announced[store] = Announced(holders: holders)
+            announced[store] = Announced(holders: holders, pacing: ProgressPacing(at: now))
             return true
         }
         if isNew { feed.announce(.relocating(waitingFor: holders.map { .init($0) }), of: store) }
@@ -29,20 +39,30 @@ final class RelocationAnnouncements: Sendable {
 
     /// Announces how far an announced relocation is, at most ten times a second. The last report is always sent, unless
     /// the relocation ends before it is due.
-    func progress(_ progress: StoreProgress, of store: StoreAddress) {
+    func progress(_ progress: StoreProgress, of store: StoreAddress, at now: ContinuousClock.Instant = .now) {
         // Sent under the lock, so that no report follows the event that ends the announcement.
-        let wait = announced.withLock { announced -> Duration? in
-            switch announced[store]?.pacing.receive(progress) {
+        let waits = announced.withLock { announced in
+            switch announced[store]?.pacing.receive(progress, at: now) {
             case .send?: feed.announce(.progress(progress), of: store)
-            case .wait(let duration)?: return duration
+            case .wait(let duration)?:
+                announced[store]?.sendAt = now.advanced(by: duration)
+                return true
             case .none?, nil: break
             }
-            return nil
+            return false
         }
-        guard let wait else { return }
-        DispatchQueue.global().asyncAfter(deadline: .now() + .nanoseconds(Int(wait.nanoseconds))) { [self] in
-            announced.withLock { announced in
-                guard let pending = announced[store]?.pacing.takePending() else { return }
+        if waits { onWait() }
+    }
+
+    /// The time at which a report is due; nil if none waits.
+    var dueAt: ContinuousClock.Instant? { announced.withLock { $0.values.compactMap(\.sendAt).min() } }
+
+    /// Sends the reports that have waited long enough.
+    func sendDue(at now: ContinuousClock.Instant = .now) {
+        announced.withLock { announced in
+            for (store, waiting) in announced where waiting.sendAt.map({ $0 <= now }) == true {
+                announced[store]?.sendAt = nil
+                guard let pending = announced[store]?.pacing.takePending(at: now) else { continue }
                 feed.announce(.progress(pending), of: store)
             }
         }

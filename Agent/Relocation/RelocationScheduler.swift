@@ -26,9 +26,11 @@ package final class RelocationScheduler: RelocationScheduling {
     }
 
     private let inbox = Mutex<[Task]>([])
-    private let arrived = MonotonicSemaphore()
+    private let arrived: MonotonicSemaphore
     private let ended = MonotonicSemaphore()
     private let rows = Mutex<[LegacyStatus]>([])
+    /// The groups' directories in which no store waits for anything. The events of busy stores there wake nobody.
+    private let unheard = Mutex<Set<FilePath>>([])
     let workers = RelocationWorkers()
     let feed: FeedControl
     let announcements: RelocationAnnouncements
@@ -41,7 +43,9 @@ package final class RelocationScheduler: RelocationScheduling {
     package init(_ configuration: Configuration, environment: RelocationEnvironment, logger: Logger) {
         initial = configuration
         feed = environment.feed
-        announcements = RelocationAnnouncements(environment.feed)
+        let arrived = MonotonicSemaphore()
+        self.arrived = arrived
+        announcements = RelocationAnnouncements(environment.feed) { arrived.signal() }
         presenters = environment.presenters
         self.logger = logger
     }
@@ -65,7 +69,10 @@ package final class RelocationScheduler: RelocationScheduling {
 
     package func configurationChanged(_ configuration: Configuration) { post(.configuration(configuration)) }
 
-    package func receive(_ notice: Notice) { post(.notice(notice)) }
+    package func receive(_ notice: Notice) {
+        if case .event(let event) = notice, unheard.withLock({ $0.contains(event.directory) }) { return }
+        post(.notice(notice))
+    }
 
     package func relocate(
         _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,
@@ -132,9 +139,11 @@ package final class RelocationScheduler: RelocationScheduling {
         round.stores.inspectAll()
         while true {
             relocateDue(&round)
+            hearGroups(of: round.stores)
             publishStatus(round.stores)
             announcements.update(round.stores.waiting, announced: round.announced)
-            wait(until: [round.stores.dueAt, round.recovery.dueAt].compactMap { $0 }.min())
+            announcements.sendDue()
+            wait(until: [round.stores.dueAt, round.recovery.dueAt, announcements.dueAt].compactMap { $0 }.min())
             if round.recovery.isDue { recover(&round) }
             for task in inbox.withLock({ exchange(&$0) }) {
                 if case .stop = task { return awaitWorkers() }
@@ -147,6 +156,8 @@ package final class RelocationScheduler: RelocationScheduling {
         switch task {
         case .notice(let notice): round.stores.record(notice)
         case .configuration(let configuration):
+            // One of them may be a legacy directory from now on.
+            unheard.withLock { $0 = [] }
             round.stores.adopt(configuration)
             recover(&round)
         case .operation(let operation, let isAbandoned, let events):
@@ -193,6 +204,19 @@ package final class RelocationScheduler: RelocationScheduling {
     /// Waits for all workers, which were told to stop.
     private func awaitWorkers() {
         while !workers.isIdle { arrived.wait(within: .milliseconds(5)) }
+    }
+
+    /// Lets in events from the directories of groups for which a store was refused. Checks what has happened there
+    /// since the refusal.
+    private func hearGroups(of stores: LegacyStores) {
+        let now = stores.unheardDirectories
+        let before = unheard.withLock { unheard in
+            defer { unheard = now }
+            return unheard
+        }
+        for store in stores.all where before.contains(store.file.group) && !now.contains(store.file.group) {
+            store.retry()
+        }
     }
 
     private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.compactMap(\.status) } }
@@ -366,18 +390,5 @@ package final class RelocationScheduler: RelocationScheduling {
             logger.error("\(failure.messageWithRemedy)", metadata: ["code": "\(failure.code)"])
         }
         store.failed(newFailure, isTransient: failure.isTransient)
-    }
-}
-
-extension RelocationScheduler {
-    /// Returns what a client's relocation touches, and the wire address of the store that it makes.
-    private func keysAndAddress(
-        of operation: RelocateOperation, _ configuration: Configuration
-    ) -> (Set<RelocationKey>, StoreAddress?) {
-        guard let request = try? RelocationRequest(operation),
-            let name = request.name ?? request.source.lastComponent
-        else { return ([], nil) }
-        let keys = RelocationKey.of(request.source).union(RelocationKey.of(request.group.appending(name)))
-        return (keys, configuration.address(of: request))
     }
 }

@@ -44,14 +44,18 @@ enum ChildProcess {
     private static func read(_ descriptor: CInt, _ deadline: Deadline) -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)
+        var interruptions = Interruptions()
+        func mayContinue() -> Bool {
+            errno == EINTR && !deadline.hasPassed && interruptions.allowsAnother(at: .now)
+        }
         while true {
             var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             let timeout = deadline.remaining.map { Int32(clamping: $0.nanoseconds / 1_000_000 + 1) } ?? -1
             let count = poll(&ready, 1, timeout)
-            if count < 0, errno == EINTR { continue }
+            if count < 0, mayContinue() { continue }
             guard count > 0 else { return bytes }
             let length = Glibc.read(descriptor, &buffer, buffer.count)
-            if length < 0, errno == EINTR { continue }
+            if length < 0, mayContinue() { continue }
             guard length > 0 else { return bytes }
             bytes += buffer[..<length]
             if bytes.count > maximumBytes { return bytes }

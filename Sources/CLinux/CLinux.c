@@ -262,6 +262,9 @@ static int ask(struct gs_access_question *question) {
     return error;
 }
 
+// The most interruptions of one wait: a filter may answer each call with EINTR.
+enum { interruptions = 20000 };
+
 // Makes only calls that are safe in a child of a multithreaded process (signal-safety(7)). They are raw system calls:
 // glibc's wrappers would try to change all threads, and the child has only one.
 static _Noreturn void ask_as(uid_t user, gid_t group, const gid_t *groups, int group_count,
@@ -485,7 +488,7 @@ static _Noreturn void close_when_alone(int descriptor, int parent) {
     if (dup2(descriptor, 0) != 0 || dup2(parent, 1) != 1 || syscall(SYS_close_range, 2U, ~0U, 0U) != 0 || chdir("/") != 0)
         _exit(1);
     char nothing;
-    while (read(1, &nothing, 1) < 0 && errno == EINTR) {}
+    for (int left = interruptions; read(1, &nothing, 1) < 0 && errno == EINTR && left > 0; left--) {}
     _exit(0);
 }
 
@@ -497,7 +500,7 @@ int gs_close_elsewhere(int descriptor) {
     if (child == 0) close_when_alone(descriptor, ends[0]);
     close(ends[0]);
     int status = 1;
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    for (int left = interruptions; child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR && left > 0; left--) {}
     if (status == 0) close(descriptor);
     // From here on the other process alone has the descriptor. Closing the pipe lets it end.
     close(ends[1]);

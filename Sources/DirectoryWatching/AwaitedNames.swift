@@ -56,15 +56,31 @@ extension WatchedPaths {
         let name: FilePath.Component
     }
 
-    /// Looks whether a polled name has come, and watches its directory for it again. Many paths may wait for one name:
-    /// if the first finds no change, there is none for the others.
-    func poll(_ polled: PolledName, for paths: [FilePath]) -> [Notice] {
+    /// Looks whether a polled name has come, and watches its directory for it again.
+    func poll(_ polled: PolledName, for paths: [FilePath]) -> [Notice] { updateTogether(paths, awaiting: polled) }
+
+    /// Updates paths that wait for one name in one directory. If the first finds no change, there is none for the
+    /// others.
+    private func updateTogether(_ paths: [FilePath], awaiting polled: PolledName) -> [Notice] {
         guard let first = paths.first else { return [] }
         let notices = updateEach([first])
-        guard notices.isEmpty, recheckTimes[first] == nil, let entry = requested[first], !entry.isEmpty,
+        guard notices.isEmpty, recheckTimes[first] == nil, let entry = requested[first],
             let number = watchIDs[polled.directory], watches[number]?.awaiting[first] == polled.name
         else { return notices + updateEach(paths.dropFirst()) }
-        for path in paths.dropFirst() where requested[path] != nil {
+        // The parent of an empty directory is watched for the directory's name.
+        let parents = entry.watches.filter { $0 != number && watches[$0]?.awaiting[first] != nil }
+        var others: [FilePath] = []
+        for path in paths.dropFirst() {
+            guard let known = requested[path]?.watches else { continue }
+            // It may lead to the directory by another way.
+            guard parents.isSubset(of: known) else {
+                others.append(path)
+                continue
+            }
+            for other in known {
+                let name = parents.contains(other) ? watches[other]?.awaiting[first] : nil
+                watches[other]?.awaiting[path] = name
+            }
             watches[number]?.passing.insert(path)
             watches[number]?.awaiting[path] = polled.name
             requested[path]?.watches.insert(number)
@@ -73,7 +89,7 @@ extension WatchedPaths {
             recheckTimes[path] = nil
             polledNames[path] = nil
         }
-        return []
+        return updateEach(others)
     }
 
     /// Watches a directory again, for paths that only lead through it.
@@ -101,11 +117,20 @@ extension WatchedPaths {
             guard let entry = requested[path] else { continue }
             if hasArrived ? entry.isEmpty : entry.stableName == name { affectedPaths.insert(path) }
         }
-        for path in watch.awaiting.keys where !hasArrived && requested[path]?.stableName == name {
-            affectedPaths.insert(path)
+        var notices = updateEach(affectedPaths)
+        // The others wait for a name in a directory that may be empty now.
+        let others = watch.awaiting.keys.filter {
+            !affectedPaths.contains($0) && !hasArrived && requested[$0]?.stableName == name
         }
-        if affectedPaths.isEmpty, watch.targets.isEmpty { return unrelatedNameChanged(event.watch, watch) }
-        return updateEach(affectedPaths)
+        for (awaited, paths) in Dictionary(grouping: others, by: { watch.awaiting[$0] }) {
+            guard let awaited else { continue }
+            let polled = PolledName(directory: watch.identity, name: awaited)
+            notices += updateTogether(paths.sorted { $0.string < $1.string }, awaiting: polled)
+        }
+        guard affectedPaths.isEmpty, notices.isEmpty, let current = watches[event.watch], current.targets.isEmpty else {
+            return notices
+        }
+        return unrelatedNameChanged(event.watch, current)
     }
 
     private func unrelatedNameChanged(_ number: CInt, _ watch: KernelWatch) -> [Notice] {

@@ -80,12 +80,11 @@ package final class SystemInotify: InotifyInstance {
 
     /// Reads as many events as are queued and fit. The kernel returns whole events only.
     private func fill() throws(SystemError) {
-        let count = read(instance.raw, buffer.baseAddress, buffer.count)
-        guard count >= 0 else {
-            if errno == EINTR || errno == EAGAIN { return }
-            throw .last("inotify read")
+        do throws(SystemError) {
+            unread = 0..<(try retrying("inotify read") { read(instance.raw, buffer.baseAddress, buffer.count) })
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
         }
-        unread = 0..<count
     }
 
     private func takeEvent(_ fastPath: InotifyFastPath?) throws(SystemError) -> QueuedEvent {

@@ -37,6 +37,7 @@ extension GroupContainer {
     /// Returns the item at a URL. Resolves symbolic links in the directories of the path, and in the last name only if
     /// `resolvesLink` is true. Throws `FileCoordinationError` if the item is outside the container.
     func item(at url: URL, resolvesLink: Bool = false) throws(FileCoordinationError) -> ClaimedItem {
+        guard url.path.utf8.count < PATH_MAX else { throw .tooLong(url.path) }
         let path = FilePath(url.path)
         guard url.isFileURL, let real = Self.resolved(path, resolvesLink: resolvesLink),
             let root = Self.real(directory.path), real.starts(with: root)

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import LinuxSystem
 import SystemPackage
 
@@ -99,6 +100,13 @@ extension FileCoordinationError {
         FileCoordinationError(
             .outsideContainer, "\(path) is not in \(PrintablePath(container))",
             remedy: "name a file of the group container")
+    }
+
+    /// No system call accepts such a path, and to look at each part of it takes long.
+    static func tooLong(_ path: String) -> FileCoordinationError {
+        FileCoordinationError(
+            .notAnItem, "a path of \(path.utf8.count) bytes, which begins with \(path.prefix(80)), is too long",
+            remedy: "name an item whose path has less than \(PATH_MAX) bytes")
     }
 
     static func bookkeeping(_ item: FilePath) -> FileCoordinationError {

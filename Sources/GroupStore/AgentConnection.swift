@@ -201,10 +201,15 @@ extension AgentConnection {
             if let line = try nextLine() { return try message(line) }
             guard try wait(for: Int16(POLLIN), deadline) else { return nil }
             var buffer = [UInt8](repeating: 0, count: 65_536)
-            let count = recv(transport.raw, &buffer, buffer.count, 0)
-            if count > 0 { lines.append(buffer[..<count]) }
-            if count == 0 || count < 0 && errno != EINTR && errno != EAGAIN { throw .lost(socket) }
-            if count < 0, deadline.hasPassed { return nil }
+            let raw = transport.raw
+            do throws(SystemError) {
+                let count = try retrying("recv") { recv(raw, &buffer, buffer.count, 0) }
+                guard count > 0 else { throw SystemError("recv", .connectionReset) }
+                lines.append(buffer[..<count])
+            } catch {
+                guard error.errno == .resourceTemporarilyUnavailable else { throw .lost(socket) }
+                if deadline.hasPassed { return nil }
+            }
         }
     }
 

@@ -54,6 +54,7 @@ final class AgentSocketConnection: Sendable {
 
     /// Waits for events. Returns false if the deadline passes first.
     func wait(for events: Int16, _ deadline: Deadline) throws(AgentConnectionError) -> Bool {
+        var interruptions = Interruptions()
         while true {
             // poll(2) ignores a negative descriptor.
             var both = [
@@ -66,7 +67,7 @@ final class AgentSocketConnection: Sendable {
             let count = poll(&both, 2, milliseconds)
             if both[1].revents != 0 { throw .interrupted }
             if count > 0 { return true }
-            if count < 0, errno != EINTR { throw .lost(socket) }
+            if count < 0, errno != EINTR || !interruptions.allowsAnother(at: .now) { throw .lost(socket) }
             if deadline.hasPassed { return false }
         }
     }

@@ -113,15 +113,13 @@ final class WakeDescriptor: Sendable {
 
     /// Waits until the socket can be read. Returns false if it was woken instead.
     func waitUntilReadable(_ socket: CInt) -> Bool {
-        while true {
-            let ready = gs_wait_readable(socket, descriptor.raw, -1)
-            if ready > 0, ready & 2 != 0 {
-                var count: UInt64 = 0
-                _ = read(descriptor.raw, &count, 8)
-                return false
-            }
-            // An error of the socket is found when it is read.
-            if ready != -1 || errno != EINTR { return true }
+        let wakerRaw = descriptor.raw
+        // An error of the socket is found when it is read.
+        guard let ready = try? retrying("ppoll", { gs_wait_readable(socket, wakerRaw, -1) }), ready & 2 != 0 else {
+            return true
         }
+        var count: UInt64 = 0
+        _ = read(wakerRaw, &count, 8)
+        return false
     }
 }

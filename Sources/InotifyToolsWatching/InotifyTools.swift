@@ -38,6 +38,7 @@
             timeout: Duration?, onReadable: (() -> Void)?, fastPath: InotifyFastPath?
         ) throws(SystemError) -> QueuedEvent? {
             let deadline = timeout.map(Deadline.init(after:)) ?? .none
+            var interruptions = Interruptions()
             while true {
                 // The library may have read an event that it hasn't returned yet.
                 if let event = try next(waits: false, fastPath) { return event }
@@ -47,7 +48,7 @@
                     if let event = try next(waits: true, fastPath) { return event }
                     continue
                 }
-                if wait(left) { onReadable?() }
+                if try wait(left, &interruptions) { onReadable?() }
             }
         }
 
@@ -66,7 +67,7 @@
 
         /// Waits for an event after `next` returned none, for `limit` (nil: no limit) at most, or less. Returns
         /// true if one has come.
-        private func wait(_ limit: Duration?) -> Bool {
+        private func wait(_ limit: Duration?, _ interruptions: inout Interruptions) throws(SystemError) -> Bool {
             let milliseconds = limit.map { $0.nanoseconds / 1_000_000 }
             // poll(2) can't wait less than a millisecond.
             guard let raw = library.raw, milliseconds.map({ $0 > 1 }) ?? true else {
@@ -74,7 +75,11 @@
                 return false
             }
             var request = pollfd(fd: raw, events: Int16(POLLIN), revents: 0)
-            return poll(&request, 1, milliseconds.map { CInt(clamping: $0) } ?? -1) > 0
+            let ready = poll(&request, 1, milliseconds.map { CInt(clamping: $0) } ?? -1)
+            guard ready >= 0 || errno == EINTR && interruptions.allowsAnother(at: .now) else {
+                throw SystemError.last("poll")
+            }
+            return ready > 0
         }
     }
 

@@ -92,15 +92,17 @@ package func retrying<Result: SignedInteger>(
 
 /// Tells a call that signals interrupt from one that never gets to run, as under a debugger or filter that answers each
 /// call with EINTR. A wait may be interrupted any number of times, but not at that rate.
-struct Interruptions {
+package struct Interruptions {
     private var count = 0
     private var start: ContinuousClock.Instant?
 
-    static let most = 100_000
+    package init() {}
+
+    static let most = 20_000
     private static let window = Duration.seconds(10)
 
     /// Records an interruption. Returns false after too many in too short a time.
-    mutating func allowsAnother(at now: ContinuousClock.Instant) -> Bool {
+    package mutating func allowsAnother(at now: ContinuousClock.Instant) -> Bool {
         guard let start, start.duration(to: now) < Self.window else {
             start = now
             count = 1

@@ -10,8 +10,10 @@ extension FollowedStores {
     /// The kinds for dormant stores: a writer pays for no other.
     private static let dormantKinds: DirectoryEvent.Kinds = [.created, .deleted, .movedIn, .movedOut, .attributes]
     static let nameKinds: DirectoryEvent.Kinds = [
-        .created, .deleted, .movedIn, .movedOut, .closedAfterWriting, .closedAfterReading, .opened,
+        .created, .deleted, .movedIn, .movedOut, .closedAfterWriting, .closedAfterReading, .opened, .attributes,
     ]
+    /// The kinds that tell in a group's directory that a legacy store may have its place there.
+    static let destinationKinds: DirectoryEvent.Kinds = [.created, .deleted, .movedIn, .movedOut, .attributes]
 
     /// Watches the directories that are needed and no others.
     package func refreshWatches() {

@@ -109,6 +109,7 @@ extension FollowedStores {
                 for store in stores.values where store.directory == directory && store.record(.database, .attributes) {
                     touched.insert(store.address)
                 }
+                receiver.receive(notice)
             case .unwatchable(let directory, let error):
                 recordWatchFailure(directory, error)
                 receiver.receive(notice)
@@ -153,7 +154,10 @@ extension FollowedStores {
         for (store, part) in parts[event.directory]?[event.name] ?? [] where store.record(part, event.kinds) {
             touched.insert(store.address)
         }
-        if plan.nameDirectories.contains(event.directory), !event.kinds.isDisjoint(with: Self.nameKinds) {
+        let isLegacy = plan.nameDirectories.contains(event.directory)
+        if isLegacy && !event.kinds.isDisjoint(with: Self.nameKinds)
+            || plan.destinations.contains(event.directory) && !event.kinds.isDisjoint(with: Self.destinationKinds)
+        {
             receiver.receive(.event(event))
         }
     }

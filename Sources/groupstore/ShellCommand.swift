@@ -15,9 +15,7 @@ struct ShellCommand: Sendable {
         shell.environment = environment
         guard let pid = try? shell.start() else { return 127 }
         var status: CInt = 0
-        while waitpid(pid, &status, 0) < 0 {
-            if errno != EINTR { return 127 }
-        }
+        guard (try? retrying("waitpid", { waitpid(pid, &status, 0) })) != nil else { return 127 }
         return status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
     }
 

@@ -69,4 +69,38 @@ import Testing
         }
         #expect(try calls(2) == calls(60))
     }
+
+    /// An empty directory is watched from its parent, too, and a file that comes and goes empties it each time.
+    @Test func unrelatedFilesInAnEmptyDirectoryCostTheSameForAnyNumberOfPaths() throws {
+        func calls(_ count: Int) throws -> Int {
+            let scratch = try TemporaryDirectory()
+            let home = scratch.path.appending("home")
+            try run("mkdir", [Word(home)])
+            let instance = CountingInstance()
+            let paths = WatchedPaths(instance)
+            for number in 0..<count { _ = try paths.add(home.pushing(FilePath("absent/\(number)/data")), [.created]) }
+            let before = instance.calls
+            for _ in 0..<20 {
+                for (mask, command) in [(IN_CREATE, "touch" as Word), (IN_DELETE, "rm")] {
+                    try run(command, [Word(home.appending("unrelated"))])
+                    guard let watch = try paths.watchIDs[Directory(home).identity] else { break }
+                    let event = InotifyEvent(watch: watch, mask: UInt32(mask), name: Array("unrelated".utf8))
+                    #expect(paths.notices(of: event).isEmpty)
+                }
+            }
+            for (name, waiting) in Dictionary(grouping: paths.polledNames.keys, by: { paths.polledNames[$0] }) {
+                #expect(waiting.count == count)
+                #expect(paths.poll(try #require(name), for: waiting.sorted { $0.string < $1.string }).isEmpty)
+            }
+            let calls = instance.calls - before
+            // The directory's removal is found by all of them, though only its parent reports it.
+            try run("rm", ["-r", Word(home)])
+            let parent = try #require(paths.watchIDs[Directory(scratch.path).identity])
+            _ = paths.notices(of: InotifyEvent(watch: parent, mask: UInt32(IN_DELETE), name: Array("home".utf8)))
+            let awaiting = try paths.watchIDs[Directory(scratch.path).identity].flatMap { paths.watches[$0]?.awaiting }
+            #expect(awaiting?.values.filter { $0 == "home" }.count == count)
+            return calls
+        }
+        #expect(try calls(2) == calls(60))
+    }
 }

@@ -49,6 +49,18 @@ import Testing
         }
     }
 
+    /// It took seconds to look at each part of such a path.
+    @Test(arguments: [String(repeating: "x", count: 70_000), String(repeating: "x/", count: 35_000)])
+    func refusesAPathThatNoSystemCallAccepts(_ path: String) async throws {
+        let error = await #expect(throws: FileCoordinationError.self) {
+            try await write(rig.coordinator(), to: URL(filePath: "/tmp/" + path, directoryHint: .notDirectory))
+        }
+        #expect(error?.code == .notAnItem)
+        #expect(error?.message.contains("bytes") == true)
+        #expect((error?.message.utf8.count ?? 0) < 200)
+        #expect(error?.shapeDefects == [])
+    }
+
     @Test func aNameLikeALogsIsAnItemWithoutItsDatabase() async throws {
         try await write(rig.coordinator(), .forDeleting, to: rig.url("Other.sqlite-wal"))
         #expect(rig.log.entries == ["write"])

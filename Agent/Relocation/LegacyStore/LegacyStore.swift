@@ -1,5 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
+import GroupContainers
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -219,9 +220,12 @@ final class LegacyStore {
         }
         if arrival.wholeAt == nil { rescheduleOrphans() }
         if part != .database, !kinds.isDisjoint(with: [.created, .movedIn, .deleted, .movedOut]) { retry() }
-        if !kinds.isDisjoint(with: .closedAfterWriting) { retry() }
+        if !kinds.isDisjoint(with: [.closedAfterWriting, .attributes]) { retry() }
         // A copy of its log may have been what it waits for.
-        if state == .waiting, part != .database, kinds.contains(.closedAfterWriting) { wasClosed = true }
+        if state == .waiting, part != .database, kinds.contains(.closedAfterWriting) {
+            wasClosed = true
+            if schedule.contended == nil { schedule.resetChecks() }
+        }
         // A file without a store in it may be half a store now.
         if part != .database, state == .empty { wasClosed = true }
         if part == .database, !kinds.isDisjoint(with: [.closedAfterWriting, .closedAfterReading]) {
@@ -267,10 +271,17 @@ final class LegacyStore {
         return switch state {
         case .arriving: arrival.wholeAt
         case .failed: schedule.retryAt
-        case .waiting: probe.retryAt ?? [schedule.dueAt, wasClosed ? arrival.wholeAt : nil].compactMap { $0 }.min()
+        case .waiting: probe.retryAt ?? waitingDueAt
         case .absent: orphanedAt
         case .relocating, .relocated, .empty: nil
         }
+    }
+
+    /// A store that isn't whole yet is checked once it is.
+    private var waitingDueAt: ContinuousClock.Instant? {
+        guard let wholeAt = arrival.wholeAt else { return schedule.dueAt }
+        if wasClosed { return wholeAt }
+        return schedule.dueAt.map { max($0, wholeAt) }
     }
 
     /// Returns true if an attempt is due now, and resets what an event recorded.
@@ -286,6 +297,8 @@ final class LegacyStore {
             signatureBefore = file.signature
             return file.hasOrphans && !reusesLastOutcome()
         }
+        // A check that is due before the store is whole stays due.
+        if state == .waiting, arrival.wholeAt != nil, !arrival.isWhole(at: now) { return false }
         let isProbeDue = probe.consumeDue()
         let isDue = schedule.consumeDue() || isProbeDue
         // A failed attempt's own closes raise events, too, and so do presenters that release and reacquire it.
@@ -325,6 +338,11 @@ final class LegacyStore {
         !holders.isEmpty && !Set(holders).isDisjoint(with: file.groupStoreHolders)
     }
 
+    /// True if an outcome may depend on the file with this name in the group's directory.
+    func dependsOnGroupFile(named name: FilePath.Component) -> Bool {
+        name == GroupContainer.bookkeepingName || file.groupName.part(named: name) != nil
+    }
+
     /// Records that a process has closed the group's store.
     func groupStoreWasClosed() { if schedule.contended != nil { schedule.check(notAfter: .now) } }
 
@@ -362,7 +380,10 @@ final class LegacyStore {
 
     /// Scans for the processes it waits for. Returns false if that is postponed.
     func updateHolders() -> Bool {
-        guard let due = holderList.update({ file.holders }) else { return true }
+        guard let due = holderList.update({ file.holders }) else {
+            if holders.isEmpty { schedule.recheckUnseenHolder() }
+            return true
+        }
         schedule.check(notAfter: due)
         return false
     }

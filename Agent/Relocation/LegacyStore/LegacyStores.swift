@@ -53,8 +53,10 @@ struct LegacyStores {
         case .directoryAppeared(let directory), .directoryVanished(let directory), .unwatchable(let directory, _):
             for store in all where store.file.directory == directory { store.inspect() }
             for store in all where store.file.group == directory { store.retry() }
+        case .directoryChanged(let directory):
+            for store in all where store.file.directory == directory || store.file.group == directory { store.retry() }
         case .overflow: inspectAll()
-        case .directoryChanged, .woken: break
+        case .woken: break
         }
     }
 
@@ -65,10 +67,24 @@ struct LegacyStores {
             let kinds = part == .database ? event.kinds : event.kinds.subtracting([.opened, .closedAfterReading])
             if !kinds.isEmpty { store.record(part, kinds) }
         }
-        for store in all where store.file.group == event.directory && store.configuration.name.database == event.name {
-            if !event.kinds.isDisjoint(with: .departed) { store.retry() }
-            if event.kinds.contains(.closedAfterWriting) { store.groupStoreWasClosed() }
+        for store in all where store.file.group == event.directory && store.dependsOnGroupFile(named: event.name) {
+            if !event.kinds.isDisjoint(with: Self.obstacleKinds) { store.retry() }
+            if event.name == store.configuration.name.database, event.kinds.contains(.closedAfterWriting) {
+                store.groupStoreWasClosed()
+            }
         }
+    }
+
+    /// The events by which a file stops being in the way.
+    private static let obstacleKinds = DirectoryEvent.Kinds.arrived.union(.departed).union(.attributes)
+
+    /// The groups' directories whose events no store needs: they are no legacy directories, and no store is refused for
+    /// what is there.
+    var unheardDirectories: Set<FilePath> {
+        let needed = all.flatMap { store in
+            store.lastFailure == nil ? [store.file.directory] : [store.file.directory, store.file.group]
+        }
+        return Set(all.map(\.file.group)).subtracting(needed)
     }
 
     /// The stores that wait, and the processes that have them open.

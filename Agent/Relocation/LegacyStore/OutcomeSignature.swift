@@ -6,7 +6,8 @@ import SystemPackage
 
 /// The files that an outcome depended on: while they are unchanged, the same attempt would end in the same way.
 ///
-/// Access times and the wal-index are left out, since inspecting a store changes them.
+/// Access times and the wal-index are left out, since inspecting a store changes them; anything but a file in the
+/// wal-index's place is not.
 struct OutcomeSignature: Equatable {
     private struct File: Equatable {
         let identity: FileIdentity
@@ -66,5 +67,8 @@ struct OutcomeSignature: Equatable {
         for part in [name.database, name.wal, name.journal, name.support] {
             files.append((try? directory.status(part)).map { File($0) })
         }
+        let index = (try? directory.status(name.sharedMemory)) ?? nil
+        files.append(index.flatMap { $0.kind == .regular ? nil : File($0) })
+        files.append((try? directory.status(GroupContainer.bookkeepingName)).map { File($0) })
     }
 }

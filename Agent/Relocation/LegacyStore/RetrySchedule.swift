@@ -29,8 +29,20 @@ struct RetrySchedule {
         isRechecked = true
     }
 
+    /// Doubles from 0.2 s to 26 s: together less than a minute.
+    private var unseenBackoff = Backoff(first: .milliseconds(200), longest: .seconds(52))
+    private static let longestUnseenDelay = Duration.seconds(30)
+
+    /// Schedules a check of a store that somebody has open, but no process that can be seen: its close may be under way
+    /// since the event. Stops after a minute, since the holder may be another user's.
+    mutating func recheckUnseenHolder() {
+        let delay = unseenBackoff.next()
+        if delay <= Self.longestUnseenDelay { check(notAfter: .now.advanced(by: delay)) }
+    }
+
     mutating func resetChecks() {
         isRechecked = false
+        unseenBackoff.reset()
         checkAt = nil
         checkBackoff.reset()
     }
@@ -125,8 +137,7 @@ struct RetrySchedule {
     var dueAt: Instant? { [askAt, checkAt].compactMap { $0 }.min() }
 
     /// Returns true if a check is due, and clears the due times.
-    mutating func consumeDue() -> Bool {
-        let now = Instant.now
+    mutating func consumeDue(at now: Instant = .now) -> Bool {
         guard let dueAt, dueAt <= now else { return false }
         if let checkAt, checkAt <= now { self.checkAt = nil }
         if let askAt, askAt <= now { self.askAt = nil }

@@ -158,8 +158,15 @@ package final class Directory: Sendable {
 
     /// Returns the names in the directory in no particular order, without "." and "..".
     package func names() throws(SystemError) -> [FilePath.Component] {
-        let copy = try open(.currentDirectory, flags: O_RDONLY | O_DIRECTORY)
-        guard let stream = fdopendir(copy.release()) else { throw .last("opendir", path: path) }
+        let copy = try open(.currentDirectory, flags: O_RDONLY | O_DIRECTORY).release()
+        var interruptions = Interruptions()
+        var opened = fdopendir(copy)
+        while opened == nil, errno == EINTR, interruptions.allowsAnother(at: .now) { opened = fdopendir(copy) }
+        guard let stream = opened else {
+            let error = SystemError.last("opendir", path: path)
+            Glibc.close(copy)
+            throw error
+        }
         defer { closedir(stream) }
         var found: [FilePath.Component] = []
         while true {

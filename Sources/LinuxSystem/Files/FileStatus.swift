@@ -58,7 +58,7 @@ extension FileStatus {
     /// can't be reached.
     package init?(following path: FilePath) {
         var found = stat()
-        guard path.withPlatformString({ stat($0, &found) }) == 0 else { return nil }
+        guard (try? retrying("stat", { path.withPlatformString { stat($0, &found) } })) != nil else { return nil }
         self.init(found)
     }
 }

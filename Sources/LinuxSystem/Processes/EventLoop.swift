@@ -62,11 +62,11 @@ package final class EventLoop: Sendable {
     /// Waits until a descriptor is ready, `wake()` is called, or `timeout` has passed (nil: no timeout).
     package func wait(timeout: Duration?) throws(SystemError) -> [Readiness] {
         var found = [gs_epoll_event](repeating: gs_epoll_event(), count: 64)
-        let milliseconds = timeout.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
-        let count = gs_epoll_wait(epoll.raw, &found, 64, milliseconds)
-        guard count >= 0 else {
-            if errno == EINTR { return [] }
-            throw .last("epoll_wait")
+        let deadline = timeout.map(Deadline.init(after:)) ?? .none
+        let raw = epoll.raw
+        let count = try retrying("epoll_wait") {
+            let left = deadline.remaining.map { CInt(clamping: ($0.nanoseconds + 999_999) / 1_000_000) } ?? -1
+            return gs_epoll_wait(raw, &found, 64, left)
         }
         return found.prefix(Int(count)).compactMap { event in
             if event.token == Self.wakeToken {

@@ -130,10 +130,7 @@ struct AgentCommand: ProcIndependentCommand {
             sigfillset(&all)
             pthread_sigmask(SIG_BLOCK, &all, nil)
             var byte: UInt8 = 0
-            while true {
-                let count = read(STDIN_FILENO, &byte, 1)
-                if count == 0 || count < 0 && errno != EINTR { break }
-            }
+            while let count = try? retrying("read", { read(STDIN_FILENO, &byte, 1) }), count > 0 {}
             kill(getpid(), SIGTERM)
         }
     }

@@ -41,7 +41,7 @@ enum Interruption {
     static func requestAtEndOfReader() throws {
         _ = try SystemThread(name: "gs-output") {
             var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
-            while poll(&output, 1, -1) < 0, errno == EINTR {}
+            _ = try? retrying("poll") { poll(&output, 1, -1) }
             guard output.revents & Int16(POLLERR) != 0 else { return }
             // A program that writes would get it, unless it is ignored.
             kill(getpid(), SIGPIPE)

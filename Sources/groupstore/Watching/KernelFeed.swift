@@ -72,7 +72,7 @@ final class KernelFeed: WatchedFeed {
     private func stopOnInterruption() throws {
         _ = try SystemThread(name: "gs-signals") { [loop] in
             var request = pollfd(fd: Interruption.descriptor, events: Int16(POLLIN), revents: 0)
-            while poll(&request, 1, -1) < 0, errno == EINTR {}
+            _ = try? retrying("poll") { poll(&request, 1, -1) }
             loop.wake()
         }
     }

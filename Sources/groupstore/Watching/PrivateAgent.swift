@@ -48,7 +48,7 @@ final class PrivateAgent {
     deinit {
         close(input)
         var status: CInt = 0
-        while waitpid(child, &status, 0) < 0, errno == EINTR {}
+        _ = try? retrying("waitpid") { waitpid(child, &status, 0) }
         try? Directory(directory.removingLastComponent()).removeTree(directory.lastComponent ?? "none")
     }
 

@@ -77,6 +77,18 @@ import Testing
         #expect(!server.scheduler.seen.contains(.event(other)))
     }
 
+    /// What lies at a legacy store's name in its group may be gone, or the directory may be written to.
+    @Test func passesNamesInAGroupAndItsModeToTheScheduler() throws {
+        let server = try RunningServer(stores: [notes])
+        let client = try subscribed(server)
+        let event = DirectoryEvent(directory: server.group, name: "Notes.sqlite", kinds: .deleted)
+        let write = DirectoryEvent(directory: server.group, name: "Notes.sqlite", kinds: .closedAfterWriting)
+        server.source.emit(.event(write), .event(event), .directoryChanged(server.group), .overflow)
+        #expect(try types(1, client) == ["reset"])
+        #expect(Array(server.scheduler.seen.suffix(3)) == [.event(event), .directoryChanged(server.group), .overflow])
+        #expect(!server.scheduler.seen.contains(.event(write)))
+    }
+
     @Test func publishesEventsAnnouncedDuringAReleaseAtItsEnd() throws {
         let server = try RunningServer(stores: [notes])
         let client = try subscribed(server)

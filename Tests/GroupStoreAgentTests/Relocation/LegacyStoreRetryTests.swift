@@ -114,4 +114,49 @@ import Testing
         store.failed(failure, isTransient: false)
         #expect(store.status?.waitingSince == nil)
     }
+
+    /// A slow copy may close the database, and write its log while the agent looks.
+    @Test func aCheckThatIsDueBeforeTheStoreIsWholeStaysDue() throws {
+        store.record(.database, .created)
+        store.awaitClosing()
+        store.scheduleRetry()
+        let check = try #require(store.dueAt)
+        #expect(check > .now.advanced(by: .seconds(3000)), "once the store is whole")
+        #expect(!store.shouldTryNow(at: .now.advanced(by: .seconds(10))))
+        #expect(store.dueAt == check)
+    }
+
+    /// Not only that of the database.
+    @Test(arguments: [StorePart.wal, .journal]) func theCloseOfALogEndsAWait(_ log: StorePart) {
+        settled.inspect()
+        #expect(settled.shouldTryNow())
+        settled.awaitClosing()
+        settled.record(log, .closedAfterWriting)
+        #expect(settled.shouldTryNow())
+        #expect(!settled.shouldTryNow())
+    }
+
+    @Test func checksAStoreWithoutVisibleHoldersForAMinute() throws {
+        let start = ContinuousClock.now
+        var schedule = RetrySchedule()
+        var times: [ContinuousClock.Instant] = []
+        for _ in 0..<100 {
+            schedule.recheckUnseenHolder()
+            guard let due = schedule.consumeNext() else { break }
+            times.append(due)
+        }
+        #expect(times.count > 5 && times.count < 10)
+        #expect(times.allSatisfy { $0 < start.advanced(by: .seconds(60)) })
+        schedule.resetChecks()
+        schedule.recheckUnseenHolder()
+        #expect(schedule.dueAt != nil, "a close starts over")
+    }
+}
+
+extension RetrySchedule {
+    /// Passes the next check, and returns when it was due.
+    fileprivate mutating func consumeNext() -> Instant? {
+        guard let due = dueAt else { return nil }
+        return consumeDue(at: due) ? due : nil
+    }
 }

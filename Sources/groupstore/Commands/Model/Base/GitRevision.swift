@@ -89,9 +89,7 @@ struct GitRevision {
         program.errors = .descriptor(fileno(errors))
         let child = try program.start()
         var status: CInt = 0
-        while waitpid(child, &status, 0) < 0 {
-            guard errno == EINTR else { throw SystemError.last("waitpid") }
-        }
+        try retrying("waitpid") { waitpid(child, &status, 0) }
         guard status == 0 else {
             let message = line(try content(of: errors, limit: 4096))
             throw CommandFailure(

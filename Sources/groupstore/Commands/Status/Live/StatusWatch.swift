@@ -84,9 +84,7 @@ struct StatusWatch {
         // Only its end is of interest.
         entries[2].events = 0
         while true {
-            guard poll(&entries, nfds_t(entries.count), -1) >= 0 || errno == EINTR else {
-                throw SystemError.last("poll")
-            }
+            try retrying("poll") { poll(&entries, nfds_t(entries.count), -1) }
             while let signal = signals.next() { try handle(signal, view) }
             if entries[3].revents != 0 {
                 switch Self.key() {
