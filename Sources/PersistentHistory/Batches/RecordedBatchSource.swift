@@ -98,14 +98,15 @@ final class RecordedBatchSource: BatchSource {
         for index in rows.indices { rows[index].transaction = known.commit(of: rows[index].number) }
     }
 
+    /// A list is read once; a subquery that names the table would read the schema for each.
     func unrecordedTables() throws -> [String] {
         try history.reader.rows(
             """
             SELECT s.name FROM main.sqlite_schema AS s JOIN pragma_table_list AS l
             ON l.schema = 'main' AND l.name = s.name
             WHERE s.type = 'table' AND l.type IN ('table', 'virtual') AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
-            AND NOT EXISTS (SELECT 1 FROM main.sqlite_schema AS t WHERE t.type = 'trigger'
-            AND t.name GLOB 'GS_[0-9]*_I' AND t.tbl_name = s.name COLLATE NOCASE) ORDER BY s.name
+            AND s.name COLLATE NOCASE NOT IN (SELECT t.tbl_name FROM main.sqlite_schema AS t
+            WHERE t.type = 'trigger' AND t.name GLOB 'GS_[0-9]*_I') ORDER BY s.name
             """
         ) { $0.decodedText(0) ?? "" }.filter { !HistorySchema.isOwn($0) }
     }

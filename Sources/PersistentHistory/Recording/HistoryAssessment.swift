@@ -11,21 +11,17 @@ enum HistoryAssessment {
 
     /// Returns up to `limit` such tables.
     static func doubtful(_ database: SQLiteConnection, limit: Int = .max) throws -> [String] {
-        let installed = try Dictionary(grouping: HistoryTables.triggers(database)) {
-            HistorySchema.tableNumber(ofTrigger: $0.name) ?? 0
-        }
+        let installed = try InstalledTriggers(database)
         let others = try HistoryTables.thirdPartyTriggers(database)
         /// Returns true if the table may have unrecorded changes, or rows with other keys.
         func isDoubtful(_ name: String, isRowid: Bool) throws -> Bool {
-            // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
-            let folded = Array(name.lowercased().utf8)
-            let own = installed.first { $0.value.contains { Array($0.table.lowercased().utf8) == folded } }
+            let own = installed.number(of: name)
             do {
                 let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: others)
-                guard let (number, triggers) = own else { return true }
+                guard let number = own else { return true }
                 // VACUUM may have renumbered the rows.
                 if case .rowid(_, isStable: false) = table.key { return true }
-                let present = Set(triggers.map(\.sql))
+                let present = Set(installed.byNumber[number, default: []].map(\.sql))
                 return !HistoryTriggers(table, number: number).essential.allSatisfy { present.contains($0.sql) }
             } catch is RecordedTable.Unrecordable {
                 return own != nil
@@ -39,6 +35,6 @@ enum HistoryAssessment {
         let known = try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1 ORDER BY id") {
             (number: $0.decodedInteger(0) ?? 0, name: $0.decodedText(1) ?? "")
         }
-        return found + known.filter { installed[$0.number] == nil }.map(\.name).prefix(limit - found.count)
+        return found + known.filter { installed.byNumber[$0.number] == nil }.map(\.name).prefix(limit - found.count)
     }
 }

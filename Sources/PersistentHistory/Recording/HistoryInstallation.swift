@@ -169,10 +169,14 @@ enum HistoryTables {
 
     /// Removes all of history's tables and triggers.
     static func remove(_ database: SQLiteConnection) throws {
-        for trigger in try triggers(database) {
-            try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
-        }
+        try removeTriggers(database)
         for table in HistorySchema.tables { try database.execute("DROP TABLE IF EXISTS \(table)") }
+    }
+
+    static func removeTriggers(_ database: SQLiteConnection) throws {
+        var changes = TriggerChanges()
+        try changes.remove(triggers(database))
+        try changes.apply(to: database)
     }
 
     static func coreDataTablesExist(_ database: SQLiteConnection) throws -> Bool {

@@ -13,9 +13,7 @@ extension HistoryInstallation {
             // Changes that went unrecorded until now must get their gap first.
             var update = try HistoryUpdate(database, location.path, isNew: false)
             try update.run()
-            for trigger in try HistoryTables.triggers(database) {
-                try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
-            }
+            try HistoryTables.removeTriggers(database)
             return true
         }
     }

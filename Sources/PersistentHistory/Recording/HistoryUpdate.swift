@@ -16,7 +16,8 @@ struct HistoryUpdate {
     /// True if an older version created the triggers.
     private var isOlder = false
     private var recordsImages = false
-    private var installed: [Int64: [HistoryTables.Trigger]] = [:]
+    private let installed: InstalledTriggers
+    private var changes = TriggerChanges()
     /// The tables that were recorded, by the number in their triggers' names.
     private var known: [Int64: String] = [:]
     private(set) var recorded: [String] = []
@@ -33,12 +34,10 @@ struct HistoryUpdate {
         self.isNew = isNew
         self.images = images
         self.isUnwritten = isUnwritten
+        installed = try InstalledTriggers(database)
     }
 
     mutating func run() throws {
-        installed = try Dictionary(grouping: HistoryTables.triggers(database)) {
-            HistorySchema.tableNumber(ofTrigger: $0.name) ?? 0
-        }
         known = Dictionary(
             try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1") {
                 ($0.decodedInteger(0) ?? 0, $0.decodedText(1) ?? "")
@@ -63,6 +62,7 @@ struct HistoryUpdate {
             }
         }
         for (number, name) in known { try forget(number, name) }
+        try changes.apply(to: database)
         for (name, problem) in try usability() where before[name] == .some(nil) {
             if let problem { throw HistoryError.unusable(table: name, message: problem, path) }
         }
@@ -129,10 +129,7 @@ struct HistoryUpdate {
     // MARK: One table
 
     private mutating func follow(_ table: RecordedTable) throws {
-        // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
-        let folded = Array(table.name.lowercased().utf8)
-        let ownTriggers = installed.first { $0.value.contains { Array($0.table.lowercased().utf8) == folded } }
-        guard let (number, triggers) = ownTriggers else {
+        guard let number = installed.number(of: table.name) else {
             let former = known.first { $0.value == table.name }?.key
             let hasRows = try database.firstInteger("SELECT 1 FROM \(table.quotedName) LIMIT 1") != nil
             let new = try install(table)
@@ -142,13 +139,14 @@ struct HistoryUpdate {
             if let former { try retire(former) }
             return
         }
+        let triggers = installed.byNumber[number] ?? []
         let expected = HistoryTriggers(table, number: number, recordsImages: recordsImages)
         let present = Set(triggers.map(\.sql))
         let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { hasSchemaChanged } else { false }
         let isComplete =
             expected.essential.allSatisfy { present.contains($0.sql) }
             || isOlder && LegacyTriggers(table: table, number: number, triggers: triggers).areComplete
-        let runsFirst = try !isOvertaken(number, table.name)
+        let runsFirst = !installed.isOvertaken(number, table.name)
         if present == Set(expected.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, runsFirst {
             known[number] = nil
             // A renamed column took its trigger along.
@@ -157,23 +155,11 @@ struct HistoryUpdate {
                 [Self.json(table.columns), Self.keyColumns(of: table), .integer(number)])
             return
         }
-        for trigger in triggers { try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))") }
+        changes.remove(triggers)
         let new = try install(table)
         // A table that was only renamed, or gained or lost columns, was recorded all the time.
         if !isComplete || mayBeRenumbered { try recordGap(new, table.name) }
         try retire(number)
-    }
-
-    /// Returns whether the app has created a trigger on the table after groupstore's. SQLite runs the newest first, so
-    /// whatever that trigger writes would be recorded before the change that fired it.
-    private func isOvertaken(_ number: Int64, _ table: String) throws -> Bool {
-        try database.firstInteger(
-            """
-            SELECT EXISTS (
-                SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
-                AND name NOT GLOB ?2
-                AND rowid > (SELECT min(rowid) FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?2))
-            """, [.text(table), .text("GS_\(number)_*")]) == 1
     }
 
     private mutating func install(_ table: RecordedTable) throws -> Int64 {
@@ -182,9 +168,7 @@ struct HistoryUpdate {
             "INSERT INTO GS_TABLE (name, key_columns, columns, installed) VALUES (?, ?, ?, 1)",
             [.text(table.name), Self.keyColumns(of: table), Self.json(table.columns)])
         let number = database.lastInsertedRow
-        for trigger in HistoryTriggers(table, number: number, recordsImages: recordsImages).all {
-            try database.execute(trigger.sql)
-        }
+        changes.create(HistoryTriggers(table, number: number, recordsImages: recordsImages))
         return number
     }
 
@@ -197,9 +181,7 @@ struct HistoryUpdate {
     /// Records that a table is gone: its rows were deleted without firing a trigger.
     private mutating func forget(_ number: Int64, _ name: String) throws {
         hasChanged = true
-        for trigger in installed[number] ?? [] {
-            try database.execute("DROP TRIGGER \(StoreTable.quote(trigger.name))")
-        }
+        changes.remove(installed.byNumber[number] ?? [])
         try recordGap(number, name)
         try retire(number)
     }

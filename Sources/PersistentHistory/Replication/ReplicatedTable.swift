@@ -37,14 +37,11 @@ package struct ReplicatedTable: Sendable, Equatable {
     /// Reads the tables of a store whose history isn't outdated.
     package static func survey(_ database: SQLiteConnection) throws -> Survey {
         var found = Survey()
-        let installed = try HistoryTables.triggers(database)
+        let installed = try InstalledTriggers(database)
         for (name, isRowid) in try HistoryUpdate.tables(database) {
             do {
                 let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: [])
-                // Two names may be equal to Swift, by canonical equivalence, and not to SQLite.
-                let folded = Array(name.lowercased().utf8)
-                let own = installed.first { Array($0.table.lowercased().utf8) == folded }
-                guard let number = own.flatMap({ HistorySchema.tableNumber(ofTrigger: $0.name) }) else {
+                guard let number = installed.number(of: name) else {
                     found.unrecorded.append((name, "its changes aren't recorded"))
                     continue
                 }

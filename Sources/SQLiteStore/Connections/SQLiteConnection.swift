@@ -153,11 +153,13 @@ package class SQLiteConnection {
 
     /// Calls `isCancelled` from time to time. If it returns true, a running statement ends with
     /// `StoreError.isInterruption`.
-    package func interrupt(when isCancelled: @escaping () -> Bool) {
+    ///
+    /// - Parameter instructions: The number of SQLite's instructions between two calls.
+    package func interrupt(every instructions: Int32 = 20_000, when isCancelled: @escaping () -> Bool) {
         let observer = Observer(isCancelled)
         self.observer = observer
         sqlite3_progress_handler(
-            connection, 20_000,
+            connection, instructions,
             { context in
                 guard let context else { return 0 }
                 return Unmanaged<Observer>.fromOpaque(context).takeUnretainedValue().isCancelled() ? 1 : 0
