@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+import logs
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEY = "correct horse"
 NAMES = ["Notes.sqlite", "two words.db", "it's \"quoted\".sqlite", "Ünïcödé.store", "-dash.sqlite", "a.b.c", "%41#?.db",
@@ -228,9 +230,8 @@ class Store:
                     for row in connection.execute('SELECT * FROM "%s"' % name.decode()):
                         digest.update(repr(row).encode())
             return digest.hexdigest()
-        except Exception:  # damaged, or another engine's: then its bytes are what can be compared
-            with open(self.path, "rb") as file:
-                return "bytes " + hashlib.sha256(file.read()).hexdigest()
+        except Exception:  # damaged, or another engine's: then its pages are what can be compared
+            return "bytes " + hashlib.sha256(logs.database(self.path)).hexdigest()
         finally:
             connection.close()
 
