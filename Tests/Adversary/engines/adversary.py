@@ -166,9 +166,9 @@ class World:
         if store.tokens or store.held:
             return
         if self.rng.random() < (0.9 if store.dormant else 0.25):
-            if store.dormant:
+            if store.dormant and self.agent.connection:
                 store.tokens["agent"] = self.agent.token_of(store.name)
-            elif store.events["agent"]:
+            elif not store.dormant and store.events["agent"]:
                 store.tokens["agent"] = store.events["agent"][-1][1]["token"]
             store.tokens["direct"] = (store.events["direct"][-1][1]["token"] if store.events["direct"]
                                       else direct_token(self.program, store.path))
@@ -177,8 +177,8 @@ class World:
         """Tokens of before something that must be told don't say that nothing was written."""
         tokens, store.tokens = store.tokens, {}
         for listener, token in tokens.items():
-            if not token:
-                continue
+            if not token or listener == "agent" and not self.agent.connection:
+                continue  # there is nobody to ask
             if listener == "agent":
                 event = self.agent.answer_to(store.name, token)
             else:
