@@ -190,6 +190,17 @@ final class StoreFiles {
 
     func isJournalHot() throws(SystemError) -> Bool { try RollbackJournal.isHot(name.journal, in: directory) }
 
+    /// Returns the change counter of the last commit beside a hot journal.
+    ///
+    /// - Parameter isAbandoned: True if the journal's program is gone. One that lives writes the database only while it
+    ///   locks out every reader.
+    func committedChangeCounter(isAbandoned: Bool) throws(SystemError) -> UInt32? {
+        if isAbandoned, let original = try RollbackJournal.originalChangeCounter(name.journal, in: directory) {
+            return original
+        }
+        return try header()?.changeCounter
+    }
+
     func hasJournal() throws(SystemError) -> Bool { try directory.status(name.journal) != nil }
 
     // MARK: The WAL index
@@ -252,6 +263,11 @@ final class StoreFiles {
     func isLockedExclusively() -> Bool {
         // A file that can't be opened is found out by the next read.
         (try? database()).map { DatabaseLocks.areExclusive(on: $0.raw) } ?? false
+    }
+
+    /// True if a program has begun a transaction in rollback mode.
+    func isTransactionUnderWay() -> Bool {
+        (try? database()).map { DatabaseLocks.areHeld(on: $0.raw) } ?? false
     }
 
     /// Waits at most a millisecond for a writer that has just committed to release its lock, so that a reader can read

@@ -69,6 +69,8 @@ package final class StoreObserver {
     var rollbackTables: RollbackTables?
     var scanSchedule = PageMapScanSchedule()
     var eventCounts = SideFileEventCounts()
+    /// The time from which commits before a transaction that goes on are looked for.
+    var journalDeadline: ContinuousClock.Instant?
     /// A finished scan that waits for events.
     var adoption: ScanAdoption?
 
@@ -137,13 +139,12 @@ package final class StoreObserver {
     private func recordMode(of files: StoreFiles, stamp: StoreFiles.Stamp, mode: DatabaseHeader.JournalMode?) {
         indexHasCommitted = baseline.commit.frame > 0
         switch mode {
-        case .writeAhead: if files.walIndex == nil { idleStamp = stamp }
+        case .writeAhead, nil: if files.walIndex == nil { idleStamp = stamp }
         case .rollback:
             (publishedStamp, settledStamp) = (stamp, stamp.whenSettled)
             inspectedStamp = stamp
             // The counter does not count further commits of a program in exclusive mode.
             if files.isLockedExclusively() { stampPublishedUnderLock = stamp }
-        case nil: break
         }
     }
 
@@ -177,6 +178,7 @@ package final class StoreObserver {
         abandonedWAL = AbandonedWAL()
         unloggedWrites = UnloggedWrites()
         lockedCommits = nil
+        journalDeadline = nil
         leaveIdle()
     }
 
@@ -341,8 +343,7 @@ package final class StoreObserver {
             switch mode {
             case .writeAhead: try inspectWALMode(found, isChanged: hasChanged)
             case .rollback: try inspectRollbackMode(found)
-            // It is not a database yet, or no longer one.
-            case nil: try inspectIdle(found)
+            case nil: try inspectWithoutHeader(found, isChanged: hasChanged)
             }
         return hasChanged ? observation.reportingChange : observation
     }

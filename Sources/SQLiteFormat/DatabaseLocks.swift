@@ -15,7 +15,10 @@ package enum DatabaseLocks {
 
     /// True if a program is writing or about to: it holds RESERVED, PENDING or EXCLUSIVE, which are write locks from
     /// PENDING_BYTE on. Locks of this process count too.
-    package static func areHeld(on descriptor: borrowing Descriptor) -> Bool {
-        gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), pendingByte, 512) != 0
+    package static func areHeld(on descriptor: borrowing Descriptor) -> Bool { areHeld(on: descriptor.raw) }
+
+    /// The same of a descriptor that stays owned by the caller.
+    package static func areHeld(on descriptor: CInt) -> Bool {
+        gs_ofd_conflict(descriptor, Int16(F_RDLCK), pendingByte, 512) != 0
     }
 }

@@ -20,6 +20,70 @@ package enum RollbackJournal {
         }
     }
 
+    /// Returns the database's change counter before the transaction of a hot journal, if the transaction has changed
+    /// page 1. Returns nil if it hasn't, or if the journal is too large to be searched for that page.
+    package static func originalChangeCounter(
+        _ name: FilePath.Component, in directory: Directory
+    ) throws(SystemError) -> UInt32? {
+        let journal: Descriptor
+        do throws(SystemError) { journal = try directory.open(name, flags: O_RDONLY) } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+        var (offset, records) = (Int64(0), 0)
+        // Each part of the journal that was synced by itself has a header.
+        while let part = Part(try journal.read(count: Part.headerLength, at: offset)) {
+            offset += Int64(part.sectorSize)
+            for _ in 0..<part.recordCount {
+                records += 1
+                guard records <= maximumRecords else { return nil }
+                let number = try journal.read(count: 4, at: offset)
+                guard number.count == 4 else { return nil }
+                if number == [0, 0, 0, 1] {
+                    let record = try journal.read(count: part.pageSize + 8, at: offset)
+                    guard record.count == part.pageSize + 8, part.isValid(record) else { return nil }
+                    return self.number(record, at: 4 + 24)
+                }
+                offset += Int64(part.pageSize) + 8
+            }
+            offset = (offset + Int64(part.sectorSize) - 1) / Int64(part.sectorSize) * Int64(part.sectorSize)
+        }
+        return nil
+    }
+
+    /// The records to search. A program that is killed as it commits may have left millions.
+    private static let maximumRecords = 1 << 14
+
+    /// The header of a part of a journal.
+    private struct Part {
+        static let headerLength = 28
+        let recordCount: UInt32
+        private let nonce: UInt32
+        let sectorSize: Int
+        let pageSize: Int
+
+        init?(_ header: [UInt8]) {
+            guard header.count == Self.headerLength, header.starts(with: magic) else { return nil }
+            recordCount = number(header, at: 8)
+            nonce = number(header, at: 12)
+            sectorSize = Int(number(header, at: 20))
+            pageSize = Int(number(header, at: 24))
+            guard (32...65536).contains(sectorSize), (512...65536).contains(pageSize) else { return nil }
+        }
+
+        /// True if the record's checksum, a sum of every 200th byte of the page, is right. A journal that persists may
+        /// hold records of former transactions.
+        func isValid(_ record: [UInt8]) -> Bool {
+            var sum = nonce
+            for index in stride(from: pageSize - 200, to: 0, by: -200) { sum = sum &+ UInt32(record[4 + index]) }
+            return sum == number(record, at: 4 + pageSize)
+        }
+    }
+
+    private static func number(_ bytes: [UInt8], at offset: Int) -> UInt32 {
+        bytes[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }
+    }
+
     private static let magic: [UInt8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]
 
     /// Returns the path of the super-journal that `bytes`, a journal's end, names. A journal ends with the name, its

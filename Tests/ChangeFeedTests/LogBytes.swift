@@ -107,6 +107,12 @@ extension ObserverRig {
         guard count == bytes.count else { throw Unexpected("pwrite: \(errno)") }
     }
 
+    /// The database's bytes.
+    func bytes() throws -> [UInt8] {
+        let file = try Descriptor(opening: store, flags: O_RDONLY)
+        return try file.read(count: Int(try file.status().size), at: 0)
+    }
+
     /// Writes page 2 of the database.
     func putPage(_ fill: UInt8) throws {
         let file = try Descriptor(opening: store, flags: O_WRONLY)

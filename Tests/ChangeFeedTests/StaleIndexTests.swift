@@ -62,8 +62,10 @@ import Testing
         return try file.read(count: 2 * LogBytes.pageSize, at: 0)
     }
 
-    private func rig(_ state: State) throws -> ObserverRig {
-        let database = try Self.database.get()
+    /// - Parameter isEncrypted: True if the header can't be read.
+    private func rig(_ state: State, isEncrypted: Bool = false) throws -> ObserverRig {
+        var database = try Self.database.get()
+        if isEncrypted { database.replaceSubrange(..<100, with: [UInt8](repeating: 0xE5, count: 100)) }
         let rig = try ObserverRig { store in
             try ObserverRig.put(database, at: store)
             if state.hasLogFile { try ObserverRig.put(state.log?.bytes ?? [], at: FilePath(store.string + "-wal")) }
@@ -80,8 +82,10 @@ import Testing
     }
 
     /// Runs `write`, and checks that it is found once, and that a token from before tells it.
-    private func expectChange(_ state: State, _ write: (ObserverRig) throws -> Void) throws {
-        let rig = try rig(state)
+    private func expectChange(
+        _ state: State, isEncrypted: Bool = false, _ write: (ObserverRig) throws -> Void
+    ) throws {
+        let rig = try rig(state, isEncrypted: isEncrypted)
         let before = try #require(rig.position)
         #expect(try before.difference(to: #require(rig.presentPosition)) == .none)
         try write(rig)
@@ -97,27 +101,30 @@ import Testing
 
     // MARK: Writes by programs that keep no index
 
-    @Test(arguments: State.withLog) func findsACommit(_ state: State) throws {
-        try expectChange(state) { rig in
+    @Test(arguments: State.withLog, [false, true]) func findsACommit(_ state: State, isEncrypted: Bool) throws {
+        try expectChange(state, isEncrypted: isEncrypted) { rig in
             var log = try #require(state.log)
             log.append(9)
             try rig.put(log.bytes, "-wal")
         }
     }
 
-    @Test(arguments: State.allCases) func findsACommitInARestartedLog(_ state: State) throws {
-        try expectChange(state) { try $0.put(LogBytes.commits(1, salt: 5).bytes, "-wal") }
+    @Test(arguments: State.allCases, [false, true])
+    func findsACommitInARestartedLog(_ state: State, isEncrypted: Bool) throws {
+        try expectChange(state, isEncrypted: isEncrypted) { try $0.put(LogBytes.commits(1, salt: 5).bytes, "-wal") }
     }
 
     /// A copy over a store that nobody has open. The log's frames are read with it.
-    @Test(arguments: State.allCases) func findsACopy(_ state: State) throws {
-        let database = try Self.database.get()
-        try expectChange(state) { try $0.put(Array(database.dropLast(8)) + [1, 2, 3, 4, 5, 6, 7, 8]) }
+    @Test(arguments: State.allCases, [false, true]) func findsACopy(_ state: State, isEncrypted: Bool) throws {
+        try expectChange(state, isEncrypted: isEncrypted) { rig in
+            try rig.put(rig.bytes().dropLast(8) + [1, 2, 3, 4, 5, 6, 7, 8])
+        }
     }
 
     /// Exclusive mode's checkpoint, and what other engines do when they close a store.
-    @Test(arguments: State.allCases) func findsACheckpointedCommit(_ state: State) throws {
-        try expectChange(state) { rig in
+    @Test(arguments: State.allCases, [false, true])
+    func findsACheckpointedCommit(_ state: State, isEncrypted: Bool) throws {
+        try expectChange(state, isEncrypted: isEncrypted) { rig in
             try rig.put(LogBytes.commits(1, salt: 5).bytes, "-wal")
             try rig.putPage(9)
             try rig.put([], "-wal")
@@ -125,8 +132,9 @@ import Testing
     }
 
     /// The same, where the last program removes the log.
-    @Test(arguments: State.withIndex) func findsACheckpointedCommitWithoutALog(_ state: State) throws {
-        try expectChange(state) { rig in
+    @Test(arguments: State.withIndex, [false, true])
+    func findsACheckpointedCommitWithoutALog(_ state: State, isEncrypted: Bool) throws {
+        try expectChange(state, isEncrypted: isEncrypted) { rig in
             try rig.put(LogBytes.commits(1, salt: 5).bytes, "-wal")
             try rig.putPage(9)
             try rig.put(nil, "-wal")
@@ -134,21 +142,25 @@ import Testing
     }
 
     /// Readers of a store see its log's commits vanish, unless a checkpoint has copied them.
-    @Test(arguments: [State.matchingIndex, .indexBehindLog, .emptyIndexWithLog])
-    func findsTheLossOfALog(_ state: State) throws { try expectChange(state) { try $0.put([], "-wal") } }
+    @Test(arguments: [State.matchingIndex, .indexBehindLog, .emptyIndexWithLog], [false, true])
+    func findsTheLossOfALog(_ state: State, isEncrypted: Bool) throws {
+        try expectChange(state, isEncrypted: isEncrypted) { try $0.put([], "-wal") }
+    }
 
     // MARK: What is no change
 
-    @Test(arguments: State.allCases) func ignoresAnUncommittedTransaction(_ state: State) throws {
-        let rig = try rig(state)
+    @Test(arguments: State.allCases, [false, true])
+    func ignoresAnUncommittedTransaction(_ state: State, isEncrypted: Bool) throws {
+        let rig = try rig(state, isEncrypted: isEncrypted)
         var log = state.log ?? LogBytes(salt: 5)
         log.append(9, isCommit: false)
         try rig.put(log.bytes, "-wal")
         #expect(try rig.findings() == [])
     }
 
-    @Test(arguments: State.withIndex) func ignoresARecoveredIndex(_ state: State) throws {
-        let rig = try rig(state)
+    @Test(arguments: State.withIndex, [false, true])
+    func ignoresARecoveredIndex(_ state: State, isEncrypted: Bool) throws {
+        let rig = try rig(state, isEncrypted: isEncrypted)
         try rig.put(state.log?.index() ?? LogBytes.emptyIndex, "-shm")
         #expect(try rig.findings() == [])
     }

@@ -14,10 +14,8 @@ extension StoreObserver {
         lockedCommits = nil
         // Must come first: a write after the counter was read has another stamp.
         let stamp = try files.stamp()
-        guard try !files.isJournalHot() else {
-            bracket.recordHotJournal()
-            return Observation(.unchanged)
-        }
+        guard try !files.isJournalHot() else { return try inspectBesideHotJournal(files, at: stamp) }
+        journalDeadline = nil
         guard let counter = try files.header()?.changeCounter, counter != baseline.changeCounter else {
             return try inspectUncounted(files, at: stamp)
         }
@@ -41,6 +39,41 @@ extension StoreObserver {
         return mayContinue
             ? Observation(found.finding, nextPollDelay: isLocked ? backoff.next() : Self.settlingTime) : found
     }
+
+    /// Polls a store whose journal could undo what was written. An event reports the transaction's end, but none may
+    /// follow if its program was killed. Commits before the transaction are published: readers find them, at the latest
+    /// when they have rolled back the transaction.
+    private func inspectBesideHotJournal(_ files: StoreFiles, at stamp: StoreFiles.Stamp) throws -> Observation {
+        bracket.recordHotJournal()
+        let mayBeExclusive = isUnreadable || stampPublishedUnderLock != nil
+        // Most transactions are over before.
+        let deadline = journalDeadline ?? .now.advanced(by: Self.transactionTime)
+        journalDeadline = deadline
+        guard mayBeExclusive || deadline <= .now else {
+            return Observation(.unchanged).withRecheck(after: ContinuousClock.now.duration(to: deadline))
+        }
+        if files.isLockedExclusively() {
+            guard mayBeExclusive else { return Observation(.unchanged) }
+            return isUnreadable ? observeLocked() : awaitUnlock()
+        }
+        let isAbandoned = !files.isTransactionUnderWay()
+        let counter = try files.committedChangeCounter(isAbandoned: isAbandoned)
+        let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
+        guard isUnreadable || wasWritten || counter != baseline.changeCounter else { return Observation(.unchanged) }
+        guard try files.isJournalHot(), !files.isLockedExclusively(), try files.stamp() == stamp else {
+            return Observation(.unchanged, nextPollDelay: backoff.next())
+        }
+        baseline.changeCounter = counter
+        (publishedStamp, settledStamp, inspectedStamp) = (stamp, stamp.whenSettled, stamp)
+        // A reader that may not write can read only when another program has rolled back the transaction.
+        stampPublishedUnderLock = isAbandoned ? stamp : nil
+        tracker.addUnknown()
+        rollbackTables?.recordUncountedChange()
+        return settled(.changed)
+    }
+
+    /// The time that a transaction takes before a poll looks for commits that came before it.
+    private static let transactionTime = Duration.milliseconds(20)
 
     /// Polls a store whose change counter is unchanged. A program in exclusive mode counts only its first commit, and a
     /// store that was copied over this one may have the same count.

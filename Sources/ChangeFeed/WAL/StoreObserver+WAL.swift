@@ -8,19 +8,28 @@ extension StoreObserver {
     ///
     /// - Parameter isChanged: True if a change is published in any case.
     func inspectWALMode(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
+        // A journal in WAL mode: somebody switches to rollback mode, writes the store and switches back.
+        if usesJournal {
+            if files.isLockedExclusively() { return observeLocked() }
+            if files.isTransactionUnderWay() { return Observation(.unchanged, nextPollDelay: backoff.next()) }
+        }
+        let counter = try files.header()?.changeCounter
+        // The events of a published commit may come late.
+        let isPublished =
+            try usesJournal && counter == baseline.changeCounter
+            && idleStamp?.isIdentical(to: files.stamp()) == true
         // The counter matters again once the store returns to rollback mode.
-        baseline.changeCounter = try files.header()?.changeCounter
+        baseline.changeCounter = counter
         (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
         bracket = JournalBracket()
-        // A journal in WAL mode: somebody switched to rollback mode, wrote the store and switched back between two
-        // polls.
-        if usesJournal {
-            usesJournal = false
-            tracker.addUnknown()
-            discardPageMap()
-            return try inspectOpenWAL(files, isChanged: true).reportingChange
-        }
-        return try inspectOpenWAL(files, isChanged: isChanged)
+        defer { usesJournal = false }
+        guard usesJournal, !isPublished else { return try inspectOpenWAL(files, isChanged: isChanged) }
+        // This change covers all writes so far.
+        sessions.recordWrite()
+        leaveIdle()
+        tracker.addUnknown()
+        discardPageMap()
+        return try inspectOpenWAL(files, isChanged: true).reportingChange
     }
 
     private func inspectOpenWAL(_ files: StoreFiles, isChanged: Bool) throws -> Observation {

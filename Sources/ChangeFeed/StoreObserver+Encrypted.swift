@@ -1,0 +1,36 @@
+import LinuxSystem
+
+/// Polls of a store without a legible header: it is encrypted, or it is no database yet, or no longer one.
+extension StoreObserver {
+    /// Polls the store. Its side files and its locks are those of any other store, but no counter tells a commit from
+    /// another write: each write is published, once no program locks readers out.
+    ///
+    /// - Parameter isChanged: True if a change is published in any case.
+    func inspectWithoutHeader(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
+        // It may have had a header before.
+        if idleStamp == nil { idleStamp = inspectedStamp }
+        (publishedStamp, settledStamp, inspectedStamp, stampPublishedUnderLock) = (nil, nil, nil, nil)
+        if try files.walIndex != nil || files.walStamp().map({ $0.size > 0 }) == true {
+            return try inspectWALMode(files, isChanged: isChanged)
+        }
+        lockedCommits = nil
+        // Must come first, so that a write meanwhile has another stamp.
+        let stamp = try files.stamp()
+        if files.waitForWriter() {
+            // Without a hot journal, what was written is committed, or in a journal in memory.
+            let mayBeCommitted = try idleStamp != stamp && !files.isJournalHot()
+            return mayBeCommitted || isUnreadable ? observeLocked() : awaitUnlock()
+        }
+        backoff = PollDelay()
+        usesJournal = false
+        bracket = JournalBracket()
+        guard isUnreadable else { return try inspectIdle(files) }
+        isUnreadable = false
+        sessions.recordWrite()
+        leaveIdle()
+        idleStamp = stamp
+        tracker.addUnknown()
+        discardPageMap()
+        return Observation(.changed)
+    }
+}

@@ -1,0 +1,124 @@
+import ChangeFeed
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Stores whose header nobody can read without the key. Their side files and locks are those of any other store.
+@Suite(.serialized) struct EncryptedStoreTests {
+    private static let (reserved, shared): (Range<Int64>, Range<Int64>) = (
+        0x4000_0001..<0x4000_0002, 0x4000_0002..<0x4000_0200
+    )
+
+    private func rig(index: [UInt8]? = nil, log: [UInt8]? = nil) throws -> ObserverRig {
+        try ObserverRig { store in
+            try ObserverRig.put([UInt8](repeating: 0xE5, count: 2 * LogBytes.pageSize), at: store)
+            try ObserverRig.put(log, at: FilePath(store.string + "-wal"))
+            try ObserverRig.put(index, at: FilePath(store.string + "-shm"))
+            let past = timespec(tv_sec: 1_700_000_000, tv_nsec: 0)
+            for suffix in ["", "-wal"] { utimensat(AT_FDCWD, store.string + suffix, [past, past], 0) }
+        }
+    }
+
+    /// The locks of a program. They are released when it is gone.
+    private func locks(_ rig: ObserverRig, _ range: Range<Int64> = shared) throws -> RangeLocks {
+        let locks = try RangeLocks(Descriptor(opening: rig.store, flags: O_RDWR))
+        #expect(try locks.lock(.exclusive, range))
+        return locks
+    }
+
+    /// It keeps its index in private memory. A killed program may have left one.
+    @Test(arguments: [nil, LogBytes.emptyIndex], [false, true])
+    func findsCommitsInExclusiveMode(_ index: [UInt8]?, _ isKilled: Bool) throws {
+        let rig = try rig(index: index, log: index == nil ? nil : [])
+        var locks: RangeLocks? = try locks(rig)
+        #expect(try rig.findings() == [])
+        try rig.put(LogBytes.commits(1).bytes, "-wal")
+        #expect(try rig.findings() == [.discontinued(.unreadable)])
+        try rig.put(LogBytes.commits(2).bytes, "-wal")
+        #expect(try rig.findings() == [])
+        if !isKilled {
+            try rig.putPage(2)
+            try rig.put(nil, "-wal")
+        }
+        #expect(locks != nil)
+        // The kernel closes its files.
+        locks = nil
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    @Test func findsCommitsInExclusiveRollbackMode() throws {
+        let rig = try rig()
+        let locks = try locks(rig)
+        try rig.put(Self.hotJournal, "-journal")
+        try rig.putPage(1)
+        try rig.put([], "-journal")
+        #expect(try rig.findings() == [.discontinued(.unreadable)])
+        try rig.putPage(2)
+        #expect(try rig.findings() == [])
+        locks.unlock(Self.shared)
+        #expect(rig.poll().finding == .changed)
+        #expect(try rig.findings() == [])
+    }
+
+    private static let hotJournal: [UInt8] = [0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7, 0, 0, 0, 0]
+
+    /// A transaction that spills is no commit, and locks readers out.
+    @Test func awaitsTheEndOfATransaction() throws {
+        let rig = try rig()
+        let locks = try locks(rig, Self.reserved.lowerBound..<Self.shared.upperBound)
+        try rig.put(Self.hotJournal, "-journal")
+        for page in UInt8(1)...3 {
+            try rig.putPage(page)
+            #expect(try rig.findings() == [])
+        }
+        try rig.put(nil, "-journal")
+        locks.unlock(Self.reserved.lowerBound..<Self.shared.upperBound)
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    /// Nobody rolls it back, and nobody can tell it from a commit.
+    @Test func findsWhatAKilledProgramWrote() throws {
+        let rig = try rig()
+        var locks: RangeLocks? = try locks(rig)
+        try rig.put(Self.hotJournal, "-journal")
+        try rig.putPage(1)
+        #expect(try rig.findings() == [])
+        #expect(locks != nil)
+        // The kernel closes its files.
+        locks = nil
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    /// There was no poll before it.
+    @Test func findsTheFirstWrite() throws {
+        let rig = try rig()
+        try rig.putPage(1)
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    @Test func tokensOfAnIdleStoreTellNothing() throws {
+        let rig = try rig()
+        // A token says more once a file's times are older than the clock's tick.
+        pause(.milliseconds(20))
+        let before = try #require(rig.presentPosition)
+        #expect(try before.difference(to: #require(rig.presentPosition)) == .none)
+        try rig.putPage(1)
+        #expect(try before.difference(to: #require(rig.presentPosition)) == .changed)
+    }
+
+    /// A store in rollback mode that loses its header.
+    @Test func findsThatAStoreIsEmptied() throws {
+        let rig = try ObserverRig { try ObserverRig.once($0, "CREATE TABLE note (text)") }
+        try rig.once("INSERT INTO note VALUES ('x')")
+        #expect(try rig.findings() == [.changed])
+        try rig.put([])
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+}
