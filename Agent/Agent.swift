@@ -1,7 +1,7 @@
 import AgentProtocol
 import DirectoryWatching
 import Glibc
-import StoreFollowing
+import StoreWatching
 import LinuxSystem
 import Logging
 import Synchronization

@@ -1,6 +1,6 @@
 import AgentProtocol
 import FoundationEssentials
-import StoreFollowing
+import StoreWatching
 import LinuxSystem
 import Synchronization
 

@@ -1,6 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
-import StoreFollowing
+import StoreWatching
 
 /// Passes what happens to followed stores on to the agent's parts.
 package final class FeedReceiver: StoreEventReceiver {

@@ -1,6 +1,6 @@
 import AgentProtocol
 import LinuxSystem
-import StoreFollowing
+import StoreWatching
 
 /// The clients' requests that the feed thread answers.
 struct SubscriptionRequests {

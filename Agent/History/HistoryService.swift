@@ -1,5 +1,5 @@
 import AgentProtocol
-import StoreFollowing
+import StoreWatching
 import LinuxSystem
 import Logging
 import PersistentHistory

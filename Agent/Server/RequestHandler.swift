@@ -3,7 +3,7 @@ import Glibc
 import LinuxSystem
 import Logging
 import SQLiteFormat
-import StoreFollowing
+import StoreWatching
 import SystemPackage
 
 /// Parses a client's lines, has the other parts of the agent do the work, and answers.

@@ -1,6 +1,6 @@
 import AgentProtocol
 import Glibc
-import StoreFollowing
+import StoreWatching
 import LinuxSystem
 import Logging
 import SystemPackage

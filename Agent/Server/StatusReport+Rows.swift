@@ -4,7 +4,7 @@ import FoundationEssentials
 import Glibc
 import GroupContainers
 import LinuxSystem
-import StoreFollowing
+import StoreWatching
 import SystemPackage
 
 /// The rows of the answer to `status`.

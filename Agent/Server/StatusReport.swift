@@ -3,7 +3,7 @@ import FileCoordination
 import FoundationEssentials
 import Glibc
 import GroupContainers
-import StoreFollowing
+import StoreWatching
 import LinuxSystem
 import SystemPackage
 

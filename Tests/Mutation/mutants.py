@@ -2,15 +2,15 @@
 true if the mutant is the active one; `@L` too, during the layout of the newer model.
 """
 
-LIGHT = "Sources/StoreMigration/Lightweight/"
-LAYOUT = "Sources/CoreDataStore/Layout/"
+LIGHT = "Sources/Migration/StoreMigration/Lightweight/"
+LAYOUT = "Sources/CoreData/CoreDataStore/Layout/"
 
-SUCCESSION, VALUE, TABLE = "Sources/MappingModels/Inference/EntityMatching.swift", LIGHT + "ColumnValue.swift", LIGHT + "TableMigration.swift"
+SUCCESSION, VALUE, TABLE = "Sources/Migration/MappingModels/Inference/EntityMatching.swift", LIGHT + "ColumnValue.swift", LIGHT + "TableMigration.swift"
 ALTER, JOIN, LINK = LIGHT + "TableAlteration.swift", LIGHT + "JoinTableMigration.swift", LIGHT + "LinkStorage.swift"
 REFERENCE, ORDER = LIGHT + "ReferenceMigration.swift", LIGHT + "OrderPlaces.swift"
 HISTORY, RUN, RECORDS = LIGHT + "HistoryMigration.swift", LIGHT + "LightweightMigration.swift", LIGHT + "MigratedRecords.swift"
 ATTRIBUTE, CARRIED = LIGHT + "AttributeMigration.swift", LIGHT + "CarriedLinks.swift"
-INFERENCE = "Sources/MappingModels/Inference/MappingInference.swift"
+INFERENCE = "Sources/Migration/MappingModels/Inference/MappingInference.swift"
 
 # Common preparation: the newer model's layout is made where mutants of the layout may have an effect.
 PREPARATION = [

@@ -70,7 +70,7 @@ def mutate(package):
             text = text.replace(old, new)
         if not edit(path, old, text):
             stale += [number for number, _ in news]
-    with open(os.path.join(package, "Sources/ManagedObjectModels/Mutant.swift"), "w") as file:
+    with open(os.path.join(package, "Sources/CoreData/ManagedObjectModels/Mutant.swift"), "w") as file:
         file.write(SWITCH)
     for path in {path for _, path, _, _ in MUTANTS}:
         with open(os.path.join(package, path)) as file:

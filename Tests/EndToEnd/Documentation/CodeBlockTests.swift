@@ -73,10 +73,10 @@ import Testing
         let build = Programs.directory
         let checkouts = build.removingLastComponent().removingLastComponent().appending("checkouts").string
         let modules: [String] = [
-            build.string + "/Modules", Self.root + "/Sources/CSQLite", Self.root + "/Sources/CZlib",
-            Self.root + "/Sources/CXXHash", checkouts + "/GRDB.swift/Sources/GRDBSQLite",
-            checkouts + "/swift-system/Sources/CSystem/include", Self.root + "/Sources/CYAML",
-            Self.root + "/Sources/CExpat",
+            build.string + "/Modules", Self.root + "/Sources/SQLite/CSQLite", Self.root + "/Sources/CoreData/CZlib",
+            Self.root + "/Sources/System/CXXHash", checkouts + "/GRDB.swift/Sources/GRDBSQLite",
+            checkouts + "/swift-system/Sources/CSystem/include", Self.root + "/Sources/System/CYAML",
+            Self.root + "/Sources/CoreData/CExpat",
         ]
         var options: [Word] = ["-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks"]
         options += ["-Xcc", Word("-fmodule-map-file=\(build.string)/CLinux.build/module.modulemap")]

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 @testable import GroupStoreAgent
-@testable import StoreFollowing
+@testable import StoreWatching
 
 @Suite struct FollowedStoresTests {
     private let store: StoreAddress

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 @testable import GroupStoreAgent
-@testable import StoreFollowing
+@testable import StoreWatching
 
 @Suite struct ServerTests {
     private static let subscribe = #"{"id":1,"op":"subscribe","store":"group.example/Notes.sqlite"}"#

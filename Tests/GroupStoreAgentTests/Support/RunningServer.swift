@@ -10,7 +10,7 @@ import SystemPackage
 import TestSupport
 
 @testable import GroupStoreAgent
-@testable import StoreFollowing
+@testable import StoreWatching
 
 /// An agent's server in this process, on a real socket, with events from memory. It stops when the test releases it.
 final class RunningServer {

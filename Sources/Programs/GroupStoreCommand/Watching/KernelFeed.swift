@@ -5,7 +5,7 @@ import Glibc
 import GroupStore
 import LinuxSystem
 import Logging
-import StoreFollowing
+import StoreWatching
 import SystemPackage
 
 /// The events of stores that this process follows by itself, without an agent.

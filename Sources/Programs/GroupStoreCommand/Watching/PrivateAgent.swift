@@ -2,7 +2,7 @@ import AgentProtocol
 import Glibc
 import GroupStore
 import LinuxSystem
-import StoreFollowing
+import StoreWatching
 import SystemPackage
 
 /// An agent that this process runs for itself, as a child: histories are read through SQLite, for which an agent has

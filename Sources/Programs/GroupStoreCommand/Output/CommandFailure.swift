@@ -8,7 +8,7 @@ import ManagedObjectModels
 import MappingModels
 import PersistentHistory
 import SQLiteStore
-import StoreFollowing
+import StoreWatching
 import StoreMigration
 import StoreRelocation
 import SystemPackage

@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@testable import StoreFollowing
+@testable import StoreWatching
 
 @Suite struct DirectFeedTests {
     private let rig: DirectRig

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import StoreFollowing
+@testable import StoreWatching
 
 @Suite struct ReaderYieldTests {
     @Test func yieldsWhileReadersTakeLittleTime() {

@@ -1,7 +1,7 @@
 import AgentProtocol
 import GroupStoreAgent
 import LinuxSystem
-import StoreFollowing
+import StoreWatching
 import SystemPackage
 
 /// A store that is watched.

@@ -6,7 +6,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@testable import StoreFollowing
+@testable import StoreWatching
 
 /// Stores that this process watches directly, and programs that write them.
 final class DirectRig {

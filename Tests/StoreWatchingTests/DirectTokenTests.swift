@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@testable import StoreFollowing
+@testable import StoreWatching
 
 /// A token that says that nothing happened must be right.
 @Suite struct DirectTokenTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import StoreFollowing
+@testable import StoreWatching
 
 @Suite struct PollingThrottleTests {
     /// Returns the pauses after `rounds` rounds, each with events after `waited`.

@@ -4,7 +4,7 @@ import DirectoryWatching
 import Glibc
 import LinuxSystem
 import Logging
-import StoreFollowing
+import StoreWatching
 import Synchronization
 import SystemPackage
 
