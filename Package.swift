@@ -106,9 +106,9 @@ let migration = floor(
         "MappingModels", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "StrictYAML",
         "XMLDocuments"),
     room(
-        "StoreMigration", "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "MappingModels",
-        "MigrationAudit", "PersistentHistory", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreRelocation",
-        "XMLDocuments"),
+        "StoreMigration", "CLinux", "CoreDataStore", "GroupContainers", "LinuxSystem", "ManagedObjectModels",
+        "MappingModels", "MigrationAudit", "PersistentHistory", "PropertyLists", "SQLiteFormat", "SQLiteStore",
+        "StoreRelocation", "XMLDocuments"),
     room(
         "StoreMerging", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat",
         "SQLiteStore", "StoreMigration", "StoreRelocation"))
@@ -204,10 +204,11 @@ let unitTests = floor(
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching", .logging),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),
     tests("MigrationAuditTests", "ManagedObjectModels", "MigrationAudit", "SQLiteStore"),
-    tests("MappingModelsTests", "LinuxSystem", "ManagedObjectModels", "MappingModels"),
+    tests("MappingModelsTests", "LinuxSystem", "ManagedObjectModels", "MappingModels", "PropertyLists"),
     tests(
         "StoreMigrationTests", "CoreDataStore", "GroupContainers", "LinuxSystem", "ManagedObjectModels",
-        "MappingModels", "MigrationAudit", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreMigration"),
+        "MappingModels", "MigrationAudit", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreMigration",
+        "StoreRelocation"),
     tests("StoreMergingTests", "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreRelocation"),
     tests("GroupStoreTests", "AgentProtocol", "GroupContainers", "GroupStore", "LinuxSystem"),
     tests("GroupStoreGRDBTests", "GroupStore", "GroupStoreGRDB", "LinuxSystem", .grdb),

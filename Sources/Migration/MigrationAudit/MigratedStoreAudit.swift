@@ -42,9 +42,9 @@ package struct MigratedStoreAudit: Sendable {
         try BookkeepingCheck(context: context, isInferred: isInferred).check()
         switch kind {
         case .inferred:
-            var outcomes: [String: ObjectCheck.Outcome] = [:]
+            var outcomes: [String: ObjectComparison.Outcome] = [:]
             for root in context.newLayout.tree.roots {
-                outcomes[root] = try ObjectCheck(context: context, root: root).check()
+                outcomes[root] = try ObjectComparison(context: context, root: root).check()
             }
             try RelationshipCheck(context: context, outcomes: outcomes).check()
             try HistoryCheck(context: context).check()

@@ -60,7 +60,7 @@ struct MergeRun {
         var report = try MergePlan(session: session).report()
         let links = LinkWriting(session: session)
         try links.plan(&report)
-        let virtual = VirtualTables(session: session)
+        let virtual = VirtualTableMerge(session: session)
         try virtual.check()
         report.entities += try virtual.mergeContent()
         report.dangling += try danglingReferences(session)

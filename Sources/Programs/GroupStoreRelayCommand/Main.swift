@@ -14,7 +14,7 @@ struct GroupStoreRelayCommand: ParsableCommand {
             broker is trusted with nothing but carrying: with --key, it can delay or drop messages, but not alter them.
             """,
         version: "0.1.0",
-        subcommands: [PublishCommand.self, FollowCommand.self, PromoteCommand.self, StatusCommand.self])
+        subcommands: [PublishCommand.self, FollowCommand.self, PromoteCommand.self, RelayStatusCommand.self])
 
     /// Rejects empty arguments: they are usually an unset variable in a script.
     static func main() {

@@ -13,11 +13,11 @@ enum RowStatements {
 
     /// Writes a row over what is there. The parameters are the rowid, if it is no column, and the columns.
     ///
-    /// - Parameter kept: The parameters that `TextTable` keeps, from 0.
-    static func insertion(_ table: ReplicatedTable, kept: [Int: TextTable.Kind] = [:]) -> String {
+    /// - Parameter kept: The parameters that `BoundValueTable` keeps, from 0.
+    static func insertion(_ table: ReplicatedTable, kept: [Int: BoundValueTable.Kind] = [:]) -> String {
         var columns = table.columns.map(StoreTable.quote)
         if hasHiddenKey(table), let rowid = table.rowid { columns.insert(rowid, at: 0) }
-        let values = columns.indices.map { TextTable.value(ofParameter: $0 + 1, kept[$0]) }
+        let values = columns.indices.map { BoundValueTable.value(ofParameter: $0 + 1, kept[$0]) }
         return "INSERT OR REPLACE INTO \(name(table)) (\(columns.joined(separator: ", "))) "
             + "VALUES (\(values.joined(separator: ", ")))"
     }
@@ -30,7 +30,7 @@ enum RowStatements {
     }
 
     /// Deletes the row with exactly this key.
-    static func deletion(_ table: ReplicatedTable, reals: Set<Int>, kept: [Int: TextTable.Kind] = [:]) -> String {
+    static func deletion(_ table: ReplicatedTable, reals: Set<Int>, kept: [Int: BoundValueTable.Kind] = [:]) -> String {
         "DELETE FROM \(name(table)) AS r WHERE \(condition(table, reals: reals, kept: kept))"
     }
 
@@ -40,11 +40,11 @@ enum RowStatements {
     /// The condition for exactly this key. The parameters are the rowid; or the key's columns, their bounds for those
     /// that are REAL, and the text of the key as the home's history has it, which may be rounded.
     private static func condition(
-        _ table: ReplicatedTable, reals: Set<Int>, kept: [Int: TextTable.Kind] = [:]
+        _ table: ReplicatedTable, reals: Set<Int>, kept: [Int: BoundValueTable.Kind] = [:]
     ) -> String {
         if let rowid = table.rowid { return "r.\(rowid) = ?1" }
         let count = table.key.count
-        let values = (1...max(count, 1)).map { TextTable.value(ofParameter: $0, kept[$0 - 1]) }
+        let values = (1...max(count, 1)).map { BoundValueTable.value(ofParameter: $0, kept[$0 - 1]) }
         var conditions: [String] = []
         for (index, name) in table.key.enumerated() {
             // The index narrows the search, by the column's own affinity and collation.

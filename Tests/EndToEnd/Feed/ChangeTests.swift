@@ -94,7 +94,7 @@ import Testing
     /// In each round some programs commit long enough for the agent to poll at intervals. Short-lived writers and
     /// stores in other modes share the directory. The writers then close the store or keep it open. An event must
     /// follow the start of each writer's last commit.
-    @Test(arguments: [false, true]) func reportsTheLastCommitOfBusyWriters(_ isKeptOpen: Bool) throws {
+    @Test(.soak, arguments: [false, true]) func reportsTheLastCommitOfBusyWriters(_ isKeptOpen: Bool) throws {
         let places = try Places()
         let modes: [FilePath.Component] = ["WAL", "DELETE", "PERSIST"]
         for mode in modes {

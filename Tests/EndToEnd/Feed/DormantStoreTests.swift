@@ -47,7 +47,7 @@ import Testing
         #expect(try eventTypes(since: token) == [])
     }
 
-    @Test func aStoreWithAHistoryIsNeverDormant() throws {
+    @Test(.soak) func aStoreWithAHistoryIsNeverDormant() throws {
         let configuration = places.scratch("config.yaml")
         try write(
             """
@@ -99,7 +99,7 @@ import Testing
         case replaced, recreated, removed, restored, appended
     }
 
-    @Test(arguments: Action.allCases, ["wal", "delete"])
+    @Test(arguments: Tier.cases(Action.allCases, quick: [.commit]), Tier.cases(["wal", "delete"], quick: ["wal"]))
     func aTokenFromBeforeIsAnsweredByOneLook(_ action: Action, mode: String) throws {
         try sqlite(store, "PRAGMA journal_mode = \(mode)")
         let shell = try sqliteShell(store)
@@ -193,7 +193,7 @@ import Testing
 
     /// Kills, several listeners and writers in random order. Whoever holds a token and reads the store when told to is
     /// never behind.
-    @Test func listenersThatComeAndGoMissNothing() throws {
+    @Test(.soak) func listenersThatComeAndGoMissNothing() throws {
         let writer = try sqliteShell(store)
         let seed = UInt64.random(in: 0..<1_000_000)
         var random = SeededGenerator(seed: seed)

@@ -21,11 +21,12 @@ import Testing
     }
 
     /// Tests against the real program, with the Python that `$PATH` names.
-    @Test func passesItsOwnTests() throws {
+    @Test(arguments: ["agent", "direct", "direct_rows", "package", "values"])
+    func passesItsOwnTests(_ module: String) throws {
         let done = try run(
             "python3",
             [
-                "-W", "error::ResourceWarning", "-m", "unittest", "discover",
+                "-W", "error::ResourceWarning", "-m", "unittest", "discover", "-p", Word("test_\(module).py"),
                 "-s", Self.directory + "/tests", "-t", Self.directory,
             ],
             environment: Programs.pythonClient.merging(["GROUPSTORE": "\(Programs.groupstore)"]) { $1 }, within: .ample)

@@ -68,7 +68,7 @@ import Testing
     }
 
     /// An app isn't left without changes by an agent that doesn't come back.
-    @Test func watchesTheStoreItselfOnceTheAgentStaysAway() async throws {
+    @Test(.soak) func watchesTheStoreItselfOnceTheAgentStaysAway() async throws {
         var agent = try agent()
         let container = try GroupContainer(
             identifier: AgentProcess.group, directory: URL(filePath: places.group.string, directoryHint: .isDirectory))

@@ -4,7 +4,7 @@ import Testing
 
 /// A sample of the testers in `Tests/Adversary`, which were written from the documents alone. `$GROUPSTORE_SEED`
 /// selects other rounds; `script/soak` runs them for a given time.
-@Suite(.ownThreads) struct AdversaryTests {
+@Suite(.ownThreads, .soak) struct AdversaryTests {
     /// Options that leave out `kill`, because its rounds depend on the clock.
     private static let migration: [Word] = [
         "--rounds", "60", "--only", "names,hierarchy,mapping,chain,doors,data",

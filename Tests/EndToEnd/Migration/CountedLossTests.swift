@@ -6,7 +6,7 @@ import Testing
 /// check, the dry run and the run report the same, and the original is archived if and only if something is lost. The
 /// first rounds are the smallest models that lose something.
 @Suite(.ownThreads) struct CountedLossTests {
-    @Test func aMigrationReportsWhatItLoses() throws {
+    @Test(.soak) func aMigrationReportsWhatItLoses() throws {
         let done = try run(
             "python3",
             [

@@ -5,7 +5,7 @@ import Testing
 /// Random models, filled stores and next versions, against an independent implementation of the format:
 /// `Tests/Inference/inference.py`. `$GROUPSTORE_SEED` selects them; a failure prints the seed.
 @Suite(.ownThreads) struct InferenceTests {
-    @Test func migrationsMatchTheOracle() throws {
+    @Test(.soak) func migrationsMatchTheOracle() throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
         try inference("--seed", Word(seed), "--rounds", "30")
     }

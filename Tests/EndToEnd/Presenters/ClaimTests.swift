@@ -9,7 +9,7 @@ import Testing
 @Suite(.ownThreads) struct ClaimTests {
     private let seconds = ProcessInfo.processInfo.environment["GROUPSTORE_CLAIM_SECONDS"].flatMap(Double.init) ?? 5
 
-    @Test func writersAreAlwaysAlone() throws {
+    @Test(.soak) func writersAreAlwaysAlone() throws {
         let scratch = try TemporaryDirectory()
         func worker() throws -> RunningProcess {
             try RunningProcess(

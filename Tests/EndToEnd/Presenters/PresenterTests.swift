@@ -99,7 +99,7 @@ import Testing
         #expect(try !Directory(apps.places.legacy).names().contains("Notes.sqlite"))
     }
 
-    @Test func relocatesAStoreWhileManyAppsWrite() throws {
+    @Test(.soak) func relocatesAStoreWhileManyAppsWrite() throws {
         var apps = try Apps()
         for _ in 0..<8 { try apps.start(rows: 150, rate: 30) }
         let agent = try agent(apps)
@@ -143,7 +143,7 @@ import Testing
 
     /// The app continues at the store's current place, whatever the agent had done to the store when it was killed.
     /// `GROUPSTORE_KILLS` sets the number of kills; the external check uses 100.
-    @Test func losesNoRowsIfTheAgentIsKilled() throws {
+    @Test(.soak) func losesNoRowsIfTheAgentIsKilled() throws {
         let kills = ProcessInfo.processInfo.environment["GROUPSTORE_KILLS"].flatMap { Int($0) } ?? 6
         var found: [String: Int] = [:]
         for round in 0..<kills {

@@ -5,7 +5,7 @@ import Testing
 
 /// Samples of `script/soak relay` and `script/soak relays`: harm to homes, brokers and followers, and a look at each
 /// state that the replica shows. `$GROUPSTORE_SEED` selects other harm.
-@Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"))
+@Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"), .soak)
 struct RelayAdversaryTests {
     private static let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
 

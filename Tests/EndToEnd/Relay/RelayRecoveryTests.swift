@@ -49,7 +49,7 @@ struct RelayRecoveryTests {
     }
 
     /// VACUUM may give the rows of a table without a key other numbers.
-    @Test func aKeptSnapshotBeforeAGapIsNotTakenAgain() throws {
+    @Test(.soak) func aKeptSnapshotBeforeAGapIsNotTakenAgain() throws {
         let hosts = try RelayHosts(NATSServer.programs[0])
         try sqlite(hosts.home, "CREATE TABLE Plain (x)")
         try enable(hosts.home)

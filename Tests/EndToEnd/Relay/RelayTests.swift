@@ -80,7 +80,7 @@ struct RelayTests {
         withExtendedLifetime(publisher) {}
     }
 
-    @Test(arguments: NATSServer.programs)
+    @Test(.soak, arguments: NATSServer.programs)
     func takesNoForgedMessage(program: FilePath) throws {
         let hosts = try RelayHosts(program)
         let publisher = try hosts.publish()

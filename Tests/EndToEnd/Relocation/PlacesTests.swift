@@ -4,7 +4,7 @@ import Testing
 
 /// A bounded sample of `script/soak places`. `$GROUPSTORE_SEED` selects the states.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct PlacesTests {
-    @Test(arguments: ["zero bytes, alone; group absent", "zero bytes, a -shm; group there", ""])
+    @Test(.soak, arguments: ["zero bytes, alone; group absent", "zero bytes, a -shm; group there", ""])
     func theAgentIsIdleWithoutChanges(_ only: String) throws {
         let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
         let done = try run(

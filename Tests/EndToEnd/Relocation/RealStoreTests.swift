@@ -66,7 +66,7 @@ struct RealStoreTests {
         }
     }
 
-    @Test(arguments: Places.FileSystem.allCases)
+    @Test(.soak, arguments: Places.FileSystem.allCases)
     func theAgentRelocatesEveryStore(_ fileSystem: Places.FileSystem) throws {
         let stores = try RealStores.all()
         try #require(!stores.isEmpty)

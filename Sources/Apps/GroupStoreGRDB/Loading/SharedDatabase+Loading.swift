@@ -70,7 +70,7 @@ extension SharedDatabase {
             try await LegacyStoreRelocation(store: store, deadline: deadline, progress: progress).run()
         }
         try await prepareStore(store.url)
-        let migration = migrator.map { SchemaMigration(migrator: $0, store: store, deadline: deadline) }
+        let migration = migrator.map { CoordinatedMigration(migrator: $0, store: store, deadline: deadline) }
         return try await SharedDatabase(
             presenting: store, configuration: configuration, patience: patience,
             openableModelVersions: openableModelVersions, sqlTrace: sqlTrace

@@ -73,10 +73,10 @@ struct SchemaTrees: Sendable {
             update.charged.insert(entry.table)
         }
         update.charged.insert(Self.name)
-        for name in update.charged { update.charged.formUnion(VirtualTables(Array(entries)).dependents(of: name)) }
+        for name in update.charged { update.charged.formUnion(ExternalContentTables(Array(entries)).dependents(of: name)) }
         entries = now
 
-        let virtual = VirtualTables(new)
+        let virtual = ExternalContentTables(new)
         for name in update.charged { update.charged.formUnion(virtual.dependents(of: name)) }
         var numbered: [(Int, SchemaEntry)] = []
         var former = FormerTrees(trees.map { $0?.entry })

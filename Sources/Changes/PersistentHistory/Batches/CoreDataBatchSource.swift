@@ -7,7 +7,7 @@ final class CoreDataBatchSource: BatchSource {
     private let history: CoreDataHistory
     private let reader: StoreReader
     private let encoding: TextEncoding
-    private let model: StoreProperties?
+    private let model: PropertyColumns?
     /// By entity number.
     private var known: [Int64: (table: BatchTable, lookup: RowLookup)] = [:]
     private var statements: [String: SQLiteStatement] = [:]
@@ -16,7 +16,7 @@ final class CoreDataBatchSource: BatchSource {
         self.history = history
         self.reader = reader
         self.encoding = encoding
-        model = try StoreProperties(reader)
+        model = try PropertyColumns(reader)
     }
 
     func values(_ image: [UInt8], of key: RecordedKey) -> [StoredValue]? { nil }

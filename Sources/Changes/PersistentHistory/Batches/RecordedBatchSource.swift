@@ -12,14 +12,14 @@ final class RecordedBatchSource: BatchSource {
 
     private let history: RecordedHistory
     private let encoding: TextEncoding
-    private let model: StoreProperties?
+    private let model: PropertyColumns?
     private var known: [Int64: Known] = [:]
     private var commits: CommitRanges?
 
     init(_ history: RecordedHistory, encoding: TextEncoding) throws {
         self.history = history
         self.encoding = encoding
-        model = try StoreProperties(history.reader)
+        model = try PropertyColumns(history.reader)
     }
 
     func forEachChange(

@@ -2,7 +2,7 @@
 struct RelationshipCheck {
     let context: AuditContext
     /// The results of the table comparisons, by root entity.
-    let outcomes: [String: ObjectCheck.Outcome]
+    let outcomes: [String: ObjectComparison.Outcome]
 
     func check() throws {
         for (key, _) in context.newLayout.tree.relationships {

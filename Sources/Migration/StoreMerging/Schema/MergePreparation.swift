@@ -205,7 +205,7 @@ struct MergePreparation {
     private func addVirtualTables(_ facts: SchemaFacts, to schema: inout MergeSchema) throws {
         let spatial = Set((schema.layout?.spatialIndexes ?? []).map { $0.name.lowercased() })
         for table in facts.tables where table.kind == .virtual {
-            var made = VirtualTable(table, spatialIndexes: spatial)
+            var made = MergedVirtualTable(table, spatialIndexes: spatial)
             if made.treatment == .content {
                 made.columns = try StoreReader.read(group) { reader in
                     let rows = try reader.prepare(

@@ -20,7 +20,7 @@ struct MergeSchema {
     var tables: [MergeTable] = []
     var joinTables: [MergeJoinTable] = []
     var pairs: [Pair] = []
-    var virtualTables: [VirtualTable] = []
+    var virtualTables: [MergedVirtualTable] = []
     /// The layout of a Core Data store.
     var layout: StoreLayout?
     /// The tables in the order in which they can be matched.

@@ -27,9 +27,9 @@ struct ObjectValidation {
     private static let maximumTerms = 100
 
     /// Finds out in one pass which checks fail, and lists their objects only then.
-    private func find(_ checks: [ObjectCheck], in entity: EntityDescription) throws -> [InvalidContent.Fault] {
+    private func find(_ checks: [ValidationCondition], in entity: EntityDescription) throws -> [InvalidContent.Fault] {
         guard let table = layout.table(of: entity.name)?.name else { return [] }
-        let rows = "FROM main.\(table.sqlName) AS \(ObjectCheck.alias) NOT INDEXED WHERE \(ObjectCheck.alias).Z_ENT = ?"
+        let rows = "FROM main.\(table.sqlName) AS \(ValidationCondition.alias) NOT INDEXED WHERE \(ValidationCondition.alias).Z_ENT = ?"
         let number = SQLiteValue.integer(layout.numbers.number(of: entity.name))
         var found: [InvalidContent.Fault] = []
         for start in stride(from: 0, to: checks.count, by: Self.maximumTerms) {
@@ -41,7 +41,7 @@ struct ObjectValidation {
             failed.reset()
             for check in broken {
                 let keys = try store.prepare(
-                    "SELECT \(ObjectCheck.alias).Z_PK \(rows) AND (\(check.condition)) ORDER BY 1", [number])
+                    "SELECT \(ValidationCondition.alias).Z_PK \(rows) AND (\(check.condition)) ORDER BY 1", [number])
                 var list: [Int64] = []
                 while try keys.step() { list.append(keys.integer(0)) }
                 found.append(

@@ -11,8 +11,8 @@ struct ValidationRules {
     init(_ layout: StoreLayout) { self.layout = layout }
 
     /// Returns the checks of the entity's attributes, and a fault for each rule that can't be checked.
-    func checks(of entity: EntityDescription) -> ([ObjectCheck], [InvalidContent.Fault]) {
-        var (checks, faults): ([ObjectCheck], [InvalidContent.Fault]) = ([], [])
+    func checks(of entity: EntityDescription) -> ([ValidationCondition], [InvalidContent.Fault]) {
+        var (checks, faults): ([ValidationCondition], [InvalidContent.Fault]) = ([], [])
         for case .attribute(let attribute) in layout.model.properties(of: entity) where !attribute.isTransient {
             for (path, leaf) in Self.leaves(attribute, []) where !leaf.validations.isEmpty {
                 let name = path.joined(separator: ".")
@@ -44,17 +44,17 @@ struct ValidationRules {
     private func check(
         _ rule: ValidationRule, of attribute: AttributeDescription, named name: String, column: String,
         _ entity: EntityDescription
-    ) throws(MappingFault) -> ObjectCheck {
+    ) throws(MappingFault) -> ValidationCondition {
         let predicate: MappingPredicate
         do throws(FormatError) { predicate = try MappingPredicate(format: rule.predicate) } catch {
             throw MappingFault("\(error)")
         }
-        let text = ObjectCheck.alias + "." + column.sqlName
+        let text = ValidationCondition.alias + "." + column.sqlName
         var compiler = ExpressionCompiler(layout, schema: "main").scoped(
             to: SQLValue(text: text, type: attribute.type, isExternal: attribute.allowsExternalBinaryDataStorage))
         let condition = try compiler.condition(predicate)
         let code = rule.errorCode ?? CoreDataError.validation
-        return ObjectCheck(
+        return ValidationCondition(
             property: name, condition: "\(text) IS NOT NULL AND NOT \(condition)", code: code,
             message: "\(Self.words(code)) (\(rule.predicate))",
             remedy: "change the values, or the rule in the model")

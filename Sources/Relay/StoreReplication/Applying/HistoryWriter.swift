@@ -7,7 +7,7 @@ final class HistoryWriter {
     private let state: ReplicaState
     private let from: HistoryToken
     private let encoding: TextEncoding
-    private let texts: TextTable
+    private let texts: BoundValueTable
     private let insertion: SQLiteStatement
     private let nonce: SQLiteStatement
     /// The number of rows that were read.
@@ -23,7 +23,7 @@ final class HistoryWriter {
 
     init(_ database: ReplicaConnection, _ state: ReplicaState, from: HistoryToken, encoding: TextEncoding) throws {
         (self.database, self.state, self.from, self.encoding) = (database, state, from, encoding)
-        texts = TextTable(database)
+        texts = BoundValueTable(database)
         insertion = try database.prepare(Self.insertion())
         nonce = try database.prepare("SELECT nonce FROM main.GS_CHANGE WHERE number = ?1")
         lastNumber = from.number
@@ -38,8 +38,8 @@ final class HistoryWriter {
         try line.end()
     }
 
-    private static func insertion(kept: [Int: TextTable.Kind] = [:]) -> String {
-        let values = (1...8).map { TextTable.value(ofParameter: $0, kept[$0 - 1]) }
+    private static func insertion(kept: [Int: BoundValueTable.Kind] = [:]) -> String {
+        let values = (1...8).map { BoundValueTable.value(ofParameter: $0, kept[$0 - 1]) }
         return "INSERT INTO main.GS_CHANGE (number, table_id, operation, key, columns, nonce, time, author) "
             + "VALUES (\(values.joined(separator: ", ")))"
     }

@@ -7,13 +7,13 @@ final class ReplicaTables {
     private let database: ReplicaConnection
     /// By the bytes of their names, because Swift takes some names for equal that SQLite keeps apart.
     private let tables: [[UInt8]: ReplicatedTable]
-    private let virtualTables: [VirtualTable]
+    private let virtualTables: [ReplicatedVirtualTable]
     private var writers: [[UInt8]: RowWriter] = [:]
 
     init(_ database: ReplicaConnection) throws {
         self.database = database
         encoding = try TextEncoding(database)
-        virtualTables = try VirtualTable.all(database)
+        virtualTables = try ReplicatedVirtualTable.all(database)
         let found = try ReplicatedTable.survey(database).tables
         tables = Dictionary(found.map { (Array($0.name.utf8), $0) }, uniquingKeysWith: { first, _ in first })
     }

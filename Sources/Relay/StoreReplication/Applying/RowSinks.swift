@@ -61,7 +61,7 @@ struct CollectingSink: ValueSink {
     let encoding: TextEncoding
     private(set) var values: [StoredValue] = []
     /// The values that are bytes and can't be bound.
-    private(set) var kept: [Int: TextTable.Kind] = [:]
+    private(set) var kept: [Int: BoundValueTable.Kind] = [:]
 
     init(encoding: TextEncoding) { self.encoding = encoding }
 

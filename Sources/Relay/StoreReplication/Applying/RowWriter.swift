@@ -7,7 +7,7 @@ final class RowWriter {
     let table: ReplicatedTable
     private let database: ReplicaConnection
     private let encoding: TextEncoding
-    private let texts: TextTable
+    private let texts: BoundValueTable
     private let insertion: SQLiteStatement
     private let hasHiddenKey: Bool
     /// The parameter of the column that is the rowid.
@@ -18,7 +18,7 @@ final class RowWriter {
 
     init(_ table: ReplicatedTable, _ database: ReplicaConnection, encoding: TextEncoding) throws {
         (self.table, self.database, self.encoding) = (table, database, encoding)
-        texts = TextTable(database)
+        texts = BoundValueTable(database)
         insertion = try database.prepare(RowStatements.insertion(table))
         hasHiddenKey = RowStatements.hasHiddenKey(table)
         let name = table.rowid == nil ? nil : table.key.first.map { Array($0.utf8) }

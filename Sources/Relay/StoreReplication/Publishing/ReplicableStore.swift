@@ -8,7 +8,7 @@ struct ReplicableStore {
     /// The state of the schema.
     let schema: String
     let tables: [ReplicatedTable]
-    let virtualTables: [VirtualTable]
+    let virtualTables: [ReplicatedVirtualTable]
 
     /// The version of the schema as SQLite counts it.
     private let version: Int64?
@@ -51,7 +51,7 @@ struct ReplicableStore {
         let survey = try ReplicatedTable.survey(reader)
         if let first = survey.unrecorded.first { throw refusal("table \(first.name)", first.reason) }
         tables = survey.tables
-        virtualTables = try VirtualTable.all(reader)
+        virtualTables = try ReplicatedVirtualTable.all(reader)
         for table in virtualTables {
             if let reason = table.refusal { throw refusal("virtual table \(table.name)", reason) }
         }

@@ -58,7 +58,7 @@ import Testing
     }
 
     /// The signal arrives during the copy of the database or of its external data.
-    @Test(arguments: [SIGINT, SIGTERM], [false, true])
+    @Test(arguments: Tier.cases([SIGINT, SIGTERM], quick: [SIGTERM]), [false, true])
     func aSignalStopsACopy(_ number: CInt, isFolder: Bool) throws {
         let places = try Places(.another)
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)

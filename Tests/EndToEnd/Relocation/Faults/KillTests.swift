@@ -25,7 +25,7 @@ import Testing
         return (places, legacy)
     }
 
-    @Test func theCommandRecoversAtItsNextStart() throws {
+    @Test(.soak) func theCommandRecoversAtItsNextStart() throws {
         var moments = SeededGenerator(seed: Self.seed)
         var span = Duration.milliseconds(300)
         var interrupted = 0
@@ -50,7 +50,7 @@ import Testing
         #expect(interrupted > 0)
     }
 
-    @Test func theAgentRecoversAtItsNextStart() throws {
+    @Test(.soak) func theAgentRecoversAtItsNextStart() throws {
         var moments = SeededGenerator(seed: ~Self.seed)
         for kill in 0..<Self.kills {
             let (places, legacy) = try places(kill)

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// A bounded sample of `script/torture`. `$GROUPSTORE_SEED` selects the points, and a failure prints the seed.
-@Suite(.ownThreads) struct TortureTests {
+@Suite(.ownThreads, .soak) struct TortureTests {
     @Test(arguments: [
         "kill", "again", "fail", "fail-for-good", "power", "restored", "undo", "archive", "full", "holders", "storm",
         "mutate",

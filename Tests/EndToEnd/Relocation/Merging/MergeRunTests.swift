@@ -12,7 +12,7 @@ import Testing
 
     /// Kills the program at times spread over a run. Afterwards both originals are as they were, or the result is
     /// whole; the same command then leads to the whole result, with both originals in the archive.
-    @Test func aKillLeavesBothOriginalsOrTheWholeResult() throws {
+    @Test(.soak) func aKillLeavesBothOriginalsOrTheWholeResult() throws {
         let first = try MergeStores()
         try first.make()
         let started = ContinuousClock.now

@@ -24,7 +24,7 @@ struct ModelDiffCommand: ProcIndependentCommand {
     var configuration: String?
 
     @Option(help: "Print the differences as text, or as an HTML page with both models side by side.")
-    var format: PageFormat = .text
+    var format: DiffPageFormat = .text
 
     @OptionGroup var renameOptions: ModelRenameOptions
     @OptionGroup var outputOptions: OutputOptions
@@ -63,7 +63,7 @@ struct ModelDiffCommand: ProcIndependentCommand {
 }
 
 /// The form of a report: text, or a page for a browser.
-enum PageFormat: String, CaseIterable, ExpressibleByArgument {
+enum DiffPageFormat: String, CaseIterable, ExpressibleByArgument {
     case text
     /// One page that loads nothing.
     case html

@@ -114,23 +114,3 @@ struct GitRevision {
             remedy: "name a model")
     }
 }
-
-/// A directory for this process's files, removed with the last reference.
-final class ScratchDirectory {
-    let path: FilePath
-
-    /// Throws `SystemError`.
-    init() throws(SystemError) {
-        let base = getenv("TMPDIR").map { FilePath(String(cString: $0)) } ?? "/tmp"
-        var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
-            Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
-        }
-        guard mkdtemp(&template) != nil else { throw SystemError.last("mkdtemp", path: base) }
-        path = FilePath(platformString: template)
-    }
-
-    deinit {
-        guard let name = path.lastComponent else { return }
-        try? Directory(path.removingLastComponent()).removeTree(name)
-    }
-}

@@ -6,7 +6,7 @@ import GroupContainers
 import LinuxSystem
 import RelayStatus
 
-struct StatusCommand: ParsableCommand {
+struct RelayStatusCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract: "Show this user's running relays and followers, and the system's.",

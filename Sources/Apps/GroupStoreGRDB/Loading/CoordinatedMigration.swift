@@ -10,7 +10,7 @@ import LinuxSystem
 /// would run them once more. A coordinated access, which needs no agent, keeps it waiting. Its item stands for the
 /// store's schema and doesn't exist as a file: an access to the store itself would wait for the processes that have it
 /// open, which migrations leave alone.
-struct SchemaMigration: Sendable {
+struct CoordinatedMigration: Sendable {
     let migrator: DatabaseMigrator
     let store: SharedStore
     /// How long a migration waits for another process's migration, and for writers.

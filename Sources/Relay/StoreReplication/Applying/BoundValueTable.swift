@@ -3,7 +3,7 @@ import SQLiteStore
 /// Binds texts that are not valid in the store's encoding, and the BLOBs of a UTF-16 store. They go through a temporary
 /// table: where a BLOB is read as text, by a cast, an index on an expression or a generated column, SQLite takes one
 /// from a table for the store's encoding, and one of a parameter for UTF-8.
-final class TextTable {
+final class BoundValueTable {
     private let database: ReplicaConnection
     private var insertion: SQLiteStatement?
 

@@ -4,7 +4,7 @@ import MappingModels
 import SQLiteStore
 
 /// A rule of the model as an SQL condition that is true for each row that breaks it.
-struct ObjectCheck {
+struct ValidationCondition {
     /// The alias of the rows.
     static let alias = "t"
 
@@ -25,8 +25,8 @@ struct ObjectChecks {
     init(_ layout: StoreLayout) { self.layout = layout }
 
     /// Returns the checks of mandatory properties, types and numbers of related objects.
-    func structure(of entity: EntityDescription) -> [ObjectCheck] {
-        layout.model.properties(of: entity).flatMap { property -> [ObjectCheck] in
+    func structure(of entity: EntityDescription) -> [ValidationCondition] {
+        layout.model.properties(of: entity).flatMap { property -> [ValidationCondition] in
             switch property {
             case .attribute(let attribute): check(attribute, of: entity)
             case .relationship(let relationship): check(relationship, of: entity)
@@ -35,16 +35,16 @@ struct ObjectChecks {
         }
     }
 
-    private func check(_ attribute: AttributeDescription, of entity: EntityDescription) -> [ObjectCheck] {
+    private func check(_ attribute: AttributeDescription, of entity: EntityDescription) -> [ValidationCondition] {
         guard !attribute.isTransient, attribute.derivation == nil,
             let name = layout.column(of: attribute.name, of: entity.name)?.name
         else { return [] }
-        let column = ObjectCheck.alias + "." + name.sqlName
+        let column = ValidationCondition.alias + "." + name.sqlName
         let written = name.sqlName
-        var found: [ObjectCheck] = []
+        var found: [ValidationCondition] = []
         if !attribute.isOptional {
             found.append(
-                ObjectCheck(
+                ValidationCondition(
                     property: attribute.name, condition: "\(column) IS NULL",
                     written: WrittenRule(
                         column: name, classes: .all.subtracting(.null), condition: "\(written) IS NULL"),
@@ -53,7 +53,7 @@ struct ObjectChecks {
         }
         if let condition = attribute.type.mismatch(of: column) {
             found.append(
-                ObjectCheck(
+                ValidationCondition(
                     property: attribute.name, condition: condition,
                     written: attribute.type.mismatch(ofWritten: written).map {
                         WrittenRule(column: name, classes: attribute.type.storageClasses, condition: $0)
@@ -64,14 +64,14 @@ struct ObjectChecks {
         return found
     }
 
-    private func check(_ relationship: RelationshipDescription, of entity: EntityDescription) -> [ObjectCheck] {
+    private func check(_ relationship: RelationshipDescription, of entity: EntityDescription) -> [ValidationCondition] {
         guard !relationship.isTransient,
             let link = LinkStorage(of: relationship, declaredFor: entity.name, in: layout)
         else { return [] }
         guard relationship.isToMany else {
             guard relationship.requiresObject, link.owner == "Z_PK" else { return [] }
             return [
-                ObjectCheck(
+                ValidationCondition(
                     property: relationship.name, condition: "t.\(link.target.sqlName) IS NULL",
                     code: CoreDataError.missingMandatoryProperty, message: "it is mandatory but has no object",
                     remedy: "map objects to it, make it optional, or exclude such objects with a filter")
@@ -79,19 +79,19 @@ struct ObjectChecks {
         }
         let count = "(SELECT count(*) FROM main.\(link.table.sqlName) AS l WHERE l.\(link.owner.sqlName) = t.Z_PK)"
         let least = Int(relationship.minCount)
-        var found: [ObjectCheck] = []
+        var found: [ValidationCondition] = []
         if least > 0 {
             // An optional relationship may be empty whatever its minimum is.
             let nonempty = relationship.isOptional ? " AND \(count) > 0" : ""
             found.append(
-                ObjectCheck(
+                ValidationCondition(
                     property: relationship.name, condition: "\(count) < \(least)\(nonempty)",
                     code: CoreDataError.relationshipLacksMinimumCount, message: "it has fewer than \(least) objects",
                     remedy: "map objects to it, or make it optional"))
         }
         if relationship.maxCount > 1 {
             found.append(
-                ObjectCheck(
+                ValidationCondition(
                     property: relationship.name, condition: "\(count) > \(relationship.maxCount)",
                     code: CoreDataError.relationshipExceedsMaximumCount,
                     message: "it has more than \(relationship.maxCount) objects", remedy: "map fewer objects to it"))

@@ -2,7 +2,7 @@ import PersistentHistory
 import SQLiteStore
 
 /// A virtual table of a store, and how a replica gets its content. No trigger sees what is written to it.
-struct VirtualTable: Equatable {
+struct ReplicatedVirtualTable: Equatable {
     enum Content: Equatable {
         /// The table keeps its rows itself: a batch has all of them if one has changed.
         case own(ReplicatedTable)
@@ -20,7 +20,7 @@ struct VirtualTable: Equatable {
     let refusal: String?
 
     /// Reads the virtual tables of a store.
-    static func all(_ database: SQLiteConnection) throws -> [VirtualTable] {
+    static func all(_ database: SQLiteConnection) throws -> [ReplicatedVirtualTable] {
         let row = try database.prepare(
             "SELECT name, sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 ORDER BY name")
         var declarations: [(name: String, sql: String)] = []
@@ -30,9 +30,9 @@ struct VirtualTable: Equatable {
             let arguments = VirtualTableModule.arguments(declaredIn: sql)
             do {
                 let content = try content(of: name, module, arguments, database)
-                return VirtualTable(name: name, module: module, content: content, refusal: nil)
+                return ReplicatedVirtualTable(name: name, module: module, content: content, refusal: nil)
             } catch let refused as Refusal {
-                return VirtualTable(name: name, module: module, content: nil, refusal: refused.reason)
+                return ReplicatedVirtualTable(name: name, module: module, content: nil, refusal: refused.reason)
             }
         }
     }

@@ -1,5 +1,4 @@
 import Glibc
-import LinuxSystem
 import SystemPackage
 
 /// A temporary directory that is removed with the last reference to it.
@@ -7,7 +6,7 @@ package final class ScratchDirectory {
     package let path: FilePath
 
     /// Throws `SystemError`.
-    package init() throws {
+    package init() throws(SystemError) {
         let base = FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
         var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
             Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))

@@ -1,5 +1,5 @@
 /// A check of every object and value in a table of the migrated copy, against the tables that its objects came from.
-struct ObjectCheck {
+struct ObjectComparison {
     /// The result for a table without differences. It tells how far the relationships are settled.
     enum Outcome {
         /// No row was written, and the columns have their old positions.

@@ -1,7 +1,7 @@
 import SQLiteStore
 
 /// A virtual table, and how its rows come into the result.
-struct VirtualTable {
+struct MergedVirtualTable {
     enum Treatment: Equatable {
         /// A full-text index of another table: SQLite rebuilds it.
         case rebuilt

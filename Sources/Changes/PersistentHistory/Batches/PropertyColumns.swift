@@ -3,7 +3,7 @@ import ManagedObjectModels
 import SQLiteStore
 
 /// The properties that the columns of a Core Data store belong to, by the model that the store itself carries.
-struct StoreProperties {
+struct PropertyColumns {
     let layout: StoreLayout
 
     /// Reads the model; nil if the store isn't Core Data's or carries no model of its version.

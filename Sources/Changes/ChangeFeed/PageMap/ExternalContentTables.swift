@@ -1,7 +1,7 @@
 import SQLiteFormat
 
 /// The virtual tables that show another table's content. They have no pages of their own.
-struct VirtualTables {
+struct ExternalContentTables {
     private struct Table {
         let name: String
         let module: String

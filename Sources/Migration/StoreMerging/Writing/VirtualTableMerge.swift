@@ -3,7 +3,7 @@ import SQLiteStore
 import StoreRelocation
 
 /// Brings virtual tables up to date with the merged rows.
-struct VirtualTables {
+struct VirtualTableMerge {
     let session: MergeSession
     private var store: StoreWriter { session.store }
 
