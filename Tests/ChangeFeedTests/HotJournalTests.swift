@@ -162,6 +162,22 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
+    /// The next program has opened the store when the last events of the change arrive.
+    @Test func ignoresLateEventsOfAChangeOfMode() throws {
+        let rig = try ObserverRig { store in
+            try ObserverRig.once(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
+        }
+        try rig.once("PRAGMA journal_mode = DELETE; INSERT INTO note (text) VALUES ('x'); PRAGMA journal_mode = WAL")
+        #expect(try rig.findings() == [.changed])
+        let reader = try rig.shell()
+        #expect(try rig.findings() == [])
+        try rig.put([], "-journal")
+        try rig.put(nil, "-journal")
+        #expect(try rig.findings() == [])
+        try reader.close()
+        #expect(try rig.findings() == [])
+    }
+
     @Test func findsAChangeOfModeAndBackOnce() throws {
         let rig = try ObserverRig { store in
             try ObserverRig.once(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, text)")

@@ -71,6 +71,8 @@ package final class StoreObserver {
     var eventCounts = SideFileEventCounts()
     /// The time from which commits before a transaction that goes on are looked for.
     var journalDeadline: ContinuousClock.Instant?
+    /// The database's stamp at a commit with a journal that was published when the store was in WAL mode again.
+    var journaledStamp: StoreFiles.Stamp?
     /// A finished scan that waits for events.
     var adoption: ScanAdoption?
 
@@ -178,7 +180,7 @@ package final class StoreObserver {
         abandonedWAL = AbandonedWAL()
         unloggedWrites = UnloggedWrites()
         lockedCommits = nil
-        journalDeadline = nil
+        (journalDeadline, journaledStamp) = (nil, nil)
         leaveIdle()
     }
 

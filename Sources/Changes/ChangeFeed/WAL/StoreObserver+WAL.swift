@@ -13,11 +13,11 @@ extension StoreObserver {
             if files.isLockedExclusively() { return observeLocked() }
             if files.isTransactionUnderWay() { return Observation(.unchanged, nextPollDelay: backoff.next()) }
         }
+        // Must come first, so that a write meanwhile has another stamp.
+        let stamp = usesJournal ? try files.stamp() : nil
         let counter = try files.header()?.changeCounter
         // The events of a published commit may come late.
-        let isPublished =
-            try usesJournal && counter == baseline.changeCounter
-            && idleStamp?.isIdentical(to: files.stamp()) == true
+        let isPublished = counter == baseline.changeCounter && stamp?.isIdentical(to: journaledStamp) == true
         // The counter matters again once the store returns to rollback mode.
         baseline.changeCounter = counter
         (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
@@ -25,6 +25,7 @@ extension StoreObserver {
         defer { usesJournal = false }
         guard usesJournal, !isPublished else { return try inspectOpenWAL(files, isChanged: isChanged) }
         // This change covers all writes so far.
+        journaledStamp = stamp
         sessions.recordWrite()
         leaveIdle()
         tracker.addUnknown()
