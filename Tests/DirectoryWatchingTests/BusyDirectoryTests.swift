@@ -88,13 +88,14 @@ import Testing
                     #expect(paths.notices(of: event).isEmpty)
                 }
             }
+            try run("rm", ["-f", Word(home.appending("unrelated"))])
             for (name, waiting) in Dictionary(grouping: paths.polledNames.keys, by: { paths.polledNames[$0] }) {
                 #expect(waiting.count == count)
                 #expect(paths.poll(try #require(name), for: waiting.sorted { $0.string < $1.string }).isEmpty)
             }
             let calls = instance.calls - before
             // The directory's removal is found by all of them, though only its parent reports it.
-            try run("rm", ["-r", Word(home)])
+            try run("rmdir", [Word(home)])
             let parent = try #require(paths.watchIDs[Directory(scratch.path).identity])
             _ = paths.notices(of: InotifyEvent(watch: parent, mask: UInt32(IN_DELETE), name: Array("home".utf8)))
             let awaiting = try paths.watchIDs[Directory(scratch.path).identity].flatMap { paths.watches[$0]?.awaiting }

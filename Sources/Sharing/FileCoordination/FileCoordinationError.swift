@@ -21,7 +21,8 @@ public struct FileCoordinationError: ActionableError {
         case cancelled
         /// The item is not inside the group container.
         case outsideContainer = "outside_container"
-        /// The name is no item of its own: it is groupstore's directory, or a database's log, index or journal.
+        /// The name is no item of its own: it is groupstore's directory, or a database's log, index or journal. Or the
+        /// path is longer than any system call accepts.
         case notAnItem = "not_an_item"
         /// The group container's directory was moved or removed.
         case containerReplaced = "container_replaced"
