@@ -189,7 +189,7 @@ import Testing
     }
 
     /// The change counter counts only the first commit of such a program.
-    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"])
+    @Test(arguments: Tier.cases(["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"], quick: ["DELETE"]))
     func findsCommitsInExclusiveMode(_ mode: String) throws {
         let rig = try rig(mode)
         let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA locking_mode = EXCLUSIVE")

@@ -13,7 +13,8 @@ struct ManyTablesTests {
     }
 
     /// Counts the instructions of SQLite's virtual machine, in hundreds.
-    private static func counting(_ connection: SQLiteConnection, _ work: () throws -> Void) rethrows -> Int {
+    private static func counting(_ connection: SQLiteStore.SQLiteConnection, _ work: () throws -> Void) rethrows -> Int
+    {
         var hundreds = 0
         connection.interrupt(every: 100) {
             hundreds += 1
@@ -45,7 +46,8 @@ struct ManyTablesTests {
         try store.write("INSERT INTO t1 (a) VALUES (1); CREATE TABLE later (a)")
         return try StoreReader.read(store.location) { reader in
             try counting(reader) {
-                let batch = try RecordedBatchSource(#require(RecordedHistory(reader)), encoding: TextEncoding(reader))
+                let history = try #require(try RecordedHistory(reader))
+                let batch = try RecordedBatchSource(history, encoding: history.encoding)
                 #expect(try batch.unrecordedTables() == ["later"])
                 _ = try ReplicatedTable.survey(reader)
             }
@@ -79,8 +81,14 @@ struct ManyTablesTests {
             }
             let written = try rows()
             #expect(written.count > 20)
-            for row in written { try database.execute(sql: "DROP TRIGGER \(#require(String.fromDatabaseValue(row[0])))") }
-            for row in written { try database.execute(sql: #require(String.fromDatabaseValue(row[3]))) }
+            for row in written {
+                let name = try #require(String.fromDatabaseValue(row[0]))
+                try database.execute(sql: "DROP TRIGGER \(name)")
+            }
+            for row in written {
+                let sql = try #require(String.fromDatabaseValue(row[3]))
+                try database.execute(sql: sql)
+            }
             #expect(try rows() == written)
         }
     }

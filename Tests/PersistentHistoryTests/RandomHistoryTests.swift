@@ -16,7 +16,7 @@ struct RandomHistoryTests {
     }
 
     @Test func recordsWhatHappened() throws {
-        let statements = Self.number("GROUPSTORE_HISTORY_STATEMENTS", 3000)
+        let statements = Self.number("GROUPSTORE_HISTORY_STATEMENTS", Tier.isSoak ? 3000 : 500)
         let seed = Self.number("GROUPSTORE_HISTORY_SEED", 1)
         let directory = try TemporaryDirectory()
         var done: UInt64 = 0

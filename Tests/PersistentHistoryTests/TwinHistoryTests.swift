@@ -14,7 +14,7 @@ struct TwinHistoryTests {
     }
 
     @Test func changesNothingForTheApp() throws {
-        let statements = Self.number("GROUPSTORE_HISTORY_STATEMENTS", 3000)
+        let statements = Self.number("GROUPSTORE_HISTORY_STATEMENTS", Tier.isSoak ? 3000 : 500)
         var seed = Self.number("GROUPSTORE_HISTORY_SEED", 1)
         var done = 0
         var total = Twins.Count()

@@ -1,8 +1,8 @@
 import Glibc
 import Testing
 
-/// The tiers of tests. `script/test` runs what is deterministic. `script/soak sample` runs the rest: what needs real time,
-/// load, hundreds of processes or random rounds.
+/// The tiers of tests. `script/test` runs what is deterministic. `script/soak sample` runs the rest: what needs real
+/// time, load, hundreds of processes or random rounds.
 package enum Tier {
     /// True in `script/soak sample`.
     package static let isSoak = getenv("GROUPSTORE_TIER").map { String(cString: $0) } == "soak"

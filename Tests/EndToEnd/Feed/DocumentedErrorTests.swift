@@ -5,8 +5,10 @@ import Testing
 @Suite struct DocumentedErrorTests {
     /// The modules whose errors go over the wire, and the commands that the agent runs for its clients.
     private static let directories = [
-        "Sources/Sharing/AgentProtocol", "Agent", "Sources/Sharing/StoreRelocation", "Sources/Programs/GroupStoreCommand/Commands/HistoryAccess.swift",
-        "Sources/Sharing/GroupContainers", "Sources/System/LinuxSystem", "Sources/Changes/PersistentHistory", "Sources/SQLite/SQLiteStore",
+        "Sources/Sharing/AgentProtocol", "Agent", "Sources/Sharing/StoreRelocation",
+        "Sources/Programs/GroupStoreCommand/Commands/HistoryAccess.swift",
+        "Sources/Sharing/GroupContainers", "Sources/System/LinuxSystem", "Sources/Changes/PersistentHistory",
+        "Sources/SQLite/SQLiteStore",
     ]
     /// The codes that clients raise when an agent doesn't answer, and those of commands that the agent never runs for a
     /// client.

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import LinuxSystem
 import SystemPackage
@@ -16,17 +17,23 @@ import Testing
     private static let hasLinter = canRun("ruff", "--version")
     private static let canBuild = canRun("/usr/bin/python3", "-c", "import setuptools, wheel")
 
+    private static func testModules() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: "\(directory)/tests").filter {
+            $0.hasPrefix("test_") && $0.hasSuffix(".py")
+        }
+    }
+
     private func inPackage(_ command: String) throws -> FinishedProcess {
         try run("sh", ["-c", Word("cd \"$0\" && \(command)"), Self.directory], within: .ample)
     }
 
     /// Tests against the real program, with the Python that `$PATH` names.
-    @Test(arguments: ["agent", "direct", "direct_rows", "package", "values"])
+    @Test(arguments: try testModules())
     func passesItsOwnTests(_ module: String) throws {
         let done = try run(
             "python3",
             [
-                "-W", "error::ResourceWarning", "-m", "unittest", "discover", "-p", Word("test_\(module).py"),
+                "-W", "error::ResourceWarning", "-m", "unittest", "discover", "-p", Word(module),
                 "-s", Self.directory + "/tests", "-t", Self.directory,
             ],
             environment: Programs.pythonClient.merging(["GROUPSTORE": "\(Programs.groupstore)"]) { $1 }, within: .ample)

@@ -6,7 +6,8 @@ import Testing
 /// seed.
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct SoakTests {
     @Test(
-        .soak, arguments: [
+        .soak,
+        arguments: [
             ["--commits", "8000", "--kills", "4", "--subscribers", "4"],
             ["--direct", "--commits", "3000", "--kills", "3", "--subscribers", "3"],
         ] as [[Word]])

@@ -48,7 +48,8 @@ import Testing
 
     /// Random transactions run on stores with random schemas. An oracle compares the tables' contents.
     @Test(
-        .soak, arguments: [
+        .soak,
+        arguments: [
             ["--transactions", "2500"], ["--direct", "--transactions", "800"],
             ["--direct", "--rollback", "--transactions", "400", "--require-complete", "0.05"],
         ] as [[Word]])

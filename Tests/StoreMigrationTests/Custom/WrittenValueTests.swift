@@ -57,6 +57,7 @@ struct WrittenValueTests {
     @Test(arguments: affinities)
     func marksEachValueThatAFinishedTableWouldBeRefusedFor(_ affinity: String) throws {
         let store = try StoreWriter(directory.path.appending("Marked.sqlite"), creating: true)
+        try store.execute("PRAGMA synchronous = OFF")
         var isMarked = false
         try store.addFunction("mark", arguments: 0, isDeterministic: false) { _ in
             isMarked = true

@@ -73,7 +73,9 @@ struct SchemaTrees: Sendable {
             update.charged.insert(entry.table)
         }
         update.charged.insert(Self.name)
-        for name in update.charged { update.charged.formUnion(ExternalContentTables(Array(entries)).dependents(of: name)) }
+        for name in update.charged {
+            update.charged.formUnion(ExternalContentTables(Array(entries)).dependents(of: name))
+        }
         entries = now
 
         let virtual = ExternalContentTables(new)

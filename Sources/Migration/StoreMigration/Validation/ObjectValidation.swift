@@ -29,7 +29,8 @@ struct ObjectValidation {
     /// Finds out in one pass which checks fail, and lists their objects only then.
     private func find(_ checks: [ValidationCondition], in entity: EntityDescription) throws -> [InvalidContent.Fault] {
         guard let table = layout.table(of: entity.name)?.name else { return [] }
-        let rows = "FROM main.\(table.sqlName) AS \(ValidationCondition.alias) NOT INDEXED WHERE \(ValidationCondition.alias).Z_ENT = ?"
+        let rows =
+            "FROM main.\(table.sqlName) AS \(ValidationCondition.alias) NOT INDEXED WHERE \(ValidationCondition.alias).Z_ENT = ?"
         let number = SQLiteValue.integer(layout.numbers.number(of: entity.name))
         var found: [InvalidContent.Fault] = []
         for start in stride(from: 0, to: checks.count, by: Self.maximumTerms) {

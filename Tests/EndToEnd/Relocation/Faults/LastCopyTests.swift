@@ -50,7 +50,9 @@ import Testing
     }
 
     /// Each relocation removes the store that the other one keeps.
-    @Test(.soak, arguments: ["refuse", "keep-group", "keep-legacy"]) func crossingRelocationsLeaveAStore(_ policy: String)
+    @Test(.soak, arguments: ["refuse", "keep-group", "keep-legacy"]) func crossingRelocationsLeaveAStore(
+        _ policy: String
+    )
         throws
     {
         for round in 1...12 {
