@@ -199,8 +199,7 @@ let unitTests = floor(
     tests(
         "CoreDataStoreTests", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat",
         "SQLiteStore"),
-    tests(
-        "ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "InotifyToolsWatching", "LinuxSystem", "SQLiteFormat"),
+    tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching", .logging),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),
     tests("MigrationAuditTests", "ManagedObjectModels", "MigrationAudit", "SQLiteStore"),

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Stores whose header nobody can read without the key. Their side files and locks are those of any other store.
-@Suite(.serialized) struct EncryptedStoreTests {
+@Suite(.ownThreads) struct EncryptedStoreTests {
     private static let (reserved, shared): (Range<Int64>, Range<Int64>) = (
         0x4000_0001..<0x4000_0002, 0x4000_0002..<0x4000_0200
     )

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ChangeFeed
 
-@Suite struct FastPathTests {
+@Suite(.ownThreads) struct FastPathTests {
     @Test func publishesAVisibleCommitAtOnce() {
         var path = FastPath()
         #expect(path.leavesIndexUnread)
@@ -86,7 +86,7 @@ import Testing
 }
 
 /// The fast path on a store that programs write.
-@Suite(.serialized) struct WALIndexPollTests {
+@Suite(.ownThreads) struct WALIndexPollTests {
     private let rig: ObserverRig
 
     init() throws {

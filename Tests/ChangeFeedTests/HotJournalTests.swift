@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Commits before a transaction whose journal stays.
-@Suite(.serialized) struct HotJournalTests {
+@Suite(.ownThreads) struct HotJournalTests {
     private static let spill = """
         PRAGMA cache_size = 5; BEGIN; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
         INSERT INTO note (text) SELECT hex(randomblob(200)) FROM n

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Idle stores in WAL mode, observed with late events. Each test states the events that have arrived.
-struct IdleStoreTests {
+@Suite(.ownThreads) struct IdleStoreTests {
     private let directory: TemporaryDirectory
     private let store: FilePath
     private let observer: StoreObserver

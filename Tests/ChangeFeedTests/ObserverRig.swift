@@ -1,6 +1,5 @@
 import ChangeFeed
 import DirectoryWatching
-import InotifyToolsWatching
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -11,7 +10,6 @@ import Testing
 final class ObserverRig {
     let directory: TemporaryDirectory
     let store: FilePath
-    private let privateDirectory: TemporaryDirectory
     private let source: InotifySource
     private let observer: StoreObserver
     private let name: StoreName
@@ -19,17 +17,13 @@ final class ObserverRig {
     private var unrecorded: [Notice] = []
     /// The tables of all changes found.
     private(set) var tables: [TableChanges] = []
-    // Must be the last property, so that it is released after the source.
-    private let turn: Turn
 
     init(_ file: FilePath.Component = "Notes.sqlite", prepare: (FilePath) throws -> Void = { _ in }) throws {
-        turn = Turn()
         directory = try TemporaryDirectory()
-        privateDirectory = try TemporaryDirectory()
         store = directory.path.appending(file)
         name = try #require(StoreName(file))
         try prepare(store)
-        source = try InotifySource(privateDirectory: privateDirectory.path)
+        source = try InotifySource()
         try source.watch(
             directory.path, for: [.modified, .closedAfterWriting, .created, .deleted, .movedIn, .movedOut])
         observer = StoreObserver(directory: directory.path, name: name)

@@ -4,7 +4,7 @@ import Testing
 @testable import ChangeFeed
 
 /// The commits that are published before their event is read.
-@Suite struct RepeatedCommitTests {
+@Suite(.ownThreads) struct RepeatedCommitTests {
     private static let schema = """
         PRAGMA journal_mode = WAL;
         CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT, flag INTEGER);

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Commits and writes beside a wal-index that reports something else, or nothing.
-@Suite(.serialized) struct StaleIndexTests {
+@Suite(.ownThreads) struct StaleIndexTests {
     /// What a program left beside the database. `log` and `index` are nil if there is no such file.
     enum State: String, CaseIterable, CustomTestStringConvertible {
         case noSideFiles, emptyLogWithoutIndex, logWithoutIndex

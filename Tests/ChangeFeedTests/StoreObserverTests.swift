@@ -4,7 +4,7 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@Suite(.serialized) struct StoreObserverTests {
+@Suite(.ownThreads) struct StoreObserverTests {
     private static let modes = ["WAL", "DELETE", "TRUNCATE", "PERSIST", "MEMORY"]
     private static let spill = """
         PRAGMA cache_size = 5; BEGIN; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)

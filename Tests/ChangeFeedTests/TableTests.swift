@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// The tables of a change, case by case. `Tests/Soak` tests them at random.
-@Suite(.serialized) struct TableTests {
+@Suite(.ownThreads) struct TableTests {
     private func rig(_ schema: String, _ pragmas: String = "") throws -> ObserverRig {
         let rig = try ObserverRig { store in
             try ObserverRig.once(store, "\(pragmas); PRAGMA journal_mode = WAL; \(schema)")

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Commits and copies that neither the counter nor an index shows, and locks without a commit.
-@Suite(.serialized) struct UncountedWriteTests {
+@Suite(.ownThreads) struct UncountedWriteTests {
     private func rig(_ mode: String = "DELETE") throws -> ObserverRig {
         try ObserverRig { store in
             try ObserverRig.once(

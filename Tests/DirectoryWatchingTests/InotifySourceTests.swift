@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Scripts of file operations, and the notices that must follow.
-@Suite(.serialized) struct InotifySourceTests {
+@Suite(.ownThreads) struct InotifySourceTests {
     private static let kinds: DirectoryEvent.Kinds = [.created, .deleted, .movedIn, .movedOut, .modified]
 
     @Test(arguments: Access.allCases) func reportsTheFirstFastPathWriteBeforeAllElse(_ access: Access) throws {

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Changes higher up the path of a watched directory, and the cost of unrelated work in its parents.
-@Suite(.serialized) struct PathTests {
+@Suite(.ownThreads) struct PathTests {
     private static let created = DirectoryEvent.Kinds.created.rawValue
 
     @Test(

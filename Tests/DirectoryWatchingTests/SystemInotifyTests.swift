@@ -9,7 +9,7 @@ import Testing
 import InotifyToolsWatching
 
 /// Guarantees of the source that calls inotify(7) itself, and of both while they wait.
-@Suite(.serialized) struct SystemInotifyTests {
+@Suite(.ownThreads) struct SystemInotifyTests {
     @Test func severalSourcesExistAtOnce() throws {
         let tree = try WatchedTree(.systemCalls)
         let other = try InotifySource(privateDirectory: tree.privateDirectory.path, through: .systemCalls)

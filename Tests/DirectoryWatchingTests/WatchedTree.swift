@@ -13,10 +13,10 @@ struct WatchedTree {
     let privateDirectory: TemporaryDirectory
     let source: InotifySource
     // Must be the last property, so that it is released after the source.
-    private let turn: Turn
+    private let turn: Turn?
 
     init(_ access: Access) throws {
-        turn = Turn()
+        turn = access == .systemCalls ? nil : Turn()
         root = try TemporaryDirectory()
         privateDirectory = try TemporaryDirectory()
         source = try InotifySource(privateDirectory: privateDirectory.path, through: access)
