@@ -11,7 +11,8 @@ class Judge:
         """Nothing changes: then the agent does nothing, for whatever it waits."""
         busy = [p for p in self.places if p.retries] + [p for p in self.presenters if p.mood != "polite"]
         self.frozen = True
-        self.spend(20)
+        # A holder that has changed its user can't be seen without CAP_SYS_PTRACE. The agent looks again for a minute then.
+        self.spend(70 if any(p.case.__name__ == "while_held" for p in self.places) else 20)
         lines, work = len(self.agent.log_lines()), self.agent.work_done()
         heard, asked = [len(p.events) for p in self.places], [len(p.times) for p in self.presenters]
         self.spend(15)

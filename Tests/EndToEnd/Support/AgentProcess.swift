@@ -40,7 +40,7 @@ final class AgentProcess {
     }
 
     /// Returns a connection that has read the agent's hello.
-    func connect() throws -> WireConnection { try WireConnection(socket) }
+    func connect() throws -> WireConnection { try WireConnection(socket, to: process) }
 
     /// Returns a connection subscribed to the named store.
     func subscribe(_ name: Word) throws -> WireConnection {
@@ -77,9 +77,12 @@ final class AgentProcess {
 /// A subscriber that implements the wire protocol itself.
 final class WireConnection {
     private let socket: Descriptor
+    private let agent: RunningProcess?
     private var lines = LineBuffer()
 
-    init(_ path: FilePath) throws {
+    /// - Parameter agent: The agent, whose end is told if it ends the connection.
+    init(_ path: FilePath, to agent: RunningProcess? = nil) throws {
+        self.agent = agent
         socket = try UnixSocket.connect(to: path)
         let hello = try next { _ in true }
         guard hello.type == "hello" else { throw Unexpected(hello.text) }
@@ -118,6 +121,12 @@ final class WireConnection {
         try next(within: limit) { object in types.contains { $0 == object.type } }
     }
 
+    private func endOfAgent() throws -> String {
+        guard let agent, try agent.hasEnded(within: .seconds(5)) else { return "" }
+        let done = try agent.wait()
+        return ", and ended with \(done.status): \(done.errors)"
+    }
+
     private func receive(_ deadline: Deadline) throws {
         let milliseconds = (deadline.remaining ?? .seconds(1)).nanoseconds / 1_000_000
         var wait = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
@@ -127,7 +136,7 @@ final class WireConnection {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         let count = recv(socket.raw, &buffer, buffer.count, 0)
         guard count > 0 else {
-            throw Unexpected("the agent closed the connection")
+            throw Unexpected("the agent closed the connection\(try endOfAgent())")
         }
         lines.append(buffer[..<count])
     }
