@@ -16,9 +16,13 @@ import Testing
             try ObserverRig.put([UInt8](repeating: 0xE5, count: 2 * LogBytes.pageSize), at: store)
             try ObserverRig.put(log, at: FilePath(store.string + "-wal"))
             try ObserverRig.put(index, at: FilePath(store.string + "-shm"))
-            let past = timespec(tv_sec: 1_700_000_000, tv_nsec: 0)
-            for suffix in ["", "-wal"] { utimensat(AT_FDCWD, store.string + suffix, [past, past], 0) }
+            for suffix in ["", "-wal"] { Self.setBackTimes(store.string + suffix) }
         }
+    }
+
+    private static func setBackTimes(_ path: String) {
+        let past = timespec(tv_sec: 1_700_000_000, tv_nsec: 0)
+        utimensat(AT_FDCWD, path, [past, past], 0)
     }
 
     /// The locks of a program. They are released when it is gone.
@@ -46,6 +50,18 @@ import Testing
         // The kernel closes its files.
         locks = nil
         #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    /// Such as a copy with the times of its original.
+    @Test func findsAWriteThatKeepsItsTimes() throws {
+        let rig = try rig()
+        #expect(try rig.findings() == [])
+        for page in UInt8(1)...2 {
+            try rig.putPage(page)
+            Self.setBackTimes(rig.store.string)
+            #expect(try rig.findings() == [.changed])
+        }
         #expect(try rig.findings() == [])
     }
 

@@ -24,7 +24,7 @@ extension StoreObserver {
         backoff = PollDelay()
         usesJournal = false
         bracket = JournalBracket()
-        guard isUnreadable else { return try inspectIdle(files) }
+        guard isUnreadable else { return try inspectIdle(files, hasHeader: false) }
         isUnreadable = false
         sessions.recordWrite()
         leaveIdle()

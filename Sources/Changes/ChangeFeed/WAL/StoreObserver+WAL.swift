@@ -86,9 +86,11 @@ extension StoreObserver {
     /// backup, was copied over it. Or a program opened and closed the store and its events are still queued, so the
     /// finding needs a second poll. `wasWritten` is true if the events so far show a write since the last session's
     /// end.
-    func inspectIdle(_ files: StoreFiles, wasWritten: Bool = false) throws -> Observation {
+    func inspectIdle(_ files: StoreFiles, wasWritten: Bool = false, hasHeader: Bool = true) throws -> Observation {
         let now = try files.stamp()
-        guard wasWritten || idleStamp.map({ $0 != now }) == true else {
+        // Without a header, only the time of its change of status tells a copy that brings its own times.
+        let isWritten = idleStamp.map { hasHeader ? $0 != now : !$0.isIdentical(to: now) } ?? false
+        guard wasWritten || isWritten else {
             self.idleStamp = files.walIndex == nil ? now : nil
             idleDoubtDeadline = nil
             return Observation(.unchanged)
