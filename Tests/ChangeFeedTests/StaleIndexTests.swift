@@ -142,7 +142,7 @@ import Testing
     }
 
     /// Readers of a store see its log's commits vanish, unless a checkpoint has copied them.
-    @Test(arguments: [State.matchingIndex, .indexBehindLog, .emptyIndexWithLog], [false, true])
+    @Test(arguments: [State.matchingIndex, .indexBehindLog, .emptyIndexWithLog, .logWithoutIndex], [false, true])
     func findsTheLossOfALog(_ state: State, isEncrypted: Bool) throws {
         try expectChange(state, isEncrypted: isEncrypted) { try $0.put([], "-wal") }
     }

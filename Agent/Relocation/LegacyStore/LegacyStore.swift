@@ -338,9 +338,16 @@ final class LegacyStore {
         !holders.isEmpty && !Set(holders).isDisjoint(with: file.groupStoreHolders)
     }
 
-    /// True if an outcome may depend on the file with this name in the group's directory.
+    /// True if an outcome may depend on whether there is a file with this name in the group's directory. The log of a
+    /// store is none: the presenters that an attempt asks remove it and make it again, and the next attempt would ask
+    /// them once more.
     func dependsOnGroupFile(named name: FilePath.Component) -> Bool {
-        name == GroupContainer.bookkeepingName || file.groupName.part(named: name) != nil
+        switch name {
+        case GroupContainer.bookkeepingName, file.groupName.database, file.groupName.support: true
+        default:
+            file.groupName.part(named: name) != nil
+                && FileStatus(following: file.group.appending(file.groupName.database))?.kind != .regular
+        }
     }
 
     /// Records that a process has closed the group's store.

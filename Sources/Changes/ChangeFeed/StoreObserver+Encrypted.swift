@@ -10,7 +10,8 @@ extension StoreObserver {
         // It may have had a header before.
         if idleStamp == nil { idleStamp = inspectedStamp }
         (publishedStamp, settledStamp, inspectedStamp, stampPublishedUnderLock) = (nil, nil, nil, nil)
-        if try files.walIndex != nil || files.walStamp().map({ $0.size > 0 }) == true {
+        let hasLog = try files.walStamp().map { $0.size > 0 } ?? false
+        if files.walIndex != nil || hasLog || abandonedWAL.holdsPublishedCommit {
             return try inspectWALMode(files, isChanged: isChanged)
         }
         lockedCommits = nil

@@ -132,6 +132,7 @@ package final class StoreObserver {
         baseline = try opened.baseline()
         // What is being written was not read, or will be in the index.
         abandonedWAL.inspectedStamp = try opened.walIndex != nil && opened.isWALInUse() ? nil : inspectedStamp
+        abandonedWAL.holdsPublishedCommit = opened.walIndex == nil && baseline.commit.frame > 0
         if opened.walIndex != nil { unloggedWrites.record(try databaseState(opened)) }
         recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
         files = opened

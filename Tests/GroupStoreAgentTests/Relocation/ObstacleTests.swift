@@ -64,6 +64,20 @@ import Testing
         #expect(store.shouldTryNow())
     }
 
+    /// Its presenters remove it and make it again whenever an attempt asks them.
+    @Test(arguments: ["Notes.sqlite-wal", "Notes.sqlite-shm", "Notes.sqlite-journal"] as [FilePath.Component])
+    func theLogOfTheGroupsStoreIsNoObstacle(_ name: FilePath.Component) throws {
+        let directory = try Directory(group)
+        try DurableFile.write(Array("another store".utf8), as: "Notes.sqlite", in: directory, mode: 0o600)
+        refuse()
+        try DurableFile.write([1], as: name, in: directory, mode: 0o600)
+        report(name, .created)
+        #expect(!store.shouldTryNow())
+        try run("rm", [Word(group.appending(name))])
+        report(name, .deleted)
+        #expect(!store.shouldTryNow())
+    }
+
     @Test func retriesARefusalOnceTheGroupsModeHasChanged() throws {
         refuse()
         stores.record(.directoryChanged(group))

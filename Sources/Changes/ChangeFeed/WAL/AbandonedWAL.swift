@@ -23,6 +23,11 @@ struct AbandonedWAL {
 
     /// The stamp of the WAL that is known to hold nothing new.
     var inspectedStamp: StoreFiles.Stamp?
+    /// True while the last published commit is in a WAL without an index. No session has ended then, so if the WAL is
+    /// emptied or removed, readers see the commit vanish.
+    var holdsPublishedCommit = false { didSet { hasLostCommit = false } }
+    /// True if the last read found that it no longer has that commit, nor any other.
+    private(set) var hasLostCommit = false
     /// The time of the next read. It limits the cost of re-reading a WAL that is being written, and schedules another
     /// read of one that was written just now.
     private var nextRead: ContinuousClock.Instant?
@@ -35,10 +40,15 @@ struct AbandonedWAL {
 
     /// Returns the last commit in the WAL, or nil if it equals `commit` or the WAL has not changed since it was read.
     mutating func commit(otherThan commit: WALPosition, in files: StoreFiles) throws -> WALPosition? {
-        guard let stamp = try files.walStamp(), stamp.size > 0, stamp != inspectedStamp else { return nil }
+        guard let stamp = try files.walStamp(), stamp.size > 0 else {
+            hasLostCommit = holdsPublishedCommit
+            return nil
+        }
+        guard stamp != inspectedStamp else { return nil }
         let began = ContinuousClock.now
         let found = try files.lastLoggedCommit()
         nextRead = .now.advanced(by: began.duration(to: .now) * Self.cooldownFactor)
+        hasLostCommit = found.frame == 0 && holdsPublishedCommit
         if found.frame > 0, found.checksum != commit.checksum { return found }
         recordNothingNew(stamp)
         return nil

@@ -46,13 +46,23 @@ extension StoreObserver {
             if let cooldown = abandonedWAL.cooldown { return Observation(.unchanged, nextPollDelay: cooldown) }
             let commit = try abandonedWAL.commit(otherThan: baseline.commit, in: files)
             // Somebody has opened the store since. The frames may belong to a transaction that no reader sees yet.
-            if commit != nil, try !files.isIndexCurrent() || files.isLockedExclusively() {
+            let isLost = abandonedWAL.hasLostCommit
+            if commit != nil || isLost, try !files.isIndexCurrent() || files.isLockedExclusively() {
                 return Observation(.unchanged, nextPollDelay: backoff.next())
             }
             defer { isUnreadable = false }
             backoff = PollDelay()
             if let commit {
                 apply(abandoned: commit)
+                abandonedWAL.holdsPublishedCommit = true
+                return Observation(.changed)
+            }
+            if isLost {
+                abandonedWAL.holdsPublishedCommit = false
+                baseline.recordEmptied(nil)
+                leaveIdle()
+                tracker.addUnknown()
+                discardPageMap()
                 return Observation(.changed)
             }
             guard isUnreadable else {
@@ -128,6 +138,7 @@ extension StoreObserver {
     ///   - isChanged: True if a change is published in any case.
     func inspectWAL(_ files: StoreFiles, afterDatabaseEvent: Bool, isChanged: Bool = false) throws -> Observation {
         leaveIdle()
+        abandonedWAL.holdsPublishedCommit = false
         // Spins once per transaction. A long transaction is polled at the backoff's pace.
         let spins = fastPath.leavesIndexUnread && backoff.isFresh
         var hasChanged = try spins ? awaitCommit(files) : hasCommitted(files)
