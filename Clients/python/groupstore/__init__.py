@@ -27,10 +27,9 @@ The package needs Python 3.9 or later and only its standard library. It logs the
 `groupstore`.
 """
 
-from ._asyncio import AsyncChanges, AsyncWatch, ask_async
-from ._blocking import Changes, Watch, ask
+from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, ask_async
+from ._blocking import Changes, DirectChanges, Watch, ask
 from ._choice import watch, watch_async
-from ._direct import AsyncDirectChanges, DirectChanges
 from ._protocol import socket_path
 from ._values import ChangedRow, ChangePage, MalformedText, Value, read_changes, read_changes_async
 from ._version import __version__
