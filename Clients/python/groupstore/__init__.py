@@ -1,4 +1,4 @@
-"""Hear of every commit to a SQLite or Core Data store, and of its relocation, by whichever program.
+"""Receives an event for every commit to a SQLite or Core Data store, by any program, and for its relocation.
 
 Blocking:
 

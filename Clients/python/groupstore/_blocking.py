@@ -71,7 +71,7 @@ class Watch(Front):
     def next(self, timeout: Optional[float] = None) -> Optional[Event]:
         """Returns the next event, or None if none came within `timeout` seconds, or after `close`.
 
-        A call says that the event before is handled: with `token_file`, its token is written first. Raises NoAgent,
+        A call marks the previous event as handled: with `token_file`, its token is written first. Raises NoAgent,
         Refused and ProgramFailed, which end the iteration, and OSError if the token can't be written.
         """
         deadline = None if timeout is None else time.monotonic() + timeout

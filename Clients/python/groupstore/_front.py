@@ -1,4 +1,4 @@
-"""What the blocking front and the one for asyncio have in common."""
+"""The base classes of the blocking front and of the one for asyncio."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Front:
         return isinstance(self._source, DirectSource)
 
     def commit(self) -> None:
-        """Says that the last event is handled: with `token_file`, its token is written.
+        """Marks the last event as handled: with `token_file`, its token is written.
 
         Asking for the next event and the end of a `with` block without an exception do so too. Raises OSError if it
         can't be written.

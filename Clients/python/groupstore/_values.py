@@ -18,7 +18,7 @@ __all__ = ["ChangePage", "ChangedRow", "MalformedText", "Value", "read_changes",
 
 @dataclass(frozen=True)
 class MalformedText:
-    """A text that isn't valid in the store's encoding."""
+    """Text that isn't valid in the store's encoding."""
 
     data: bytes
     """Its bytes, in that encoding."""
@@ -66,8 +66,8 @@ class ChangedRow:
 class ChangePage:
     """A page of changes.
 
-    With values, a copy that had the store's state at the token has a later one as soon as it has applied all pages up
-    to one without `more`: first remove the rows that are gone, then put the others over what is there.
+    With values, pages bring a copy of the store up to date: per page, remove the rows that are gone, then insert or
+    replace the others. After a page without `more`, the copy equals the store at a commit.
     """
 
     rows: list[ChangedRow]

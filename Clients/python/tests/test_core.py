@@ -79,8 +79,8 @@ class SubscriptionTests(unittest.TestCase):
             (
                 "back",
                 {"since": "t"},
-                ["connect", HELLO + SUBSCRIBED, ENDED, "connect", HELLO + SUBSCRIBED, CHANGE],
-                [Disconnected(), Connected("t"), CHANGED],
+                ["connect", HELLO + SUBSCRIBED, ENDED, "connect", HELLO + SUBSCRIBED, CHANGE, ENDED],
+                [Disconnected(), Connected("t"), CHANGED, Disconnected()],
                 "t1",
             ),
             (
@@ -146,7 +146,7 @@ class ExchangeTests(unittest.TestCase):
             ("nothing yet", HELLO + row, None),
             ("a reply", HELLO + reply, []),
             ("rows", HELLO + row + row + reply, [{"id": 1, "type": "row"}] * 2),
-            ("a row in parts", HELLO + part + last + reply, [{"a": 1}]),
+            ("rows in parts", HELLO + (part + last) * 2 + reply, [{"a": 1}] * 2),
             ("another's line", HELLO + b'{"id":2,"type":"row"}\n' + reply, []),
         ):
             with self.subTest(name):
