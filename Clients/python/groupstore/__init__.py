@@ -1,4 +1,4 @@
-"""Hear of every commit to a SQLite or Core Data store, and of its relocation, by whichever program.
+"""Receives an event for every commit to a SQLite or Core Data store, by any program, and for its relocation.
 
 Blocking:
 
@@ -27,10 +27,9 @@ The package needs Python 3.9 or later and only its standard library. It logs the
 `groupstore`.
 """
 
-from ._asyncio import AsyncChanges, AsyncWatch, ask_async
-from ._blocking import Changes, Watch, ask
+from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, ask_async
+from ._blocking import Changes, DirectChanges, Watch, ask
 from ._choice import watch, watch_async
-from ._direct import AsyncDirectChanges, DirectChanges
 from ._protocol import socket_path
 from ._values import ChangedRow, ChangePage, MalformedText, Value, read_changes, read_changes_async
 from ._version import __version__

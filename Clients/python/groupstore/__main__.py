@@ -15,7 +15,7 @@ from .events import Event
 
 NAME_LISTS = ("tables", "entities", "operations", "authors", "except-authors")
 NO_AGENT_STATUS = 69
-"""As of `groupstore watch`."""
+"""The exit status of `groupstore watch` without an agent."""
 
 
 def _print(event: Event) -> None:
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", action="store_true", help="add the changed rows")
     parser.add_argument("--durable", action="store_true", help="request tokens that are valid with any agent")
     parser.add_argument("--no-detail", action="store_false", dest="detail", help="don't determine the tables")
-    parser.add_argument("--progress", action="store_true", help="report how far a relocation or migration is")
+    parser.add_argument("--progress", action="store_true", help="report the progress of a relocation or migration")
     parser.add_argument("--program", metavar="FILE", help="the groupstore program that watches a file")
     parser.add_argument("--async", action="store_true", dest="is_async", help="use asyncio")
     parser.add_argument("--version", action="version", version=__version__)
@@ -77,7 +77,7 @@ def main() -> Optional[int]:
         status = error.exit_status if isinstance(error, ProgramFailed) else None
         return status if status is not None and status > 0 else 1
     except BrokenPipeError:
-        # Nobody reads any more. The interpreter would complain about what it can't flush.
+        # stdout is closed. Without this, the interpreter reports a failed flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

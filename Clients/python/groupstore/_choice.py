@@ -4,46 +4,52 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from typing import Any, Optional
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, Optional, TypeVar
 
 from . import _protocol as protocol
-from ._asyncio import AsyncChanges, AsyncWatch, ask_async
-from ._blocking import Changes, Watch, ask
-from ._direct import AsyncDirectChanges, DirectChanges
-from ._protocol import Path
+from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, answer_async
+from ._blocking import Changes, DirectChanges, Watch, answer
+from ._protocol import Message, Path, Selection
+from ._sources import Request
 from .errors import NoAgent, Refused
 
 LOOKUP_TIMEOUT = 10.0
 ADDRESS = re.compile(rb"[^/]+/[^/]+")
+Events = TypeVar("Events")
 
 
-class _Chooser:
-    """One choice: the store, what the caller wants, and then what the agent serves."""
+class Choice:
+    """One choice, from the arguments of `watch`, and then from what the agent serves."""
 
-    def __init__(self, store: Path, agent: Optional[bool], options: dict[str, Any]) -> None:
-        self._store = os.fsencode(store)
-        self._agent, self._wait = agent, bool(options["wait"])
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = arguments
+        self._selection = Selection.of(arguments)
+        self._store = os.fsencode(arguments["store"])
         self._is_address = ADDRESS.fullmatch(self._store) is not None
-        if self._wait and (agent is False or not self._is_address):
+        agent, wait = arguments["agent"], bool(arguments["wait"])
+        if wait and (agent is False or not self._is_address):
             raise ValueError("wait=True needs an agent, and a store's name, GROUP_ID/NAME")
-
-    @property
-    def needs_lookup(self) -> bool:
+        self.needs_lookup = not wait and agent is not False
         """True if the choice depends on what the agent serves."""
-        return not self._wait and self._agent is not False
+        self.address = self._store if wait else None
+        """The store's name at the agent; None if the file is to be watched directly."""
 
-    @property
-    def store(self) -> Optional[bytes]:
-        """The store's name at the agent, if no lookup is needed; None if the file is to be watched directly."""
-        return self._store if self._wait else None
+    def lookup(self) -> Request[Choice]:
+        """Returns the request whose answer decides."""
+        return Request("status", LOOKUP_TIMEOUT, self._arguments["path"], {}, self.decide)
 
-    def address(self, rows: list[dict[str, Any]]) -> Optional[bytes]:
-        """Returns the store's name at the agent; None if the file is to be watched directly. Raises Refused."""
-        groups: list[tuple[bytes, bytes]] = []
-        for row in rows:
-            if row.get("type") == "group" and isinstance(row.get("group"), str):
-                groups.append((row["group"].encode("utf-8", "surrogateescape"), protocol.path_bytes(row, "directory")))
+    def decide(self, reply: Message, rows: list[Message]) -> Choice:
+        """Decides from the groups that the agent serves. Raises Refused, and NotUnderstood."""
+        groups = [
+            (row["group"].encode("utf-8", "surrogateescape"), protocol.path_bytes(row, "directory"))
+            for row in rows
+            if row.get("type") == "group" and isinstance(row.get("group"), str)
+        ]
+        self.address = self._address(groups)
+        return self
+
+    def _address(self, groups: list[tuple[bytes, bytes]]) -> Optional[bytes]:
         # A name of a served group takes precedence over a path, which may be a link that a relocation left.
         if self._is_address and any(self._store.startswith(group + b"/") for group, _ in groups):
             return self._store
@@ -65,12 +71,21 @@ class _Chooser:
     @property
     def _may_watch(self) -> bool:
         """True if the file may be watched directly: it can only be a path, or leads to a directory that exists."""
-        return self._agent is not True and os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
+        is_possible = self._arguments["agent"] is not True
+        return is_possible and os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
 
     def absent(self, error: NoAgent) -> None:
         """Raises the error unless the file is to be watched directly because there is no agent."""
         if error.code != "no_agent" or not self._may_watch:
             raise error
+
+    def events(self, agent: Callable[..., Events], direct: Callable[..., Events]) -> Events:
+        """Returns the events of one of the two kinds, with the arguments that apply to it."""
+        options = {**vars(self._selection), **{name: self._arguments[name] for name in ("since", "token_file")}}
+        if self.address is not None:
+            return agent(self.address, path=self._arguments["path"], wait=self._arguments["wait"], **options)
+        del options["detail"], options["progress"]
+        return direct(self._store, program=self._arguments["program"], **options)
 
 
 def _is_same(directory: bytes, other: bytes) -> bool:
@@ -78,18 +93,6 @@ def _is_same(directory: bytes, other: bytes) -> bool:
         return os.path.samefile(directory, other)
     except (OSError, ValueError):
         return False
-
-
-def _options(**options: Any) -> dict[str, Any]:
-    """Returns options with lists of names, which are passed on more than once."""
-    return {
-        name: protocol.names(value, name) if name in protocol.NAME_LISTS else value for name, value in options.items()
-    }
-
-
-def _direct_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options that also apply without an agent."""
-    return {name: value for name, value in options.items() if name not in ("detail", "progress", "wait")}
 
 
 def watch(
@@ -132,30 +135,13 @@ def watch(
     Raises NoAgent if there is none and the file can't be watched instead, and Refused. Iteration raises NoAgent,
     Refused and ProgramFailed.
     """
-    options = _options(
-        since=since,
-        token_file=token_file,
-        tables=tables,
-        entities=entities,
-        operations=operations,
-        authors=authors,
-        except_authors=except_authors,
-        rows=rows,
-        durable=durable,
-        detail=detail,
-        progress=progress,
-        wait=wait,
-    )
-    chooser = _Chooser(store, agent, options)
-    address = chooser.store
-    if chooser.needs_lookup:
+    choice = Choice(locals())
+    if choice.needs_lookup:
         try:
-            address = chooser.address(ask("status", LOOKUP_TIMEOUT, path)[1])
+            answer(choice.lookup())
         except NoAgent as error:
-            chooser.absent(error)
-    if address is None:
-        return DirectChanges(store, program=program, **_direct_options(options))
-    return Changes(address, path=path, **options)
+            choice.absent(error)
+    return choice.events(Changes, DirectChanges)
 
 
 async def watch_async(
@@ -183,27 +169,10 @@ async def watch_async(
         async for event in events:
             print(event)
     """
-    options = _options(
-        since=since,
-        token_file=token_file,
-        tables=tables,
-        entities=entities,
-        operations=operations,
-        authors=authors,
-        except_authors=except_authors,
-        rows=rows,
-        durable=durable,
-        detail=detail,
-        progress=progress,
-        wait=wait,
-    )
-    chooser = _Chooser(store, agent, options)
-    address = chooser.store
-    if chooser.needs_lookup:
+    choice = Choice(locals())
+    if choice.needs_lookup:
         try:
-            address = chooser.address((await ask_async("status", LOOKUP_TIMEOUT, path))[1])
+            await answer_async(choice.lookup())
         except NoAgent as error:
-            chooser.absent(error)
-    if address is None:
-        return AsyncDirectChanges(store, program=program, **_direct_options(options))
-    return AsyncChanges(address, path=path, **options)
+            choice.absent(error)
+    return choice.events(AsyncChanges, AsyncDirectChanges)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import base64
-import errno
 import json
 import os
-import random
-import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Optional, Union
 
 from .errors import NoAgent, Refused
-from .events import Abandoned, Changed, Connected, Disconnected, Event, Holder, Migrated, Progress, Relocated, Relocating, Reset
+from .events import Abandoned, Changed, Event, Holder, Migrated, Progress, Relocated, Relocating, Reset
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Message = dict[str, Any]
 
 MAX_LINE_LENGTH = 32768
 PROTOCOL_VERSION = 1
-CONNECT_TIMEOUT = 5.0
 GREETING_TIMEOUT = 30.0
 """The seconds that a program which has never answered may take to greet."""
 MAX_ENDED_GREETINGS = 5
@@ -107,14 +103,15 @@ class LineBuffer:
         line = bytes(self._bytes[:end])
         del self._bytes[: end + 1]
         self._searched = 0
-        return _object(line)
+        return parsed(line)
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-def _object(line: bytes) -> Message:
+def parsed(line: bytes) -> Message:
+    """Returns the object of a line. Raises NotUnderstood."""
     try:
         value = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -142,7 +139,8 @@ def encoded(message: Message) -> bytes:
 # --- Members: each function raises NotUnderstood for a value of another type ------------------------------------------
 
 
-def _text(message: Mapping[str, Any], key: str, default: str = "") -> str:
+def text(message: Mapping[str, Any], key: str, default: str = "") -> str:
+    """Returns a text."""
     value = message.get(key, default)
     if not isinstance(value, str):
         raise NotUnderstood(f"{key} is no text")
@@ -156,7 +154,8 @@ def _number(message: Mapping[str, Any], key: str) -> float:
     return float(value)
 
 
-def _flag(message: Mapping[str, Any], key: str) -> bool:
+def flag(message: Mapping[str, Any], key: str) -> bool:
+    """Returns true or false; false if there is none."""
     value = message.get(key, False)
     if not isinstance(value, bool):
         raise NotUnderstood(f"{key} is neither true nor false")
@@ -185,7 +184,7 @@ def _holder(message: Message) -> Holder:
     pid = message.get("pid", 0)
     if not isinstance(pid, int) or isinstance(pid, bool):
         raise NotUnderstood("pid is no number")
-    return Holder(pid, _text(message, "program", "?"), _flag(message, "elsewhere"))
+    return Holder(pid, text(message, "program", "?"), flag(message, "elsewhere"))
 
 
 def _holders(message: Mapping[str, Any], key: str) -> list[Holder]:
@@ -196,8 +195,8 @@ def path_bytes(message: Mapping[str, Any], key: str) -> bytes:
     """Returns a path, which is sent in base64 if it isn't UTF-8. Empty if there is none."""
     try:
         if key + "_b64" in message:
-            return base64.b64decode(_text(message, key + "_b64"), validate=True)
-        return _text(message, key).encode("utf-8")
+            return base64.b64decode(text(message, key + "_b64"), validate=True)
+        return text(message, key).encode("utf-8")
     except ValueError:
         raise NotUnderstood(f"{key} is no path") from None
 
@@ -213,8 +212,8 @@ def refusal(message: Mapping[str, Any]) -> Refused:
         raise NotUnderstood("it refused without an error")
     hint = error.get("hint")
     return Refused(
-        _text(error, "code", "unknown"),
-        _text(error, "message"),
+        text(error, "code", "unknown"),
+        text(error, "message"),
         hint if isinstance(hint, str) else "",
         _holders(error, "holders"),
     )
@@ -224,22 +223,22 @@ def event(message: Message) -> Optional[Event]:
     """Returns an event, or None for a message of a later agent that this client doesn't know."""
     if message.get("token") is None:
         return None
-    kind, token = message.get("type"), _text(message, "token")
+    kind, token = message.get("type"), text(message, "token")
     if kind == "change":
-        return Changed(token, _names(message, "tables"), _flag(message, "complete"), _objects(message, "rows"))
+        return Changed(token, _names(message, "tables"), flag(message, "complete"), _objects(message, "rows"))
     if kind in ("relocating", "migrating") and message.get("fraction") is not None:
-        return Progress(token, kind, _number(message, "fraction"), _text(message, "doing"))
+        return Progress(token, kind, _number(message, "fraction"), text(message, "doing"))
     if kind == "relocating":
         return Relocating(token, _holders(message, "waiting_for"))
     if kind == "relocated":
         return Relocated(token, _path(message, "from"), _path(message, "to"))
     if kind == "migrated":
-        former = _text(message, "from_model") if message.get("from_model") is not None else None
-        return Migrated(token, former, _text(message, "to_model"))
+        former = text(message, "from_model") if message.get("from_model") is not None else None
+        return Migrated(token, former, text(message, "to_model"))
     if kind == "abandoned":
-        return Abandoned(token, _text(message, "outcome"), _text(message, "message"))
+        return Abandoned(token, text(message, "outcome"), text(message, "message"))
     if kind == "reset":
-        return Reset(token, _text(message, "reason"))
+        return Reset(token, text(message, "reason"))
     return None
 
 
@@ -255,8 +254,8 @@ def check_greeting(message: Message) -> bool:
 # --- Requests -------------------------------------------------------------------------------------------------------
 
 
-def names(value: Optional[Iterable[str]], option: str) -> Optional[list[str]]:
-    """Returns the names of an option. One text isn't a list of names: its letters would be taken for them."""
+def _list(value: Optional[Iterable[str]], option: str) -> Optional[list[str]]:
+    # One text isn't a list of names: its letters would be taken for them.
     if isinstance(value, (str, bytes)):
         raise TypeError(f"{option} takes a list of names: [{value!r}]")
     return None if value is None else list(value)
@@ -279,6 +278,13 @@ class Selection:
     detail: bool = True
     progress: bool = False
 
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Selection:
+        """Returns the selection among a function's arguments. Raises TypeError for a text instead of a list."""
+        given: Message = {each.name: arguments[each.name] for each in fields(cls) if each.name in arguments}
+        given.update((name, _list(given[name], name)) for name in NAME_LISTS)
+        return cls(**given)
+
     def lists(self) -> dict[str, list[str]]:
         """Returns the lists of names that are given."""
         values = {name: getattr(self, name) for name in NAME_LISTS}
@@ -286,124 +292,6 @@ class Selection:
 
     def members(self) -> Message:
         """Returns the members of a request."""
-        message: Message = dict(self.lists())
-        if self.rows:
-            message["rows"] = True
-        if self.durable:
-            message["durable"] = True
-        if not self.detail:
-            message["detail"] = False
-        if self.progress:
-            message["progress"] = True
-        return message
-
-
-class Subscription:
-    """A subscription across connections: its token, and what is known of the agent."""
-
-    def __init__(
-        self, store: Path, since: Optional[str], selection: Selection, path: Optional[Path], wait: bool
-    ) -> None:
-        self.store = os.fsencode(store)
-        self.token = since
-        self.selection = selection
-        self.path = os.fsdecode(path) if path else socket_path()
-        # An agent that was there once is waited for.
-        self.awaits_agent = wait
-        self.has_reported_loss = False
-        self.failures = 0
-
-    def request(self) -> bytes:
-        """Returns the request that subscribes after the token."""
-        message: Message = {"id": 1, "op": "subscribe", "bookmarks": True, "store": self.store}
-        if self.token is not None:
-            message["since"] = self.token
-        return encoded({**message, **self.selection.members()})
-
-    def receive(self, message: Message) -> Optional[Event]:
-        """Returns the event to deliver, if any. Raises Refused, and NotUnderstood."""
-        if message.get("ok") is False:
-            raise refusal(message)
-        if check_greeting(message):
-            self.awaits_agent = True
-            return None
-        if message.get("ok") is True:
-            token = _text(message, "token")
-            self.awaits_agent = True
-            had_reported_loss, self.has_reported_loss, self.failures = self.has_reported_loss, False, 0
-            if self.token is not None:
-                return Connected(self.token) if had_reported_loss else None
-            self.token = token
-            return Reset(token, "subscribed")
-        found = event(message)
-        # A bookmark isn't an event, but it advances the token.
-        if message.get("token") is not None:
-            self.token = _text(message, "token")
-        return found
-
-    def lost(self, error: BaseException, connected: bool) -> Optional[Disconnected]:
-        """Returns what to report of a connection that failed, if anything. Raises NoAgent if there never was an agent.
-
-        `connected` says that something accepted the connection.
-        """
-        if not self.awaits_agent:
-            if isinstance(error, NotUnderstood):
-                raise no_agent(self.path, error) from error
-            if connected and self.failures >= MAX_ENDED_GREETINGS:
-                raise agent_lost(self.path) from error
-            if not connected and not is_busy(error):
-                raise no_agent(self.path, error) from error
-        if self.has_reported_loss:
-            return None
-        self.has_reported_loss = True
-        return Disconnected()
-
-    def pause(self) -> float:
-        """Returns the seconds until the next attempt: random, so that an agent's clients don't all return at once."""
-        maximum = min(2.0, 0.05 * 2.0 ** min(self.failures, 10))
-        self.failures += 1
-        return random.uniform(maximum / 2, maximum)
-
-
-def is_busy(error: BaseException) -> bool:
-    """Returns True if something listens at the socket and doesn't accept connections just now."""
-    if isinstance(error, (TimeoutError, socket.timeout)):
-        return True
-    return isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EINPROGRESS, errno.ECONNRESET)
-
-
-class Exchange:
-    """One request and its answer."""
-
-    def __init__(self, operation: str, members: Mapping[str, Any]) -> None:
-        self.request = encoded({"id": 1, "op": operation, **members})
-        self._lines = LineBuffer()
-        self._rows: list[Message] = []
-        self._parts: list[str] = []
-
-    def receive(self, data: bytes) -> Optional[tuple[Message, list[Message]]]:
-        """Returns the reply and the rows before it, once they are complete. Raises Refused, and NotUnderstood."""
-        if not data:
-            raise ConnectionError("the agent ended the connection")
-        self._lines.append(data)
-        while True:
-            message = self._lines.message()
-            if message is None:
-                return None
-            if message.get("ok") is False:
-                raise refusal(message)
-            if message.get("ok") is True:
-                return message, self._rows
-            if not check_greeting(message) and message.get("id") == 1:
-                self._add(message)
-
-    def _add(self, message: Message) -> None:
-        """Adds a row, or a part of one that is longer than a line."""
-        if message.get("type") != "part":
-            self._rows.append(message)
-            return
-        self._parts.append(_text(message, "data"))
-        if _flag(message, "last"):
-            # A character may be escaped in a part and not in the whole.
-            self._rows.append(_object("".join(self._parts).encode("utf-8", "surrogatepass")))
-            self._parts = []
+        flags = {each.name: (bool(getattr(self, each.name)), each.default) for each in fields(self)[len(NAME_LISTS) :]}
+        # What is the agent's default is left out.
+        return {**self.lists(), **{name: value for name, (value, default) in flags.items() if value != default}}

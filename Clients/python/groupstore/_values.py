@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
-from . import _protocol as protocol
-from ._asyncio import ask_async
-from ._blocking import ask
+from ._asyncio import answer_async
+from ._blocking import answer
 from ._protocol import Message, NotUnderstood, Path, Selection
+from ._sources import Request
 
 __all__ = ["ChangePage", "ChangedRow", "MalformedText", "Value", "read_changes", "read_changes_async"]
 
 
 @dataclass(frozen=True)
 class MalformedText:
-    """A text that isn't valid in the store's encoding."""
+    """Text that isn't valid in the store's encoding."""
 
     data: bytes
     """Its bytes, in that encoding."""
@@ -66,8 +66,8 @@ class ChangedRow:
 class ChangePage:
     """A page of changes.
 
-    With values, a copy that had the store's state at the token has a later one as soon as it has applied all pages up
-    to one without `more`: first remove the rows that are gone, then put the others over what is there.
+    With values, pages bring a copy of the store up to date: per page, remove the rows that are gone, then insert or
+    replace the others. After a page without `more`, the copy equals the store at a commit.
     """
 
     rows: list[ChangedRow]
@@ -113,8 +113,7 @@ def read_changes(
 
     The other options select changes, and are those of `Changes`. Raises Refused and NoAgent.
     """
-    selection = _selection(tables, entities, operations, authors, except_authors)
-    return _page(*ask("changes", timeout, path, **_members(store, since, values, schema, limit, selection)))
+    return answer(_request(locals()))
 
 
 async def read_changes_async(
@@ -133,35 +132,16 @@ async def read_changes_async(
     timeout: Optional[float] = 40.0,
 ) -> ChangePage:
     """Like `read_changes`, with asyncio."""
-    selection = _selection(tables, entities, operations, authors, except_authors)
-    return _page(*await ask_async("changes", timeout, path, **_members(store, since, values, schema, limit, selection)))
+    return await answer_async(_request(locals()))
 
 
-def _selection(
-    tables: Optional[Iterable[str]],
-    entities: Optional[Iterable[str]],
-    operations: Optional[Iterable[str]],
-    authors: Optional[Iterable[str]],
-    except_authors: Optional[Iterable[str]],
-) -> Selection:
-    return Selection(
-        tables=protocol.names(tables, "tables"),
-        entities=protocol.names(entities, "entities"),
-        operations=protocol.names(operations, "operations"),
-        authors=protocol.names(authors, "authors"),
-        except_authors=protocol.names(except_authors, "except_authors"),
-    )
-
-
-def _members(
-    store: Path, since: Optional[str], values: bool, schema: Optional[str], limit: Optional[int], selection: Selection
-) -> Message:
-    optional: Message = {"since": since, "schema": schema, "limit": limit}
-    members: Message = {"store": os.fsencode(store), **selection.lists()}
-    members.update((key, value) for key, value in optional.items() if value is not None)
-    if values:
+def _request(arguments: Mapping[str, Any]) -> Request[ChangePage]:
+    """Returns the request for a page, from the arguments of `read_changes`."""
+    members: Message = {"store": os.fsencode(arguments["store"]), **Selection.of(arguments).lists()}
+    members.update({name: arguments[name] for name in ("since", "schema", "limit") if arguments[name] is not None})
+    if arguments["values"]:
         members["values"] = True
-    return members
+    return Request("changes", arguments["timeout"], arguments["path"], members, _page)
 
 
 def _page(reply: Message, lines: list[Message]) -> ChangePage:

@@ -64,7 +64,7 @@ class Relocating:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a relocation or migration is, at most ten times a second. Only an agent says it, and only if asked."""
+    """The progress of a relocation or migration, at most ten times a second. Only an agent sends it, on request."""
 
     token: str
     """The position of the event before."""
@@ -83,14 +83,14 @@ class Relocated:
     token: str
     """The position of this event."""
     origin: str
-    """The path at which the store was. A name that isn't UTF-8 is written as `os.fsdecode` writes it."""
+    """The store's former path. A name that isn't UTF-8 has the form that `os.fsdecode` returns."""
     to: str
-    """The path at which the store is, written in the same way."""
+    """The store's path, in the same form."""
 
 
 @dataclass(frozen=True)
 class Migrated:
-    """The store has another model version now: read everything again, if this program knows that version."""
+    """The store was migrated to another model version: read everything again, if this program knows that version."""
 
     token: str
     """The position of this event."""
@@ -102,7 +102,7 @@ class Migrated:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """The relocation that Relocating announced has ended and moved nothing."""
+    """The relocation that Relocating announced ended without moving anything."""
 
     token: str
     """The position of this event."""
@@ -132,7 +132,7 @@ class Disconnected:
 
 @dataclass(frozen=True)
 class Connected:
-    """The agent is back. Whatever happened meanwhile comes next, as a Changed or as a Reset."""
+    """The agent is back. Changes since then follow, as a Changed or as a Reset."""
 
     token: str
     """The position after which the events continue."""
