@@ -64,6 +64,15 @@ import Testing
         #expect(try changes(store).count == 4)
     }
 
+    @Test(arguments: RecordedVersion.all) func resetsATokenOfAnotherHistory(_ version: RecordedVersion) throws {
+        let store = try version.store("history/version3.sql", in: scratch)
+        let tokens = try version.object("tokens.json")
+        for kind in ["history version 4", "history of a Core Data store", "an agent's feed with a history"] {
+            let token = try #require(tokens.string(kind).flatMap(HistoryToken.init))
+            #expect(throws: StoreHistory.Discontinuity.epoch) { try changes(store, after: token) }
+        }
+    }
+
     @Test(arguments: RecordedVersion.all) func continuesACoreDataStoresHistory(_ version: RecordedVersion) throws {
         let store = try version.store("history/core-data.sql", in: scratch)
         let tokens = try version.object("tokens.json")
@@ -79,7 +88,11 @@ import Testing
         for entry in try version.lines("wire/session.jsonl") {
             let line = Array(try #require(entry.string("line")).utf8)
             if entry.string("from") == "client" {
-                do throws(RefusedLine) { _ = try AgentRequest(parsing: line) } catch { refused.append(error.error.code) }
+                do throws(RefusedLine) {
+                    _ = try AgentRequest(parsing: line)
+                } catch {
+                    refused.append(error.error.code)
+                }
                 continue
             }
             let message = try AgentMessage(parsing: line)
