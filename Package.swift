@@ -43,9 +43,12 @@ func program(
 }
 
 /// Makes the tests in Tests/`name`, of the target whose name precedes "Tests".
-func tests(_ name: String, _ dependencies: Target.Dependency..., path: String? = nil) -> Target {
+func tests(
+    _ name: String, _ dependencies: Target.Dependency..., path: String? = nil, exclude: [String] = []
+) -> Target {
     .testTarget(
-        name: name, dependencies: dependencies + ["TestSupport", .systemPackage], path: path, swiftSettings: strict)
+        name: name, dependencies: dependencies + ["TestSupport", .systemPackage], path: path, exclude: exclude,
+        swiftSettings: strict)
 }
 
 // MARK: - The floors
@@ -222,6 +225,10 @@ let unitTests = floor(
         "GroupStoreAgentTests", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
         "GroupStore", "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
         "StoreMigration", "StoreRelocation", "StoreWatching", .logging),
+    tests(
+        "CompatibilityTests", "AgentProtocol", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",
+        "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", "StoreWatching",
+        path: "Tests/Compatibility", exclude: ["0.1.0", "record"]),
     tests(
         // The programs are run, not linked: this builds them first.
         "EndToEndTests", "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers",

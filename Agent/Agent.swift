@@ -33,7 +33,6 @@ package final class Agent {
         }
     }
 
-    package static let version = "0.1.0"
     private let configuration: Configuration
     private let socket: FilePath
     private let activation: ActivationSocket?
@@ -88,7 +87,7 @@ package final class Agent {
         presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }
         let status = StatusReport(
             publisher: publisher, configuration: current, states: states, scheduler: scheduler,
-            presenters: presenters.registry, socket: socket, version: Self.version)
+            presenters: presenters.registry, socket: socket, version: ProgramVersion.current)
         let history = HistoryService(
             publisher: publisher, configuration: current, states: states, feed: feed, program: parts.historyProgram,
             log: log)
@@ -100,7 +99,7 @@ package final class Agent {
         let requests = RequestHandler(
             publisher: publisher, feedThread: feedThread, configuration: current, scheduler: scheduler,
             presenters: presenters,
-            status: status, history: history, version: Self.version, log: log)
+            status: status, history: history, version: ProgramVersion.current, log: log)
         let mounts = mountTable()
         let server = try Server(
             listener: instance.listen(isShared: isShared), loop: loop, publisher: publisher, requests: requests,

@@ -1,3 +1,4 @@
+import AgentProtocol
 import ArgumentParser
 import CommandSupport
 import LinuxSystem
@@ -13,7 +14,7 @@ struct GroupStoreCommand: ParsableCommand {
             (groupstore relocate NOTES.sqlite group.com.example.notes), and have the programs open it there. \
             'groupstore watch' prints its changes; 'groupstore agent' does all of this in the background.
             """,
-        version: "0.1.0",
+        version: ProgramVersion.current,
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,

@@ -1,3 +1,4 @@
+import AgentProtocol
 import ArgumentParser
 import CommandSupport
 import LinuxSystem
@@ -13,7 +14,7 @@ struct GroupStoreRelayCommand: ParsableCommand {
             watch like any other. The store must keep groupstore's history (groupstore history enable STORE). The \
             broker is trusted with nothing but carrying: with --key, it can delay or drop messages, but not alter them.
             """,
-        version: "0.1.0",
+        version: ProgramVersion.current,
         subcommands: [PublishCommand.self, FollowCommand.self, PromoteCommand.self, RelayStatusCommand.self])
 
     /// Rejects empty arguments: they are usually an unset variable in a script.

@@ -185,11 +185,12 @@ import Testing
         let scratch = try TemporaryDirectory()
         let packages = scratch.path.appending(".build").appending("packages")
         try run("mkdir", ["-p", Word(packages)])
-        for name in ["groupstore_0.1.0_amd64.deb", "python3-groupstore_0.1.0_all.deb"] as [String] {
+        let version = ProgramVersion.current
+        for name in ["groupstore_\(version)_amd64.deb", "python3-groupstore_\(version)_all.deb"] as [String] {
             try run("touch", [Word(packages.appending(name))])
         }
         let words = try run("sh", ["-c", Word("cd \(scratch.path) && printf '%s\\n' \(commands[1])")]).lines
-        #expect(words == ["apt", "install", "./.build/packages/groupstore_0.1.0_amd64.deb"])
+        #expect(words == ["apt", "install", "./.build/packages/groupstore_\(version)_amd64.deb"])
     }
 
     @Test func everyScriptParses() throws {

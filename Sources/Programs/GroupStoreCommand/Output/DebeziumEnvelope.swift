@@ -1,6 +1,5 @@
 import AgentProtocol
 import FoundationEssentials
-import GroupStoreAgent
 import PersistentHistory
 import SQLiteStore
 
@@ -13,7 +12,7 @@ struct DebeziumEnvelope {
     func json(_ row: ChangedRow, of table: BatchTable, history: String) -> JSONObject {
         let time = Int64(exactly: (row.time * 1000).rounded()).map { JSONValue.integer($0) } ?? .null
         var source: JSONObject = [
-            "version": .string(Agent.version), "connector": "groupstore", "name": .string(history),
+            "version": .string(ProgramVersion.current), "connector": "groupstore", "name": .string(history),
             "ts_ms": time, "snapshot": "false", "db": .string(database), "sequence": .null,
             "table": .string(table.name),
         ]
