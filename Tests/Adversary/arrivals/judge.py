@@ -10,6 +10,8 @@ class Judge:
     def judge_idle(self, when):
         """Nothing changes: then the agent does nothing, for whatever it waits."""
         busy = [p for p in self.places if p.retries] + [p for p in self.presenters if p.mood != "polite"]
+        if self.rights_taken and when != "at the end":     # of the group: then all of its stores are tried again, less and less often
+            busy += self.places
         self.frozen = True
         # A holder that has changed its user can't be seen without CAP_SYS_PTRACE. The agent looks again for a minute then.
         self.spend(70 if any(p.case.__name__ == "while_held" for p in self.places) else 20)

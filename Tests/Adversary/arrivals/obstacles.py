@@ -128,7 +128,7 @@ def conflict(place):
     place.note("remedy:", how)
     if how == "group away":
         place.tags -= place.read(place.group)
-        os.rename(place.group, os.path.join(place.world.base, "away%d" % place.number))
+        shutil.move(place.group, os.path.join(place.world.base, "away%d" % place.number))
     elif how == "legacy away":
         place.expect = "kept"
         place.tags -= place.read(place.legacy)
