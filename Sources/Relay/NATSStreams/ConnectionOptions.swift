@@ -98,7 +98,7 @@ extension ConnectionOptions {
     }
 
     private func configure(_ options: OpaquePointer, _ server: ServerAddress) throws(NATSError) {
-        func set(_ status: natsStatus) throws(NATSError) { try check(status, "connect", server) }
+        func set(_ status: natsStatus) throws(NATSError) { try check(status, "connect", at: server) }
         let milliseconds = max(1, timeout.nanoseconds / 1_000_000)
         try set(natsOptions_SetURL(options, server.description))
         try set(natsOptions_SetName(options, name))

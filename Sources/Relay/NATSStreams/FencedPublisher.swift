@@ -116,7 +116,7 @@ package final class FencedPublisher {
         guard let object = answer.json else {
             throw NATSError(.rejected, "\(operation) \(connection.server): the confirmation is not JSON")
         }
-        if let error = object.object("error") { throw NATSError(api: error, operation, connection.server) }
+        if let error = object.object("error") { throw NATSError(api: error, operation, at: connection.server) }
         guard object.string("stream") == stream, object.integer("seq") == Int64(clamping: lastSequence + 1),
             answer.subject == "\(inbox).\(lastSequence + 1)"
         else {

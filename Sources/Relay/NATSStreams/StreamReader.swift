@@ -181,7 +181,7 @@ package final class StreamReader {
         }
         if let error = object.object("error") {
             guard error.integer("err_code") == 10037 else {
-                throw NATSError(api: error, operation, connection.server)
+                throw NATSError(api: error, operation, at: connection.server)
             }
             early.updateValue(nil, forKey: number)
             return

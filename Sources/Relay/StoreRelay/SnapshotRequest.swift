@@ -97,7 +97,7 @@ enum SnapshotRefusal: String {
 /// What a chunk's digest is of (Documentation/Relay.md, "Snapshots"). The chunk itself is hashed once, for this and for
 /// the whole.
 enum SnapshotChunk {
-    static func fields(_ stream: RelayStream, _ id: String, _ index: Int, sha256: String) -> [String] {
+    static func fields(_ stream: RelayStream, id: String, index: Int, sha256: String) -> [String] {
         [stream.streamName, "chunk", id, "\(index)", sha256]
     }
 }

@@ -139,7 +139,7 @@ package final class Replica {
                 guard now == state else { throw BatchRefusal(outcome: .skipped) }
                 let tables = try self.tables ?? ReplicaTables(database)
                 self.tables = tables
-                let next = try BatchApplier(batch, database, now, tables).run()
+                let next = try BatchApplier(batch, to: database, in: now, tables).run()
                 try next.write(database)
                 return next
             }

@@ -36,7 +36,7 @@ struct BatchContent {
 
     /// Reads a batch. Returns nil if the token is the last one, and what history doesn't record is as it was.
     init?(
-        _ reader: StoreReader, _ store: ReplicableStore, _ history: StoreHistory, after token: HistoryToken,
+        _ reader: StoreReader, of store: ReplicableStore, _ history: StoreHistory, after token: HistoryToken,
         known: Known?
     ) throws {
         schema = store.schema

@@ -76,7 +76,8 @@ package final class ReplicationSource {
         // If the store's files changed meanwhile, the body runs again.
         let batch = try batches.read { reader in
             known = try ReplicableStore(reader, known: known)
-            return try BatchContent(reader, known, StoreHistory(reader), after: token, known: knownExtras)
+            return try BatchContent(
+                reader, of: known, StoreHistory(reader), after: token, known: knownExtras)
         }
         return batch.map { UnsentBatch(from: token, content: $0, snapshots: snapshots) }
     }
