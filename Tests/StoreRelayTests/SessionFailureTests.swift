@@ -38,7 +38,7 @@ import Testing
         #expect(SessionFailure(NATSError(.refused, ""), hasConnected: false) == .end)
     }
 
-    @Test func endsIfOnlySomebodyCanHelp() {
+    @Test func endsIfOnlyAPersonCanHelp() {
         let failures: [any ActionableError] = [
             ReplicationError.diverged(tables: ["Note"], path), SystemError("open", .permissionDenied, path: path),
             StoreError(code: 8, message: "attempt to write a readonly database", path: path),

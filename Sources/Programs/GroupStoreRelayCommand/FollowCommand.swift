@@ -30,7 +30,7 @@ struct FollowCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "This follower's name, of its own among all of the stream (default: the host's).", valueName: "id"))
+            "This follower's name, unique per stream (default: the host name).", valueName: "id"))
     var follower: String?
 
     @OptionGroup var outputOptions: OutputOptions

@@ -32,7 +32,7 @@ package struct NATSError: ActionableError, Equatable {
         case noStream = "no_stream"
         /// A stream of that name has other properties than those that are needed.
         case streamDiffers = "stream_differs"
-        /// The stream has another last message than the one expected: somebody else published.
+        /// The stream has another last message than the one expected: another publisher wrote to it.
         case streamMoved = "stream_moved"
         /// Messages were lost between the broker and this program, or the stream was set back.
         case streamBroken = "stream_broken"

@@ -121,7 +121,7 @@ package final class StreamReader {
         let state = try connection.state(ofStream: stream)
         try check(state)
         guard state.last >= sequence else {
-            // What was announced isn't there: nothing after it is either.
+            // The announced message isn't there, so none after it is either.
             return begin(at: sequence, upto: lastSequence)
         }
         // It may have arrived after the request.

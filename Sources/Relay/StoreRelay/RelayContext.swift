@@ -19,8 +19,8 @@ package struct RelayOptions: Sendable {
     }
 }
 
-/// What all parts of one publisher or follower share: the configuration, the status record, the reports, and the
-/// request to stop.
+/// The values that all parts of one publisher or follower share: the configuration, the status record, the reports, and
+/// the request to stop.
 struct RelayContext {
     let location: StoreLocation
     let options: RelayOptions

@@ -4,7 +4,7 @@ import PersistentHistory
 import SQLiteStore
 import StoreReplication
 
-/// What an error ends: the program, a session, or one attempt of it.
+/// The consequence of an error: it ends the program, a session, or one attempt of it.
 ///
 /// A program that could have gone on and ended loses hours until somebody starts it again. One that goes on although
 /// only a person can help hides the error. So what isn't known here ends the program.

@@ -3,7 +3,7 @@ import NATSStreams
 
 /// A publisher or a follower: what outlives its connections.
 protocol SessionOwner: AnyObject {
-    /// How it connects.
+    /// The options of its connections.
     var connection: ConnectionOptions { get }
     /// True if the last attempt got further than those before it.
     var hasAdvanced: Bool { get }

@@ -2,8 +2,10 @@ import LinuxSystem
 import NATSStreams
 import PersistentHistory
 
-/// What is known of batches and messages that were of no use: if nothing replaces them, the replica would stay behind
-/// without noticing.
+/// The batches and messages that a follower couldn't use.
+///
+/// The home may publish them again. If it doesn't, the replica would stay behind without noticing, so after some time
+/// the follower takes a snapshot.
 struct StreamDamage {
     private var suspected: ContinuousClock.Instant?
     private var lastPart: ContinuousClock.Instant?
@@ -40,7 +42,7 @@ struct StreamDamage {
     }
 }
 
-/// What a follower knows of the stream, and what it has confirmed.
+/// The end of the stream as a follower knows it, and the position that the follower has confirmed.
 struct FollowerProgress {
     private let link: StreamLink
     /// The follower's name.

@@ -4,7 +4,7 @@ import RelayStatus
 import SQLiteFormat
 import StoreReplication
 
-/// How a stream is followed.
+/// The options of a follower.
 package struct FollowerOptions: Sendable {
     package let relay: RelayOptions
     /// The follower's name, under which the home keeps what it has confirmed.
@@ -20,8 +20,8 @@ package struct FollowerOptions: Sendable {
 
 /// Keeps a replica of a store up to date: what outlives a connection.
 ///
-/// The spine: `SessionLoop` connects, again and again; `FollowerSession` searches the stream, applies batches, and takes
-/// a snapshot where they don't fit.
+/// The spine: `SessionLoop` connects, again and again; `FollowerSession` searches the stream, applies batches, and
+/// takes a snapshot where they don't fit.
 package final class StoreFollower: SessionOwner {
     let context: RelayContext
     let connection: ConnectionOptions

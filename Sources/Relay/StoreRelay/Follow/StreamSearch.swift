@@ -3,8 +3,9 @@ import PersistentHistory
 
 /// Finds the message from which a replica goes on.
 ///
-/// Where it was in the stream is never remembered: a broker may be set back, and number other messages alike. The
-/// messages' own tokens decide, by a binary search: the numbers of one history rise along the stream.
+/// A follower never remembers a message's number: a broker that was restored from a backup gives the same numbers to
+/// other messages. The messages' own tokens decide, by a binary search: the numbers of one history rise along the
+/// stream.
 struct StreamSearch {
     private let link: StreamLink
     private let state: StreamState
@@ -36,7 +37,7 @@ struct StreamSearch {
         guard state.messages > 0, state.last > 0, let last = try batch(at: state.last, notBefore: state.first) else {
             return (state.last + 1, nil)
         }
-        // Nobody knows what the messages after it said, if they can't be read.
+        // The messages after it can't be read, so only the home knows where they lead.
         let upto = last.sequence == state.last ? last.message.part.upto.number : nil
         guard leads(last, beyond: position) else { return (max(last.start, state.first), upto) }
         var (low, high, found) = (state.first, last.sequence, last)

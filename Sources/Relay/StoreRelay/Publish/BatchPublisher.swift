@@ -53,6 +53,7 @@ final class BatchPublisher {
                 pace: PublishingPace(watch), before: position, wasCaughtUp: status.record.state == "caught_up")
         busyTime = nil
         do {
+            // A follower may be told that it has everything only after a look that found nothing more.
             snapshots.setPublished(nil)
             guard let batch = try next() else {
                 current.pace.end()

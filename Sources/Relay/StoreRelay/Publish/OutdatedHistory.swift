@@ -27,7 +27,7 @@ struct OutdatedHistory {
         } catch let error as HistoryError {
             guard case .outdated = error else { throw error }
             next = .now + backoff.next()
-            // Nobody knows what is lacking.
+            // The history can't say how many changes are missing.
             context.status.record.lag = nil
             context.reportWaiting(for: error)
         }

@@ -67,7 +67,7 @@ final class PublisherSession {
             if let failure = content.failures[publisher.session] { throw failure }
             status.record.rejected += Int64(content.refused)
             if let failure = content.watchFailure { context.reporter.report(failure) }
-            // What is written while it publishes is found by one of its next looks.
+            // The next looks find changes that are committed while it publishes.
             let isDue = batches.untilNextLook.map { $0 == .zero } ?? content.storeChanged
             if isDue || outdated.isDue {
                 try outdated.waiting(context) { try batches.publishNext() }

@@ -15,8 +15,8 @@ import SystemPackage
 /// A snapshot is a file in a directory that only this user can enter. At most two are kept. One is removed some minutes
 /// after its last request, for another one if nobody receives it, and at the end of its lifetime.
 ///
-/// Anybody may send requests who has a follower's credentials. So the home answers inboxes only, and with a key, only
-/// requests with a right digest and a value that it has named minutes ago at most.
+/// Every holder of a follower's credentials may send requests. So the home answers inboxes only. With a key, it answers
+/// only requests with a valid digest and a challenge that it issued minutes ago at most.
 final class SnapshotServer: Sendable {
     private struct Served {
         let snapshot: Snapshot
@@ -280,7 +280,7 @@ final class SnapshotServer: Sendable {
             let bytes = try? served.snapshot.chunk(index, size: size)
         else { return refusal(.unknownSnapshot) }
         guard let key else { return ([], bytes) }
-        // What the disk has changed since then has another one, and isn't accepted.
+        // The digest computed while writing: followers refuse a chunk that the disk has changed since.
         let sha256 = served.digests[size]?[index] ?? SHA256Stream.digest(bytes)
         let fields = SnapshotChunk.fields(stream, id: id, index: index, sha256: sha256)
         return (try RelayKey.header(key, of: fields, []), bytes)

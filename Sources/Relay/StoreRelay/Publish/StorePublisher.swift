@@ -6,7 +6,7 @@ import SQLiteFormat
 import StoreReplication
 import SystemPackage
 
-/// How a store is published.
+/// The options of a publisher.
 package struct PublisherOptions: Sendable {
     package let relay: RelayOptions
     /// The limits of the stream.
@@ -110,7 +110,7 @@ package final class StorePublisher: SessionOwner {
 
     /// Keeps the lag in the status up to date while there is no connection.
     func recover(from error: any ActionableError) {
-        // Where somebody else publishes too, each message waits for the one before.
+        // Beside another publisher, each message waits until the one before is confirmed.
         maxAhead = (error as? NATSError)?.code == .streamMoved ? 1 : Self.usualAhead
         let record = context.status.record
         if let position = record.position.flatMap(HistoryToken.init), mailbox.take(within: .zero).storeChanged,

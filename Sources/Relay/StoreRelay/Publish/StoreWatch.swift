@@ -18,7 +18,7 @@ final class StoreWatch: Sendable {
         var isResting: Bool { isPaused || isEnded }
     }
 
-    /// What the thread and the object share.
+    /// The state that the thread and the object share.
     private final class Shared: Sendable {
         let state = Mutex(State())
         let changed = MonotonicSemaphore()

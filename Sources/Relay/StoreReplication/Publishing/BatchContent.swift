@@ -10,7 +10,7 @@ import SQLiteStore
 struct BatchContent {
     let upto: HistoryToken
     let schema: String
-    /// What history doesn't record, as the batch says it.
+    /// The state that history doesn't record, as the batch says it.
     let extras: Known
 
     struct Known: Equatable {

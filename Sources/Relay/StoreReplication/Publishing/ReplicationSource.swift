@@ -10,7 +10,7 @@ import SystemPackage
 /// While it reads or holds a connection, this process must have no connection of its own to the store (`StoreReader`).
 package final class ReplicationSource {
     package let location: StoreLocation
-    /// What the last batch said beside its changes; nil before the first.
+    /// The state that the last batch carried beside its changes; nil before the first.
     private var knownExtras: BatchContent.Known?
     private var known: ReplicableStore
     /// The number of snapshots that were made before the last batch.
