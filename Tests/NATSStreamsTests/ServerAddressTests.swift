@@ -18,7 +18,7 @@ import Testing
         "", "nats://", "http://broker", "nats://broker:0", "nats://broker:70000", "nats://::1", "broker:1:2",
         "nats://bro\u{1B}ker", "nats://[::1", "nats://[::1]4222",
     ])
-    func rejectsWhatIsNoAddress(text: String) {
+    func rejectsAMalformedAddress(text: String) {
         #expect { try ServerAddress(text) } throws: { error in
             (error as? NATSError)?.code == .badAddress
         }

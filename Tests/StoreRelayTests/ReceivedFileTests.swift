@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func hashIsThatOfWhatWasWritten() throws {
+    @Test func returnsTheDigestOfTheWrittenChunks() throws {
         let file = try received()
         try append(0..<content.count, to: file)
         #expect(file.size == Int64(content.count))
@@ -62,7 +62,7 @@ import Testing
     }
 
     /// What the disk has changed meanwhile isn't the announced file.
-    @Test func hashesWhatIsThereAndNotWhatWasReceived() throws {
+    @Test func hashesTheFileThatAnInterruptedDownloadLeft() throws {
         try append(0..<chunkSize, to: received())
         let path = scratch.path.appending("Notes.snapshot")
         try Descriptor(opening: path, flags: O_RDWR).write([content[100] &+ 1], at: 100)

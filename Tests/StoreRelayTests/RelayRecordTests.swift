@@ -38,7 +38,7 @@ import Testing
         #expect(found() == ["session", "user", "system"])
     }
 
-    @Test func whatIsNoRecordIsLeftOut() throws {
+    @Test func leavesOutFilesThatAreNoRecords() throws {
         let directory = own.appending("groupstore-relay").appending("publish-Notes")
         try write("Notes", in: ["RUNTIME_DIRECTORY": directory.string])
         try DurableFile.write(Array("{}".utf8), as: "Broken.publish.json", in: Directory(directory), mode: 0o600)

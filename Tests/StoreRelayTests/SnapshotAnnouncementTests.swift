@@ -12,7 +12,7 @@ struct SnapshotAnnouncementTests {
     ]
     private static let request = SnapshotRequest(follower: "laptop", have: nil, reason: .first)
 
-    @Test func takesWhatAHomeAnnounces() throws {
+    @Test func acceptsAValidAnnouncement() throws {
         let found = try SnapshotAnnouncement(Self.sound, for: Self.request)
         #expect(found.chunkCount(found.size) == 2)
         var largest = Self.sound
@@ -33,7 +33,7 @@ struct SnapshotAnnouncementTests {
             ("upto", .string("h1." + String(repeating: "a", count: 1000) + ".5.ff")),
             ("schema", .string(String(repeating: "a", count: 1000))), ("schema", .null),
         ] as [(String, JSONValue)])
-    func refusesWhatNoHomeAnnounces(member: String, value: JSONValue) {
+    func refusesAnImpossibleAnnouncement(member: String, value: JSONValue) {
         var object = Self.sound
         object[member] = value
         let error = #expect(throws: RelayError.self) { try SnapshotAnnouncement(object, for: Self.request) }

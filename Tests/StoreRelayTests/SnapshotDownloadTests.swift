@@ -31,6 +31,10 @@ struct SnapshotDownloadTests {
         try NATSConnection(ConnectionOptions(servers: [ServerAddress(server.url)], name: "test"))
     }
 
+    private func link(_ connection: NATSConnection) -> StreamLink {
+        StreamLink(connection: connection, stream: stream, key: nil)
+    }
+
     private static func chunk(_ index: Int) -> [UInt8] { [UInt8](repeating: UInt8(index), count: chunkSize) }
 
     /// Answers requests until so many chunks, or all, were requested, and is gone then. Returns once it listens.
@@ -119,13 +123,13 @@ struct SnapshotDownloadTests {
         let container = GroupContainer(directory: try Directory(directory.path))
         let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
         let error = #expect(throws: (any Error).self) {
-            try SnapshotDownload(connect(), stream, key: nil, in: container, for: "Notes.sqlite")
+            try SnapshotDownload(link(connect()), in: container, for: "Notes.sqlite")
                 .run(request, RelayStop(), making: {}, progress: { _, _ in }, last: { nil })
         }
         let found = try #require(error as? any ActionableError)
         #expect(found.errorCode == code && found.fullMessage.utf8.count < 1000)
         if let found = found as? RelayError {
-            guard case .retry = FollowerFailure(found, hasConnected: true) else {
+            guard case .retry = SessionFailure(found, hasConnected: true) else {
                 Issue.record("the follower doesn't pause")
                 return
             }
@@ -149,7 +153,7 @@ struct SnapshotDownloadTests {
         let container = GroupContainer(directory: try Directory(directory.path))
         let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
         let snapshot = try #require(
-            try SnapshotDownload(connect(), stream, key: nil, in: container, for: "Notes.sqlite")
+            try SnapshotDownload(link(connect()), in: container, for: "Notes.sqlite")
                 .run(request, RelayStop(), making: {}, progress: { _, _ in }, last: { nil }))
         #expect(snapshot.written == snapshot.sha256)
         #expect(asked.withLock { $0.sorted() } == (Array(0..<Self.chunks) + Array(lost)).sorted())
@@ -163,7 +167,7 @@ struct SnapshotDownloadTests {
         let request = SnapshotRequest(follower: "f", have: nil, reason: .first)
         func download() throws -> Snapshot? {
             let container = GroupContainer(directory: try Directory(directory.path))
-            return try SnapshotDownload(connection, stream, key: nil, in: container, for: "Notes.sqlite")
+            return try SnapshotDownload(link(connection), in: container, for: "Notes.sqlite")
                 .run(request, RelayStop(), making: {}, progress: { _, _ in }, last: { nil })
         }
         let first = try home(sending: 30) { index in asked.withLock { $0.append(index) } }
@@ -190,7 +194,7 @@ struct SnapshotDownloadTests {
         let container = GroupContainer(directory: try Directory(directory.path))
         let connection = try connect()
         func download(last: String) throws -> Snapshot? {
-            try SnapshotDownload(connection, stream, key: nil, in: container, for: "Notes.sqlite").run(
+            try SnapshotDownload(link(connection), in: container, for: "Notes.sqlite").run(
                 SnapshotRequest(follower: "f", have: HistoryToken("h1.00000000000000000003.7.1"), reason: reason),
                 RelayStop(), making: {}, progress: { _, _ in }, last: { HistoryToken(last) })
         }

@@ -28,7 +28,7 @@ import Testing
         return offers
     }
 
-    @Test func aKeptSnapshotServesWhoHasLess() throws {
+    @Test func aKeptSnapshotServesAFollowerThatHasLess() throws {
         var offers = try kept()
         #expect(offers.offer(to: request(nil, .first), at: seconds(5)) == "old")
         #expect(offers.offer(to: SnapshotRequest(follower: nil, have: nil, reason: nil), at: seconds(5)) == "old")

@@ -43,7 +43,7 @@ struct SnapshotServerTests {
     }
 
     private func answer(_ server: SnapshotServer, _ request: NATSMessage) throws -> OutgoingMessage? {
-        try server.answer(request, maxPayload: 1 << 20, mailbox, look: {})
+        try server.answer(request, maxPayload: 1 << 20, mailbox: mailbox, look: {})
     }
 
     private func object(_ answer: OutgoingMessage?) throws -> JSONObject {
@@ -72,7 +72,7 @@ struct SnapshotServerTests {
         server.setPublished(HistoryToken("h1.00000000000000000001.1.1"))
         let moved = NATSError(.streamMoved, "moved")
         #expect(throws: moved) {
-            try server.answer(request(Self.begin), maxPayload: 1 << 20, mailbox, look: { throw moved })
+            try server.answer(request(Self.begin), maxPayload: 1 << 20, mailbox: mailbox, look: { throw moved })
         }
         #expect(mailbox.take(within: .zero).wantsSnapshot == false)
     }

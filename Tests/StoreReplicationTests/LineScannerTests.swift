@@ -46,7 +46,7 @@ struct LineScannerTests {
         "{\"base64\":\"AAAA", "{\"base64\":\"A===\"}", "null,", "1 ", "{\"base64\":\"AA==AAAA\"}",
         "{\"text_b64\":\"é\"}",
     ])
-    func refusesWhatIsNoValue(_ text: String) {
+    func refusesAMalformedValue(_ text: String) {
         #expect(throws: MalformedLine.self) { try values(text) }
     }
 

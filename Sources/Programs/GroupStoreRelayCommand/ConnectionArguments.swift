@@ -1,6 +1,7 @@
 import ArgumentParser
 import LinuxSystem
 import NATSStreams
+import RelayStatus
 import StoreRelay
 import SystemPackage
 
@@ -49,23 +50,31 @@ struct ConnectionArguments: ParsableArguments {
         if (tlsCert == nil) != (tlsKey == nil) { throw ValidationError("--tls-cert and --tls-key belong together") }
     }
 
-    /// Throws `NATSError`.
-    func options(name: String) throws -> ConnectionOptions {
-        var options = ConnectionOptions(servers: try server.map { try ServerAddress($0) }, name: name)
-        options.authorities = path(tlsCa, or: "ca.pem")
-        options.credentials = path(creds, or: "creds")
+    /// Returns the configuration that publishing and following share. Throws `NATSError`, `RelayError`.
+    ///
+    /// - Parameters:
+    ///   - role: The command. The broker shows it as a part of the connection's name.
+    ///   - follower: The follower's name.
+    func options(role: String, as follower: String? = nil, watchdog: Watchdog) throws -> RelayOptions {
+        let stream = try RelayStream(stream)
+        let words = ["groupstore-relay", role, stream.name] + [follower].compactMap(\.self)
+        var connection = ConnectionOptions(
+            servers: try server.map { try ServerAddress($0) }, name: words.joined(separator: " "))
+        connection.authorities = path(tlsCa, or: "ca.pem")
+        connection.credentials = path(creds, or: "creds")
         if let certificate = path(tlsCert, or: "cert.pem"), let key = path(tlsKey, or: "cert.key") {
-            options.certificate = (certificate, key)
+            connection.certificate = (certificate, key)
         }
+        connection.watchdog = watchdog
+        var options = RelayOptions(stream, connection)
+        options.key = try relayKey()
+        options.status = RelayRecord.ownDirectory(environment: Environment.all)
         return options
     }
 
-    /// Throws `RelayError.badName`.
-    func relayStream() throws -> RelayStream { try RelayStream(stream) }
-
     /// Returns the key; nil if none is named. Where the other secrets are, it must be too: without one, messages of
     /// anybody would be believed. Throws `NATSError`, `RelayError.badKey`.
-    func relayKey() throws -> RelayKey? {
+    private func relayKey() throws -> RelayKey? {
         try (key.map { FilePath($0) } ?? secret("key")).map { try RelayKey(file: $0) }
     }
 

@@ -30,7 +30,7 @@ struct FollowCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "This follower's name, of its own among all of the stream (default: the host's).", valueName: "id"))
+            "This follower's name, unique per stream (default: the host name).", valueName: "id"))
     var follower: String?
 
     @OptionGroup var outputOptions: OutputOptions
@@ -38,16 +38,11 @@ struct FollowCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try output.running { stop, report in
-            let stream = try connection.relayStream()
             let follower = follower ?? Environment.hostName
-            var options = try FollowerOptions(
-                stream, try connection.options(name: "groupstore-relay follow \(stream.name) \(follower)"),
-                follower: follower)
-            options.connection.watchdog = try output.watchdog()
-            options.key = try connection.relayKey()
-            options.status = RelayRecord.ownDirectory(environment: Environment.all)
-            let location = try StorePlaces.replica(name ?? "\(stream.name).sqlite", in: group)
-            try StoreFollower(location, options, report: report).run(stop)
+            let relay = try connection.options(role: "follow", as: follower, watchdog: try output.watchdog())
+            let options = try FollowerOptions(relay, follower: follower)
+            let location = try StorePlaces.replica(name ?? "\(relay.stream.name).sqlite", in: group)
+            try StoreFollower.follow(location, options, until: stop, report: report)
         }
     }
 }

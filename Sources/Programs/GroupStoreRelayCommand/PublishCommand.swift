@@ -58,18 +58,14 @@ struct PublishCommand: ParsableCommand {
         let output = Output(outputOptions)
         try output.running { stop, report in
             let location = try StorePlaces.existing(store)
-            let stream = try connection.relayStream()
+            let relay = try connection.options(role: "publish", watchdog: try output.watchdog())
             var options = PublisherOptions(
-                stream, try connection.options(name: "groupstore-relay publish \(stream.name)"),
-                snapshots: snapshotDirectory.map { FilePath($0) } ?? Environment.snapshots)
+                relay, snapshots: snapshotDirectory.map { FilePath($0) } ?? Environment.snapshots)
             options.maxAge = maxAge?.duration
             options.maxBytes = maxBytes
             options.replicas = replicas
-            options.connection.watchdog = try output.watchdog()
-            options.key = try connection.relayKey()
             options.takeOver = takeOver.flatMap(HistoryToken.init)
-            options.status = RelayRecord.ownDirectory(environment: Environment.all)
-            try StorePublisher(location, options, report: report).run(stop)
+            try StorePublisher.publish(location, options, until: stop, report: report)
         }
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// How to connect to a broker. Secrets come from files.
+/// The way to connect to a broker. Secrets come from files.
 package struct ConnectionOptions: Sendable {
     /// The broker's addresses, tried in this order.
     package var servers: [ServerAddress]
@@ -18,7 +18,7 @@ package struct ConnectionOptions: Sendable {
     /// The beginning of the subjects on which this program receives answers, without a dot at its end. One of its own
     /// lets a broker's permissions keep others from reading and from answering there.
     package var inboxPrefix = "_INBOX"
-    /// Where an account without JetStream has imported the API of another account's stream; nil if this account has
+    /// The place at which an account without JetStream has imported another account's stream; nil if this account has
     /// JetStream itself. Without such an import, the account's own is used.
     package var streamAPI: (prefix: String, stream: String)?
     /// The limit for connecting, and for each request.
@@ -98,7 +98,7 @@ extension ConnectionOptions {
     }
 
     private func configure(_ options: OpaquePointer, _ server: ServerAddress) throws(NATSError) {
-        func set(_ status: natsStatus) throws(NATSError) { try check(status, "connect", server) }
+        func set(_ status: natsStatus) throws(NATSError) { try check(status, "connect", at: server) }
         let milliseconds = max(1, timeout.nanoseconds / 1_000_000)
         try set(natsOptions_SetURL(options, server.description))
         try set(natsOptions_SetName(options, name))

@@ -3,7 +3,8 @@ import LinuxSystem
 import Synchronization
 
 /// A publisher to a stream in which every message names the one that it follows: if anybody else has published, the
-/// broker stores none of the messages that come after.
+/// broker stores none of the messages that come after. So two homes can never interleave their batches in one stream:
+/// the one that lost the race gets `streamMoved`, reads the stream's end, and finds out whether it is superseded.
 ///
 /// Messages are sent ahead of the broker's confirmations, up to a limit. Each names the one before by its number, and
 /// by its identifier if that isn't confirmed yet: a foreign message in its place has the same number.
@@ -116,7 +117,7 @@ package final class FencedPublisher {
         guard let object = answer.json else {
             throw NATSError(.rejected, "\(operation) \(connection.server): the confirmation is not JSON")
         }
-        if let error = object.object("error") { throw NATSError(api: error, operation, connection.server) }
+        if let error = object.object("error") { throw NATSError(api: error, operation, at: connection.server) }
         guard object.string("stream") == stream, object.integer("seq") == Int64(clamping: lastSequence + 1),
             answer.subject == "\(inbox).\(lastSequence + 1)"
         else {
@@ -131,7 +132,7 @@ package final class FencedPublisher {
     }
 }
 
-/// How far a publisher is in its stream, for any thread.
+/// The last messages that a publisher has sent and the broker has confirmed, for any thread.
 package final class PublishedPlace: Sendable {
     private let numbers: Mutex<(confirmed: UInt64, sent: UInt64)>
 

@@ -6,14 +6,14 @@ import LinuxSystem
 /// https://github.com/nats-io/nats-server/blob/main/server/errors.json).
 extension NATSError {
     /// Converts the error of a call of the library.
-    init(_ status: natsStatus, api code: jsErrCode, _ operation: String, _ server: ServerAddress) {
-        let failure = NATSError(status, operation, server)
+    init(_ status: natsStatus, api code: jsErrCode, _ operation: String, at server: ServerAddress) {
+        let failure = NATSError(status, operation, at: server)
         let found = Self.code(api: Int(code.rawValue)) ?? failure.code
         self.init(found, failure.message)
     }
 
     /// Converts an error object of a reply.
-    init(api error: JSONObject, _ operation: String, _ server: ServerAddress) {
+    init(api error: JSONObject, _ operation: String, at server: ServerAddress) {
         let number = error.integer("err_code") ?? 0
         let text = error.string("description") ?? "unknown error"
         self.init(

@@ -45,7 +45,7 @@ extension NATSConnection {
         var code = jsErrCode(0)
         let status = watching("js_GetStreamInfo") { js_GetStreamInfo(&info, jetStream, wanted.name, nil, &code) }
         if status == NATS_NOT_FOUND || code == JSStreamNotFoundErr { return try createStream(wanted) }
-        guard status == NATS_OK, let info else { throw apiFailure(status, code, "stream \(wanted.name)") }
+        guard status == NATS_OK, let info else { throw apiFailure(status, "stream \(wanted.name)", code: code) }
         defer { jsStreamInfo_Destroy(info) }
         try checkConfiguration(info.pointee, wanted)
         guard let config = info.pointee.Config else { return }
@@ -81,7 +81,7 @@ extension NATSConnection {
 
     private func createStream(_ wanted: StreamConfiguration, replicas: Int) throws(NATSError) {
         var config = jsStreamConfig()
-        try check(jsStreamConfig_Init(&config), "stream \(wanted.name)", server)
+        try check(jsStreamConfig_Init(&config), "stream \(wanted.name)", at: server)
         let operation = "create stream \(wanted.name)"
         let failure = wanted.name.withCString { name -> NATSError? in
             wanted.subject.withCString { subject -> NATSError? in
@@ -175,7 +175,7 @@ extension NATSConnection {
                 js_GetMsg(&message, jetStream, name, sequence, &options, &code)
             }
         }
-        return try found(status, code, message, "message \(sequence) of stream \(name)")
+        return try found(message, status, code: code, operation: "message \(sequence) of stream \(name)")
     }
 
     /// Returns the stream's last message, or nil if it has none. Throws `NATSError`.
@@ -187,7 +187,7 @@ extension NATSConnection {
                 js_GetLastMsg(&message, jetStream, name, subject, &options, &code)
             }
         }
-        return try found(status, code, message, "last message of stream \(name)")
+        return try found(message, status, code: code, operation: "last message of stream \(name)")
     }
 
     /// The limit for an answer that has a message: it may have a mebibyte, and the link may be slow.
@@ -204,7 +204,7 @@ extension NATSConnection {
     }
 
     private func found(
-        _ status: natsStatus, _ code: jsErrCode, _ message: OpaquePointer?, _ operation: String
+        _ message: OpaquePointer?, _ status: natsStatus, code: jsErrCode, operation: String
     ) throws(NATSError) -> NATSMessage? {
         if status == NATS_OK, let message {
             let found = NATSMessage(taking: message)
@@ -214,7 +214,7 @@ extension NATSConnection {
             return found
         }
         if code == JSNoMessageFoundErr { return nil }
-        throw apiFailure(status, code, operation)
+        throw apiFailure(status, operation, code: code)
     }
 
     private func apiCheck(
@@ -222,11 +222,11 @@ extension NATSConnection {
     ) throws(NATSError) {
         var code = jsErrCode(0)
         let status = watching("JetStream") { call(&code) }
-        if status != NATS_OK { throw apiFailure(status, code, operation) }
+        if status != NATS_OK { throw apiFailure(status, operation, code: code) }
     }
 
-    private func apiFailure(_ status: natsStatus, _ code: jsErrCode, _ operation: String) -> NATSError {
+    private func apiFailure(_ status: natsStatus, _ operation: String, code: jsErrCode) -> NATSError {
         code.rawValue == 0
-            ? failure(status, operation) : NATSError(status, api: code, operation, server)
+            ? failure(status, operation) : NATSError(status, api: code, operation, at: server)
     }
 }

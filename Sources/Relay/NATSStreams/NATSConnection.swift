@@ -42,7 +42,7 @@ package final class NATSConnection: Sendable {
         let status = options.watchdog.watch("natsConnection_Connect", limit: options.timeout * 2) {
             natsConnection_Connect(&made, native)
         }
-        guard status == NATS_OK, let made else { throw NATSError(status, "connect to", server) }
+        guard status == NATS_OK, let made else { throw NATSError(status, "connect to", at: server) }
         var context: OpaquePointer?
         var settings = jsOptions()
         jsOptions_Init(&settings)
@@ -54,7 +54,7 @@ package final class NATSConnection: Sendable {
         }
         guard contextStatus == NATS_OK, let context else {
             natsConnection_Destroy(made)
-            throw NATSError(contextStatus, "connect to", server)
+            throw NATSError(contextStatus, "connect to", at: server)
         }
         connection = made
         jetStream = context
@@ -108,7 +108,7 @@ package final class NATSConnection: Sendable {
     package func publish(_ message: OutgoingMessage) throws(NATSError) {
         try message.withMessage { native throws(NATSError) in
             let status = watching("natsConnection_PublishMsg") { natsConnection_PublishMsg(connection, native) }
-            try check(status, "publish to \(message.subject)", server)
+            try check(status, "publish to \(message.subject)", at: server)
         }
     }
 
@@ -117,7 +117,7 @@ package final class NATSConnection: Sendable {
         let status = watching("natsConnection_FlushTimeout") {
             natsConnection_FlushTimeout(connection, timeout.nanoseconds / 1_000_000)
         }
-        try check(status, "flush", server)
+        try check(status, "flush", at: server)
     }
 
     /// Sends a request and returns the reply. Throws `NATSError`, with `noJetStream` if nobody listens.
@@ -139,7 +139,7 @@ package final class NATSConnection: Sendable {
         let status = watching("natsConnection_SubscribeSync") {
             natsConnection_SubscribeSync(&subscription, connection, subject)
         }
-        try check(status, "subscribe to \(subject)", server)
+        try check(status, "subscribe to \(subject)", at: server)
         guard let subscription else { throw NATSError(.rejected, "natsConnection_SubscribeSync returned nothing") }
         return NATSSubscription(subscription, subject: subject, of: self)
     }
@@ -176,7 +176,7 @@ package final class NATSConnection: Sendable {
         if status == NATS_TIMEOUT, last.contains("ermissions") {
             return NATSError(.notPermitted, "\(operation) \(server): \(last)")
         }
-        return NATSError(status, operation, server)
+        return NATSError(status, operation, at: server)
     }
 }
 
@@ -205,7 +205,7 @@ package final class NATSSubscription {
         switch status {
         case NATS_OK: return message.map(NATSMessage.init(taking:))
         case NATS_TIMEOUT: return nil
-        default: throw NATSError(status, "receive from \(subject)", connection.server)
+        default: throw NATSError(status, "receive from \(subject)", at: connection.server)
         }
     }
 }

@@ -32,7 +32,7 @@ package struct NATSError: ActionableError, Equatable {
         case noStream = "no_stream"
         /// A stream of that name has other properties than those that are needed.
         case streamDiffers = "stream_differs"
-        /// The stream has another last message than the one expected: somebody else published.
+        /// The stream has another last message than the one expected: another publisher wrote to it.
         case streamMoved = "stream_moved"
         /// Messages were lost between the broker and this program, or the stream was set back.
         case streamBroken = "stream_broken"
@@ -96,7 +96,7 @@ package struct NATSError: ActionableError, Equatable {
 
 extension NATSError {
     /// Converts a status of the library (status.h) and the text that it keeps for the calling thread.
-    init(_ status: natsStatus, _ operation: String, _ server: ServerAddress? = nil) {
+    init(_ status: natsStatus, _ operation: String, at server: ServerAddress? = nil) {
         let detail = nats_GetLastError(nil).map { String(cString: $0) } ?? ""
         let text = String(cString: natsStatus_GetText(status))
         let place = server.map { " \($0)" } ?? ""
@@ -124,6 +124,6 @@ extension NATSError {
 }
 
 /// Throws the error for a status of the library other than success.
-func check(_ status: natsStatus, _ operation: String, _ server: ServerAddress? = nil) throws(NATSError) {
-    if status != NATS_OK { throw NATSError(status, operation, server) }
+func check(_ status: natsStatus, _ operation: String, at server: ServerAddress? = nil) throws(NATSError) {
+    if status != NATS_OK { throw NATSError(status, operation, at: server) }
 }

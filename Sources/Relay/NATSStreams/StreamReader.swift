@@ -121,7 +121,7 @@ package final class StreamReader {
         let state = try connection.state(ofStream: stream)
         try check(state)
         guard state.last >= sequence else {
-            // What was announced isn't there: nothing after it is either.
+            // The announced message isn't there, so none after it is either.
             return begin(at: sequence, upto: lastSequence)
         }
         // It may have arrived after the request.
@@ -181,7 +181,7 @@ package final class StreamReader {
         }
         if let error = object.object("error") {
             guard error.integer("err_code") == 10037 else {
-                throw NATSError(api: error, operation, connection.server)
+                throw NATSError(api: error, operation, at: connection.server)
             }
             early.updateValue(nil, forKey: number)
             return

@@ -22,7 +22,7 @@ package struct RelayRecord: Codable, Sendable, Equatable {
         }
     }
 
-    /// What a follower has confirmed, as the home knows it.
+    /// The last position that a follower has confirmed.
     package struct Follower: Codable, Sendable, Equatable {
         package var name: String
         package var position: String

@@ -3,6 +3,9 @@ import PersistentHistory
 import StoreReplication
 
 /// A part of a batch as a message of a stream (Documentation/Relay.md, "The format").
+///
+/// With a key, each message's digest also covers the digest of the message before. So two messages with the same digest
+/// have the same messages before them, which `isSame(as:)` relies on.
 struct BatchMessage {
     let part: BatchPart
     /// The digest of the message before, as the publisher knew it; nil without a key.
@@ -56,7 +59,7 @@ struct BatchMessage {
     /// their batches are the same as well. Without one, the batch's own hash decides in the end.
     func isSame(as other: BatchMessage) -> Bool { part == other.part && mac == other.mac }
 
-    /// True if the message's digest is right, or if there is no key.
+    /// Returns true if the message's digest is right, or if there is no key.
     func isAuthentic(in stream: RelayStream, key: RelayKey?) throws(RelayError) -> Bool {
         guard let key else { return true }
         return try key.accepts(mac, of: [stream.streamName] + fields, part.body)

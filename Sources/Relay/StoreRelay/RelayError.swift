@@ -10,7 +10,7 @@ package enum RelayError: ActionableError {
     case badKey(FilePath)
     /// Another home publishes to the stream, or the store was restored from a backup. The token is the stream's last.
     case superseded(stream: String, HistoryToken, FilePath)
-    /// Nobody answers requests for snapshots of the stream.
+    /// No home answers requests for snapshots of the stream.
     case noHome(stream: String)
     /// The home can't make a snapshot.
     case noSnapshot(String)

@@ -38,7 +38,7 @@ package struct RelayKey: Sendable {
         return result.hexadecimal
     }
 
-    /// Returns the header with the digest; none without a key.
+    /// Returns the header with the digest; no header without a key.
     static func header(
         _ key: RelayKey?, of fields: [String], _ body: [UInt8]
     ) throws(RelayError) -> [(name: String, value: String)] {

@@ -67,8 +67,8 @@ struct SnapshotRequest: Equatable {
     }
 }
 
-/// What a request's digest is of. The reply subject is a part of it: a request can't be used to have somebody else
-/// answered.
+/// The fields that a request's digest covers. The reply subject is among them: a recorded request can't be used to send
+/// the answer elsewhere.
 enum SnapshotRequestDigest {
     static func fields(_ stream: RelayStream, reply: String) -> [String] { [stream.streamName, "request", reply] }
 }
@@ -94,10 +94,10 @@ enum SnapshotRefusal: String {
     }
 }
 
-/// What a chunk's digest is of (Documentation/Relay.md, "Snapshots"). The chunk itself is hashed once, for this and for
-/// the whole.
+/// The fields that a chunk's digest covers (Documentation/Relay.md, "Snapshots"). Each chunk's MAC covers its SHA-256,
+/// so the chunk itself is hashed once, for this and for the whole.
 enum SnapshotChunk {
-    static func fields(_ stream: RelayStream, _ id: String, _ index: Int, sha256: String) -> [String] {
+    static func fields(_ stream: RelayStream, id: String, index: Int, sha256: String) -> [String] {
         [stream.streamName, "chunk", id, "\(index)", sha256]
     }
 }

@@ -8,7 +8,7 @@ struct ContentsReading {
     private let encoding: TextEncoding
     private let database: SQLiteConnection
 
-    /// What the table has.
+    /// The digest of the table's rows, and their number.
     struct Digest: Equatable {
         /// The SHA-256 of the lines of its rows.
         let sha256: String

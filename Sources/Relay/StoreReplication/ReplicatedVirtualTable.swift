@@ -8,7 +8,7 @@ struct ReplicatedVirtualTable: Equatable {
         case own(ReplicatedTable)
         /// A full-text index of another table or view, made again from it.
         case external(String)
-        /// What it shows follows from other tables.
+        /// The table shows the content of other tables.
         case derived
     }
 

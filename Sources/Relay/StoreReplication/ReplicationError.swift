@@ -11,7 +11,7 @@ package enum ReplicationError: ActionableError, Equatable {
     case isReplica(FilePath)
     /// The replica follows another stream.
     case otherStream(String, FilePath)
-    /// Somebody else wrote to the replica.
+    /// Another program wrote to the replica.
     case diverged(tables: [String], FilePath)
     /// The replica's file was moved or removed while it was followed.
     case gone(FilePath)

@@ -150,7 +150,7 @@ struct RelayTests {
     }
 
     @Test(arguments: NATSServer.programs)
-    func aReplicaThatSomebodyWroteToStops(program: FilePath) throws {
+    func aReplicaThatAnotherProgramWroteToStops(program: FilePath) throws {
         let hosts = try RelayHosts(program)
         let publisher = try hosts.publish()
         let follower = try hosts.follow()

@@ -11,11 +11,11 @@ struct ChunkRequests {
     private(set) var first: Int
     /// The first chunk that was never requested.
     private var next: Int
-    /// Those to be requested again.
+    /// The chunks to request again.
     private var lost: Set<Int> = []
-    /// By chunk, the number of its request.
+    /// The number of the request for each chunk.
     private var awaited: [Int: Int] = [:]
-    /// Those that were received before an earlier one.
+    /// The chunks that were received before an earlier one.
     private var early: Set<Int> = []
     /// The number of requests so far, which a probe stands for.
     private(set) var sent = 0

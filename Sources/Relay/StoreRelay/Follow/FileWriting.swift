@@ -5,7 +5,7 @@ import SystemPackage
 /// A thread that writes to a file, in order, while its owner checks what comes next. The kernel takes as long to copy a
 /// chunk as the processor to hash it.
 final class FileWriting {
-    /// What the thread and the owner share.
+    /// The state that the thread and the owner share.
     private final class Shared: Sendable {
         struct State {
             var waiting: [[UInt8]] = []
@@ -75,7 +75,7 @@ final class FileWriting {
         self.watchdog = watchdog
     }
 
-    /// Everything that was added is written, or nothing after an error, before the descriptor is closed.
+    /// Waits for the thread, so that it never writes to a closed descriptor.
     deinit { end() }
 
     /// Adds bytes after the former ones. Waits while many wait. Throws the error of an earlier write.

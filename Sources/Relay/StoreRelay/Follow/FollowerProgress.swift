@@ -2,8 +2,10 @@ import LinuxSystem
 import NATSStreams
 import PersistentHistory
 
-/// What is known of batches and messages that were of no use: if nothing replaces them, the replica would stay behind
-/// without noticing.
+/// The batches and messages that a follower couldn't use.
+///
+/// The home may publish them again. If it doesn't, the replica would stay behind without noticing, so after some time
+/// the follower takes a snapshot.
 struct StreamDamage {
     private var suspected: ContinuousClock.Instant?
     private var lastPart: ContinuousClock.Instant?
@@ -40,18 +42,19 @@ struct StreamDamage {
     }
 }
 
-/// What a follower knows of the stream, and what it has confirmed.
+/// The end of the stream as a follower knows it, and the position that the follower has confirmed.
 struct FollowerProgress {
-    private let options: FollowerOptions
-    private let connection: NATSConnection
+    private let link: StreamLink
+    /// The follower's name.
+    private let follower: String
     private var upto: Int64 = 0
     private var confirmed: HistoryToken?
     private var lastConfirmation: ContinuousClock.Instant?
     private var reported: HistoryToken?
 
-    init(_ options: FollowerOptions, _ connection: NATSConnection) {
-        self.options = options
-        self.connection = connection
+    init(_ link: StreamLink, follower: String) {
+        self.link = link
+        self.follower = follower
     }
 
     /// Notes that the stream leads to the change of this number.
@@ -67,8 +70,8 @@ struct FollowerProgress {
 
     /// Throws `NATSError` if the broker doesn't let this follower confirm: the home would keep nothing for it.
     func checkPermission() throws(NATSError) {
-        let subject = options.stream.acknowledgements(of: options.follower)
-        if let error = connection.denial(of: subject, "confirm to \(subject)") { throw error }
+        let subject = link.stream.acknowledgements(of: follower)
+        if let error = link.connection.denial(of: subject, "confirm to \(subject)") { throw error }
     }
 
     /// The time after which a position is sent again: the home may have been ended before it wrote it, or got another
@@ -82,7 +85,7 @@ struct FollowerProgress {
         if !force, let lastConfirmation, lastConfirmation.duration(to: .now) < .seconds(1) { return }
         lastConfirmation = .now
         confirmed = position
-        try connection.publish(
-            Acknowledgement(position, by: options.follower).message(options.stream, key: options.key))
+        try link.connection.publish(
+            Acknowledgement(position, by: follower).message(link.stream, key: link.key))
     }
 }

@@ -1,60 +1,53 @@
 import AgentProtocol
+import GroupContainers
 import LinuxSystem
 import NATSStreams
 import PersistentHistory
-import SQLiteFormat
-import SQLiteStore
 import StoreReplication
 
-/// What a follower does over one connection.
+/// Follows a stream over one connection.
 final class FollowerSession {
-    let location: StoreLocation
-    let options: FollowerOptions
-    let connection: NATSConnection
-    let held: HeldReplica
-    let status: StatusWriter
-    let reporter: RelayReporter
-    var progress: FollowerProgress
+    private let context: RelayContext
+    private let link: StreamLink
+    /// The follower's name.
+    private let name: String
+    private let held: HeldReplica
+    private var progress: FollowerProgress
+    private var damage = StreamDamage()
     /// The last tenth of a snapshot that was reported.
-    var reportedTenths: Int64 = -1
+    private var reportedTenths: Int64 = -1
     /// The delays between snapshots, until one has led to the stream's end.
-    var snapshotDelay = Backoff(first: .milliseconds(100), longest: .seconds(10))
+    private var snapshotDelay = Backoff(first: .milliseconds(100), longest: .seconds(10))
     /// The delays after failures that the broker has no part in.
-    var retryDelay = Backoff(first: .milliseconds(100), longest: .seconds(3), isRandomized: true)
+    private var retryDelay = Backoff(first: .milliseconds(100), longest: .seconds(3), isRandomized: true)
+
+    private var status: StatusWriter { context.status }
+    private var stop: RelayStop { context.stop }
 
     /// The time that a home has to repair a stream whose last message is of no use, by publishing again.
     private static let repairTime = Duration.seconds(2)
 
-    init(
-        _ location: StoreLocation, _ options: FollowerOptions, _ connection: NATSConnection, _ held: HeldReplica,
-        _ status: StatusWriter, _ reporter: RelayReporter
-    ) {
-        self.location = location
-        self.options = options
-        self.connection = connection
-        self.held = held
-        self.status = status
-        self.reporter = reporter
-        progress = FollowerProgress(options, connection)
+    init(_ follower: StoreFollower, over connection: NATSConnection) {
+        (context, name, held) = (follower.context, follower.name, follower.held)
+        link = StreamLink(connection: connection, stream: context.stream, key: context.key)
+        progress = FollowerProgress(link, follower: name)
     }
 
-    /// Follows until `stop` is requested or something fails. Calls `begun` once the stream can be read.
-    func run(_ stop: RelayStop, begun: () -> Void) throws {
-        status.record.server = "\(connection.server)"
-        _ = try connection.state(ofStream: options.stream.streamName)
-        reporter.reportState(
-            RelayEvent("connected", ["server": .string("\(connection.server)")], "connected to \(connection.server)"))
+    /// Follows until the end is requested or something fails. Calls `begun` once the stream can be read.
+    func run(begun: () -> Void) throws {
+        status.record.server = "\(link.connection.server)"
+        _ = try link.state()
+        context.reportConnection(link.connection)
         begun()
         while !stop.isRequested {
             do {
-                try follow(stop)
+                try follow()
             } catch let error as any ActionableError {
-                guard !stop.isRequested, !connection.isClosed,
-                    FollowerFailure(error, hasConnected: true) == .retry
+                guard !stop.isRequested, !link.connection.isClosed,
+                    SessionFailure(error, hasConnected: true) == .retry
                 else { throw error }
                 held.abandonBatch()
-                status.setWaiting(error)
-                reporter.report(error)
+                context.reportWaiting(for: error)
                 stop.wait(retryDelay.next())
                 if case ReplicationError.gone = error { try stop.retryingBusy { try held.openAgain() } }
             }
@@ -64,29 +57,29 @@ final class FollowerSession {
 
     /// Takes the first snapshot, if there is no replica, and applies what the stream has. Takes a snapshot where that
     /// doesn't fit.
-    private func follow(_ stop: RelayStop) throws {
-        if held.replica == nil { try takeSnapshot(.first, stop) }
+    private func follow() throws {
+        if held.replica == nil { try takeSnapshot(.first) }
         while !stop.isRequested, let replica = held.replica {
-            let search = try StreamSearch(options.stream, connection, key: options.key)
+            let search = try StreamSearch(link)
             let (start, upto) = try search.start(after: replica.position)
             progress.learn(upto)
             let rest = try held.unfinished.flatMap { try search.rest(after: $0, ofBatchAt: start) }
             if rest == nil { held.abandonBatch() }
             let reader = try StreamReader(
-                connection, stream: options.stream.streamName, news: options.stream.news, from: rest ?? start)
+                link.connection, stream: link.stream.streamName, news: link.stream.news, from: rest ?? start)
             reportFollowing(replica, from: rest ?? start)
-            var damage = StreamDamage()
+            damage = StreamDamage()
             if upto == nil { damage.suspect() }
             if rest != nil { damage.continueBatch() }
-            if let reason = try read(reader, replica, &damage, stop) { try takeSnapshot(reason, stop) }
+            if let reason = try read(reader, into: replica) { try takeSnapshot(reason) }
         }
     }
 
     private func reportFollowing(_ replica: Replica, from sequence: UInt64) {
-        let stream = options.stream.streamName
+        let stream = link.stream.streamName
         status.record.state = "following"
         note(replica.position)
-        reporter.reportState(
+        context.reporter.reportState(
             RelayEvent(
                 "following",
                 [
@@ -96,9 +89,7 @@ final class FollowerSession {
     }
 
     /// Applies batches. Returns the reason for a snapshot, or nil if the end was requested.
-    private func read(
-        _ reader: StreamReader, _ replica: Replica, _ damage: inout StreamDamage, _ stop: RelayStop
-    ) throws -> SnapshotRequest.Reason? {
+    private func read(_ reader: StreamReader, into replica: Replica) throws -> SnapshotRequest.Reason? {
         while !stop.isRequested {
             guard let message = try reader.next(within: .seconds(1)) else {
                 try replica.check()
@@ -110,7 +101,7 @@ final class FollowerSession {
             }
             status.record.messages += 1
             status.record.bytes += Int64(message.message.body.count)
-            if let reason = try take(message, replica, &damage) { return reason }
+            if let reason = try take(message, into: replica) { return reason }
             if message.pending == 0, damage.isNone {
                 snapshotDelay.reset()
                 retryDelay.reset()
@@ -121,13 +112,10 @@ final class FollowerSession {
         return nil
     }
 
-    private func take(
-        _ message: StreamMessage, _ replica: Replica, _ damage: inout StreamDamage
-    ) throws -> SnapshotRequest.Reason? {
-        guard let batch = BatchMessage(message.message),
-            try batch.isAuthentic(in: options.stream, key: options.key)
-        else {
-            reject(message.sequence, "it is no part of a batch with a right digest", &damage)
+    /// Applies a message's part of a batch. Returns the reason for a snapshot, if one is needed.
+    private func take(_ message: StreamMessage, into replica: Replica) throws -> SnapshotRequest.Reason? {
+        guard let batch = try link.batch(message.message) else {
+            reject(message.sequence, "not an authentic batch part")
             return nil
         }
         progress.learn(batch.part.upto.number)
@@ -137,7 +125,7 @@ final class FollowerSession {
         } catch let error as ReplicationError {
             guard case .malformedBatch(let what, _) = error else { throw error }
             held.abandonBatch()
-            reject(message.sequence, what, &damage)
+            reject(message.sequence, what)
             return nil
         }
         held.unfinished = outcome == .partial ? batch : nil
@@ -146,10 +134,10 @@ final class FollowerSession {
         case .applied(let position):
             damage.clear()
             retryDelay.reset()
-            reporter.clearErrors()
+            context.reporter.clearErrors()
             status.record.batches += 1
             note(position)
-            reporter.report(
+            context.reporter.report(
                 RelayEvent(
                     "applied", ["from": .string("\(batch.part.from)"), "upto": .string("\(position)")],
                     "applied up to \(position)"))
@@ -171,27 +159,90 @@ final class FollowerSession {
         return nil
     }
 
-    private func reject(_ sequence: UInt64, _ reason: String, _ damage: inout StreamDamage) {
+    private func reject(_ sequence: UInt64, _ reason: String) {
         damage.suspect()
         status.record.rejected += 1
-        let text = "message \(sequence) of \(options.stream.streamName) is left out: \(PrintableText(reason))"
-        reporter.report(
+        let text = "message \(sequence) of \(link.stream.streamName) is left out: \(PrintableText(reason))"
+        context.reporter.report(
             NATSError(
                 .rejected, text,
                 remedy: "see that only the relay may publish there, and that both sides have the same --key"))
     }
 
-    func caughtUp(_ replica: Replica) throws {
+    private func caughtUp(_ replica: Replica) throws {
         note(replica.position)
         status.record.state = "caught_up"
         guard progress.isNew(replica.position) else { return }
         try progress.confirm(replica.position, force: true)
-        reporter.report(
+        context.reporter.report(
             RelayEvent("caught_up", ["upto": .string("\(replica.position)")], "caught up with \(replica.position)"))
     }
 
-    func note(_ position: HistoryToken) {
+    private func note(_ position: HistoryToken) {
         status.record.position = "\(position)"
         status.setLag(progress.lag(at: position))
+    }
+
+    // MARK: Snapshots
+
+    /// Gives the replica the content of a snapshot, or creates it. Does nothing if the end is requested meanwhile.
+    private func takeSnapshot(_ reason: SnapshotRequest.Reason) throws {
+        held.abandonBatch()
+        if reason != .first { stop.wait(snapshotDelay.next()) }
+        let location = context.location
+        let container = GroupContainer(directory: location.directory)
+        let download = try SnapshotDownload(link, in: container, for: location.name.database)
+        let request = SnapshotRequest(follower: name, have: held.replica?.position, reason: reason)
+        guard
+            let snapshot = try download.run(
+                request, stop, making: { showSnapshot() },
+                progress: { done, size in
+                    showSnapshot()
+                    reportProgress(done, of: size)
+                },
+                last: { try StreamSearch(link).last() })
+        else {
+            // Whatever was left out, the home has nothing more.
+            if let replica = held.replica, !stop.isRequested, replica.position == request.have {
+                try caughtUp(replica)
+            }
+            return
+        }
+        do {
+            try held.take(snapshot)
+        } catch {
+            try? download.remove()
+            throw error
+        }
+        try download.remove()
+        status.record.snapshots += 1
+        context.reporter.clearErrors()
+        retryDelay.reset()
+        guard let position = held.replica?.position else { return }
+        progress.learn(position.number)
+        note(position)
+        try progress.confirm(position, force: true)
+        context.reporter.report(
+            RelayEvent(
+                "reset", ["reason": .string(reason.rawValue), "upto": .string("\(position)")],
+                "took a snapshot (\(reason.rawValue)) up to \(position)"))
+    }
+
+    /// A home that doesn't answer leaves the status as it is: what the follower waits for is said there.
+    private func showSnapshot() {
+        let isNew = status.record.state != "snapshot"
+        status.record.state = "snapshot"
+        status.write(force: isNew)
+    }
+
+    /// Reports each tenth.
+    private func reportProgress(_ done: Int64, of size: Int64) {
+        let tenths = done * 10 / max(1, size)
+        guard tenths != reportedTenths else { return }
+        reportedTenths = tenths
+        context.reporter.report(
+            RelayEvent(
+                "snapshot", ["bytes": .integer(done), "size": .integer(size)],
+                "received \(ByteCount(done)) of \(ByteCount(size)) of a snapshot"))
     }
 }

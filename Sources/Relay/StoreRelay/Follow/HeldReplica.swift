@@ -29,7 +29,7 @@ final class HeldReplica {
         try open()
     }
 
-    /// How far the replica is.
+    /// The replica's position, and the batch that it is taking.
     struct Reach {
         let position: HistoryToken?
         let unfinished: BatchPart?

@@ -11,9 +11,7 @@ import SystemPackage
 /// Requests a snapshot from the home, and writes it to a file (Documentation/Relay.md, "Snapshots"). A download that
 /// was interrupted goes on where it was.
 struct SnapshotDownload {
-    private let connection: NATSConnection
-    private let stream: RelayStream
-    private let key: RelayKey?
+    private let link: StreamLink
     private let directory: Directory
     private let file: FilePath.Component
     private let note: FilePath.Component
@@ -29,13 +27,8 @@ struct SnapshotDownload {
     private static func makeSilence() -> Backoff { Backoff(first: .seconds(1), longest: .seconds(8)) }
 
     /// - Parameter container: The replica's group container, in whose `.groupstore/replicas` the file grows.
-    init(
-        _ connection: NATSConnection, _ stream: RelayStream, key: RelayKey?, in container: GroupContainer,
-        for store: FilePath.Component
-    ) throws {
-        self.connection = connection
-        self.stream = stream
-        self.key = key
+    init(_ link: StreamLink, in container: GroupContainer, for store: FilePath.Component) throws {
+        self.link = link
         directory = try GroupContainer.child("replicas", of: container.bookkeeping())
         file = store.appending(".snapshot") ?? "snapshot"
         note = store.appending(".snapshot.json") ?? "snapshot.json"
@@ -55,17 +48,17 @@ struct SnapshotDownload {
         last: () throws -> HistoryToken?
     ) throws -> Snapshot? {
         if let former = try formerAnnouncement(for: request), try isOfStream(former, last()),
-            let digest = try receive(former, stop, progress)
+            let digest = try receive(former, stop, progress: progress)
         {
             return try snapshot(former, digest)
         }
         try remove()
-        guard let announced = try announcement(for: request, stop, making) else { return nil }
+        guard let announced = try announcement(for: request, stop, making: making) else { return nil }
         if let upto = announced.token, let last = try last(), !isOfStream(announced, last) {
             throw RelayError.otherHome(upto, last: last)
         }
         try DurableFile.write(Array(JSONEncoder().encode(announced)), as: note, in: directory, mode: 0o600)
-        guard let digest = try receive(announced, stop, progress) else {
+        guard let digest = try receive(announced, stop, progress: progress) else {
             if stop.isRequested { return nil }
             throw RelayError.badSnapshot("the home no longer has it")
         }
@@ -104,11 +97,11 @@ struct SnapshotDownload {
 
     /// Asks until the home has made a snapshot. Returns nil if none is needed, or if the end was requested.
     private func announcement(
-        for request: SnapshotRequest, _ stop: RelayStop, _ making: () -> Void
+        for request: SnapshotRequest, _ stop: RelayStop, making: () -> Void
     ) throws -> SnapshotAnnouncement? {
         let deadline = Deadline(after: Self.patience)
         var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(300))
-        let requests = try SnapshotRequests(connection, stream, key: key)
+        let requests = try SnapshotRequests(link)
         while !stop.isRequested {
             let answer = try requests.begin(request)
             switch answer.string("state") {
@@ -143,15 +136,15 @@ struct SnapshotDownload {
     /// Receives the chunks that the file lacks. Returns the SHA-256 of all; nil if the home no longer has the snapshot,
     /// or if the end was requested.
     private func receive(
-        _ announced: SnapshotAnnouncement, _ stop: RelayStop, _ progress: (Int64, Int64) -> Void
+        _ announced: SnapshotAnnouncement, _ stop: RelayStop, progress: (Int64, Int64) -> Void
     ) throws -> String? {
         let received = try ReceivedFile(
             file, in: directory, expected: announced.size, chunkSize: announced.chunkSize,
-            watchdog: connection.watchdog)
+            watchdog: link.connection.watchdog)
         try checkRoom(for: announced, received: received.size)
         var chunks = ChunkRequests(
             from: announced.chunkCount(received.size), to: announced.chunkCount(announced.size), window: Self.window)
-        let requests = try SnapshotRequests(connection, stream, key: key)
+        let requests = try SnapshotRequests(link)
         func request(_ index: Int, reply: String) throws {
             try requests.send(
                 [
@@ -161,7 +154,7 @@ struct SnapshotDownload {
         }
         var written = chunks.first
         var early: [Int: (bytes: [UInt8], sha256: String)] = [:]
-        var deadline = Deadline(after: connection.timeout * 4)
+        var deadline = Deadline(after: link.connection.timeout * 4)
         var silence = Self.makeSilence()
         while !chunks.isComplete {
             if stop.isRequested { return nil }
@@ -169,7 +162,8 @@ struct SnapshotDownload {
             let limit = min(silence.next(), deadline.remaining ?? .zero)
             guard let (subject, answer) = try requests.next(within: limit) else {
                 guard !deadline.hasPassed else {
-                    throw NATSError(.timedOut, "snapshot of \(stream.streamName) \(connection.server): no chunk")
+                    let operation = "snapshot of \(link.stream.streamName) \(link.connection.server)"
+                    throw NATSError(.timedOut, "\(operation): no chunk")
                 }
                 // There is no such chunk, so the answer is small even if the link is slow.
                 try request(chunks.count, reply: "\(Self.probePrefix)\(chunks.sent)")
@@ -191,7 +185,7 @@ struct SnapshotDownload {
                 try received.append(chunk.bytes, sha256: chunk.sha256)
                 written += 1
             }
-            deadline = Deadline(after: connection.timeout * 4)
+            deadline = Deadline(after: link.connection.timeout * 4)
             progress(received.size, announced.size)
         }
         // It is synced with the replica that it becomes, or copied into one.
@@ -206,8 +200,8 @@ struct SnapshotDownload {
             throw .badSnapshot("chunk \(index) has another size")
         }
         let sha256 = SHA256Stream.digest(answer.body)
-        if let key {
-            let fields = SnapshotChunk.fields(stream, announced.id, index, sha256: sha256)
+        if let key = link.key {
+            let fields = SnapshotChunk.fields(link.stream, id: announced.id, index: index, sha256: sha256)
             guard try key.accepts(answer.headers[RelayHeader.mac], of: fields, []) else {
                 throw .badSnapshot("chunk \(index) has a wrong digest")
             }

@@ -4,9 +4,7 @@ import NATSStreams
 
 /// The requests of one download, and the inbox in which their answers arrive.
 final class SnapshotRequests {
-    private let connection: NATSConnection
-    private let stream: RelayStream
-    private let key: RelayKey?
+    private let link: StreamLink
     private let inbox: String
     private let answers: NATSSubscription
     /// The values that homes have named. Two relays may serve one store, each with a value of its own.
@@ -16,12 +14,10 @@ final class SnapshotRequests {
     /// The values that are kept.
     private static let maxChallenges = 4
 
-    init(_ connection: NATSConnection, _ stream: RelayStream, key: RelayKey?) throws(NATSError) {
-        self.connection = connection
-        self.stream = stream
-        self.key = key
-        inbox = try connection.uniqueSubject()
-        answers = try connection.subscribe(inbox + ".*")
+    init(_ link: StreamLink) throws(NATSError) {
+        self.link = link
+        inbox = try link.connection.uniqueSubject()
+        answers = try link.connection.subscribe(inbox + ".*")
     }
 
     /// Sends a request. Throws `NATSError`, `RelayError`.
@@ -30,8 +26,8 @@ final class SnapshotRequests {
     func send(_ request: JSONObject, reply token: String) throws {
         let reply = "\(inbox).\(token)"
         let body = Array(request.text.utf8)
-        let headers = try RelayKey.header(key, of: SnapshotRequestDigest.fields(stream, reply: reply), body)
-        try connection.publish(OutgoingMessage(stream.snapshots, reply: reply, headers: headers, body: body))
+        let headers = try RelayKey.header(link.key, of: SnapshotRequestDigest.fields(link.stream, reply: reply), body)
+        try link.connection.publish(OutgoingMessage(link.stream.snapshots, reply: reply, headers: headers, body: body))
     }
 
     /// Returns the next answer with the last token of its subject, or nil if none comes in time. Throws `NATSError`,
@@ -45,7 +41,7 @@ final class SnapshotRequests {
                 if answer.subject.hasPrefix(prefix) { return (answer.subject.dropFirst(prefix.count), answer) }
             } catch {
                 guard error.code == .noJetStream else { throw error }
-                throw RelayError.noHome(stream: stream.streamName)
+                throw RelayError.noHome(stream: link.stream.streamName)
             }
         }
     }
@@ -56,7 +52,7 @@ final class SnapshotRequests {
         for _ in 0...Self.maxChallenges {
             let object = try answer(to: request)
             guard object.string("state") == "challenge" else { return object }
-            guard key != nil, let value = object.string("challenge"), RelayStream.isName(value) else { break }
+            guard link.key != nil, let value = object.string("challenge"), RelayStream.isName(value) else { break }
             challenges = challenges.suffix(Self.maxChallenges - 1) + [value]
         }
         throw RelayError.badSnapshot("the home accepts no request")
@@ -67,19 +63,19 @@ final class SnapshotRequests {
         begun += 1
         let token = "begin-\(begun)"
         try send(request.object(nonce: nonce, challenges: challenges), reply: token)
-        let deadline = Deadline(after: connection.timeout)
-        while let (subject, answer) = try next(within: deadline.remaining ?? connection.timeout) {
+        let deadline = Deadline(after: link.connection.timeout)
+        while let (subject, answer) = try next(within: deadline.remaining ?? link.connection.timeout) {
             // An earlier request's answer that came late.
             guard subject == token else { continue }
             if let refusal = SnapshotRefusal(answer) { throw RelayError.badSnapshot(refusal.sentence) }
             // The nonce proves that the answer is no earlier one.
-            let fields = [stream.streamName, "snapshot", nonce]
-            guard try key?.accepts(answer.headers[RelayHeader.mac], of: fields, answer.body) ?? true else {
+            let fields = [link.stream.streamName, "snapshot", nonce]
+            guard try link.key?.accepts(answer.headers[RelayHeader.mac], of: fields, answer.body) ?? true else {
                 throw RelayError.badSnapshot("the answer has a wrong digest")
             }
             guard let object = answer.json else { throw RelayError.badSnapshot("the answer is not JSON") }
             return object
         }
-        throw connection.timeoutFailure("request to \(stream.snapshots)")
+        throw link.connection.timeoutFailure("request to \(link.stream.snapshots)")
     }
 }

@@ -3,22 +3,19 @@ import PersistentHistory
 
 /// Finds the message from which a replica goes on.
 ///
-/// Where it was in the stream is never remembered: a broker may be set back, and number other messages alike. The
-/// messages' own tokens decide, by a binary search: the numbers of one history rise along the stream.
+/// A follower never remembers a message's number: a broker that was restored from a backup gives the same numbers to
+/// other messages. The messages' own tokens decide, by a binary search: the numbers of one history rise along the
+/// stream.
 struct StreamSearch {
-    private let stream: RelayStream
-    private let connection: NATSConnection
-    private let key: RelayKey?
+    private let link: StreamLink
     private let state: StreamState
 
     /// The messages that are tried, downwards, if one is missing or isn't a part of a batch.
     private static let maxForeign: UInt64 = 64
 
-    init(_ stream: RelayStream, _ connection: NATSConnection, key: RelayKey?) throws(NATSError) {
-        self.stream = stream
-        self.connection = connection
-        self.key = key
-        state = try connection.state(ofStream: stream.streamName)
+    init(_ link: StreamLink) throws(NATSError) {
+        self.link = link
+        state = try link.state()
     }
 
     /// A batch's part with its number in the stream.
@@ -40,7 +37,7 @@ struct StreamSearch {
         guard state.messages > 0, state.last > 0, let last = try batch(at: state.last, notBefore: state.first) else {
             return (state.last + 1, nil)
         }
-        // Nobody knows what the messages after it said, if they can't be read.
+        // The messages after it can't be read, so only the home knows where they lead.
         let upto = last.sequence == state.last ? last.message.part.upto.number : nil
         guard leads(last, beyond: position) else { return (max(last.start, state.first), upto) }
         var (low, high, found) = (state.first, last.sequence, last)
@@ -68,8 +65,7 @@ struct StreamSearch {
     /// - Parameter start: The number of the first part of the batch that is awaited now.
     func rest(after part: BatchMessage, ofBatchAt start: UInt64) throws -> UInt64? {
         let sequence = start + UInt64(part.part.number - 1)
-        guard let message = try connection.message(sequence, ofStream: stream.streamName),
-            let found = BatchMessage(message), try found.isAuthentic(in: stream, key: key), found.isSame(as: part)
+        guard let message = try link.message(sequence), let found = try link.batch(message), found.isSame(as: part)
         else { return nil }
         return sequence + 1
     }
@@ -81,15 +77,9 @@ struct StreamSearch {
 
     /// Returns the part at this number, else the nearest one below it.
     private func batch(at sequence: UInt64, notBefore lowest: UInt64) throws -> Found? {
-        var number = sequence
-        while number >= max(1, lowest), sequence - number < Self.maxForeign {
-            if let message = try connection.message(number, ofStream: stream.streamName),
-                let batch = BatchMessage(message), try batch.isAuthentic(in: stream, key: key)
-            {
-                return Found(sequence: number, message: batch)
-            }
-            number -= 1
+        let reach = sequence >= Self.maxForeign ? sequence - Self.maxForeign + 1 : 1
+        return try link.lastBatch(from: max(lowest, reach), upTo: sequence).map {
+            Found(sequence: $0.sequence, message: $0.message)
         }
-        return nil
     }
 }

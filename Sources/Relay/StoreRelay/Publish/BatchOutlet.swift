@@ -4,24 +4,23 @@ import StoreReplication
 /// Sends the parts of batches, each with the digest of the one before.
 struct BatchOutlet {
     private let publisher: FencedPublisher
-    private let stream: RelayStream
-    private let key: RelayKey?
+    private let link: StreamLink
     private var mac: String
     let maxPartSize: Int
     private(set) var messages: Int64 = 0
     private(set) var bytes: Int64 = 0
 
-    init(_ publisher: FencedPublisher, _ stream: RelayStream, key: RelayKey?, mac: String, maxPayload: Int) {
+    /// - Parameter mac: The digest of the stream's last part, else `BatchMessage.noPrevious`.
+    init(_ publisher: FencedPublisher, _ link: StreamLink, after mac: String) {
         self.publisher = publisher
-        self.stream = stream
-        self.key = key
+        self.link = link
         self.mac = mac
         // Headers count too.
-        maxPartSize = min(Self.usualPartSize, Self.body(ofMessage: maxPayload))
+        maxPartSize = min(Self.usualPartSize, Self.body(ofMessage: link.connection.maxPayload))
     }
 
     mutating func send(_ part: BatchPart) throws {
-        let (headers, digest) = try BatchMessage.headers(part, in: stream, after: mac, key: key)
+        let (headers, digest) = try BatchMessage.headers(part, in: link.stream, after: mac, key: link.key)
         try publisher.publish(headers: headers, body: part.body)
         mac = digest ?? BatchMessage.noPrevious
         messages += 1
@@ -41,6 +40,6 @@ struct BatchOutlet {
     /// Waits until the broker has everything, and tells followers.
     func finish() throws {
         try publisher.finish()
-        try publisher.announce(on: stream.news)
+        try publisher.announce(on: link.stream.news)
     }
 }

@@ -14,33 +14,28 @@ final class BatchPublisher {
         let wasCaughtUp: Bool
     }
 
-    private let source: ReplicationSource
-    private let stream: RelayStream
+    private let context: RelayContext
     private let snapshots: SnapshotServer
-    private let watch: StoreWatch
     private let held: HeldBatch
-    private let status: StatusWriter
-    private let reporter: RelayReporter
+    private let source: ReplicationSource
+    private let watch: StoreWatch
     private var outlet: BatchOutlet
     /// The token up to which everything is published.
     private var position: HistoryToken
     /// Nil once nothing was left.
     private var busyTime: BusyTime?
 
+    private var status: StatusWriter { context.status }
+
     init(
-        _ source: ReplicationSource, after position: HistoryToken, _ outlet: BatchOutlet, _ stream: RelayStream,
-        _ snapshots: SnapshotServer, _ watch: StoreWatch, _ held: HeldBatch, _ status: StatusWriter,
-        _ reporter: RelayReporter
+        _ publisher: StorePublisher, _ source: ReplicationSource, after position: HistoryToken, outlet: BatchOutlet,
+        watch: StoreWatch
     ) {
+        (context, snapshots, held) = (publisher.context, publisher.snapshots, publisher.held)
         self.source = source
         self.position = position
         self.outlet = outlet
-        self.stream = stream
-        self.snapshots = snapshots
         self.watch = watch
-        self.held = held
-        self.status = status
-        self.reporter = reporter
     }
 
     /// The time until `publishNext` is to be called; nil if nothing was left, and the store's next change is waited
@@ -51,15 +46,16 @@ final class BatchPublisher {
     ///
     /// Throws `RelayError.superseded` if the store was restored from a backup, or its history was begun again; the
     /// errors of `ReplicationSource.read`, and `NATSError`.
-    func publishNext(_ stop: RelayStop) throws {
+    func publishNext() throws {
         var current =
             busyTime
             ?? BusyTime(
                 pace: PublishingPace(watch), before: position, wasCaughtUp: status.record.state == "caught_up")
         busyTime = nil
         do {
+            // A follower may be told that it has everything only after a look that found nothing more.
             snapshots.setPublished(nil)
-            guard let batch = try next(stop) else {
+            guard let batch = try next() else {
                 current.pace.end()
                 return finish(current)
             }
@@ -67,16 +63,16 @@ final class BatchPublisher {
         } catch {
             current.pace.end()
             guard case StoreHistory.Discontinuity.epoch = error else { throw error }
-            throw RelayError.superseded(stream: stream.streamName, position, source.location.path)
+            throw RelayError.superseded(stream: context.stream.streamName, position, source.location.path)
         }
         current.nextLook = .now + current.pace.nextRest()
         busyTime = current
     }
 
     /// Returns the next batch; nil if there is none.
-    private func next(_ stop: RelayStop) throws -> UnsentBatch? {
+    private func next() throws -> UnsentBatch? {
         if let batch = held.batch, batch.from == position { return batch }
-        guard let batch = try stop.retryingBusy({ try source.read(after: position) }) else { return nil }
+        guard let batch = try context.stop.retryingBusy({ try source.read(after: position) }) else { return nil }
         held.take(batch)
         return batch
     }
@@ -109,6 +105,7 @@ final class BatchPublisher {
         status.record.state = "caught_up"
         status.write()
         guard position != time.before || !time.wasCaughtUp else { return }
-        reporter.report(RelayEvent("caught_up", ["upto": .string("\(position)")], "published up to \(position)"))
+        context.reporter.report(
+            RelayEvent("caught_up", ["upto": .string("\(position)")], "published up to \(position)"))
     }
 }

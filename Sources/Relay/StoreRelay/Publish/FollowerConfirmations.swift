@@ -47,7 +47,7 @@ struct Acknowledgement: Equatable {
 struct FollowerConfirmations {
     private let stream: RelayStream
     private var waiting: [String: HistoryToken] = [:]
-    /// What was written, by the followers' names.
+    /// The tokens that were written, by the followers' names.
     private var known: [String: HistoryToken] = [:]
     private var lastWrite: ContinuousClock.Instant?
 

@@ -1,8 +1,10 @@
 import LinuxSystem
 import PersistentHistory
 
-/// The time between a change of the schema and `history enable`: changes may not be recorded, so nothing is published
-/// until somebody has enabled the history again.
+/// The wait between a change of the schema and `history enable`.
+///
+/// Triggers of the former schema may have missed changes since. Nothing is published before the history is enabled
+/// again: a batch that lacks one of its transaction's rows would show followers a state that the home never had.
 struct OutdatedHistory {
     private var backoff = Backoff(first: .milliseconds(100), longest: .seconds(5))
     private var next: ContinuousClock.Instant?
@@ -10,14 +12,14 @@ struct OutdatedHistory {
     /// True if the store is to be read again.
     var isDue: Bool { next.map { $0 <= .now } ?? false }
 
-    /// The time until then; a minute if the history isn't outdated.
-    var remaining: Duration { next.map { max(.zero, ContinuousClock.now.duration(to: $0)) } ?? .seconds(60) }
+    /// True if the history was outdated when the store was last read.
+    var isWaiting: Bool { next != nil }
+    /// The time until the store is to be read again; nil if the history isn't outdated.
+    var remaining: Duration? { next.map { max(.zero, ContinuousClock.now.duration(to: $0)) } }
 
-    /// Publishes, unless the history was outdated a moment ago. If it is, says so in the status and in an event, and
-    /// tries again later. Throws the other errors of `publish`.
-    mutating func waiting(
-        _ status: StatusWriter, _ reporter: RelayReporter, publish: () throws -> Void
-    ) throws {
+    /// Calls `publish`, unless the history was outdated a moment ago. If it is outdated, reports that, and makes the
+    /// next attempt later. Throws the other errors of `publish`.
+    mutating func waiting(_ context: RelayContext, publish: () throws -> Void) throws {
         guard next == nil || isDue else { return }
         do {
             try publish()
@@ -25,10 +27,9 @@ struct OutdatedHistory {
         } catch let error as HistoryError {
             guard case .outdated = error else { throw error }
             next = .now + backoff.next()
-            // Nobody knows what is lacking.
-            status.record.lag = nil
-            status.setWaiting(error)
-            reporter.report(error)
+            // The history can't say how many changes are missing.
+            context.status.record.lag = nil
+            context.reportWaiting(for: error)
         }
     }
 }

@@ -5,12 +5,12 @@ import PersistentHistory
 import SystemPackage
 import Synchronization
 
-/// What the publisher's thread has to do, from the threads that wait for others.
+/// The work for the publisher's thread, from the threads that wait for the store and for followers.
 final class PublisherMailbox: Sendable {
     struct Content {
         /// True if the store may have been written.
         var storeChanged = false
-        /// What followers have confirmed since.
+        /// The tokens that followers have confirmed since the last look, by their names.
         var confirmed: [String: HistoryToken] = [:]
         var wantsSnapshot = false
         /// The requests that got no answer, or no other than a refusal.

@@ -55,7 +55,7 @@ struct SnapshotOffers {
     ) {
         kept[id] = Kept(
             upto: upto, begun: begun, made: made, end: made.advanced(by: Self.lifetime(size: size)), used: made)
-        // Anybody may ask: making them takes a third of the time at most.
+        // Any follower may ask at any time. Making snapshots takes a third of the time at most.
         next = made + max(.seconds(1), begun.duration(to: made) * 2)
     }
 

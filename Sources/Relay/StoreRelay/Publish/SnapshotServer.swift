@@ -15,8 +15,8 @@ import SystemPackage
 /// A snapshot is a file in a directory that only this user can enter. At most two are kept. One is removed some minutes
 /// after its last request, for another one if nobody receives it, and at the end of its lifetime.
 ///
-/// Anybody may send requests who has a follower's credentials. So the home answers inboxes only, and with a key, only
-/// requests with a right digest and a value that it has named minutes ago at most.
+/// Every holder of a follower's credentials may send requests. So the home answers inboxes only. With a key, it answers
+/// only requests with a valid digest and a challenge that it issued minutes ago at most.
 final class SnapshotServer: Sendable {
     private struct Served {
         let snapshot: Snapshot
@@ -157,12 +157,12 @@ final class SnapshotServer: Sendable {
     ///
     /// - Parameter look: Called before a snapshot is offered. Throws if this store may not be the home any more.
     func answer(
-        _ requests: NATSSubscription, on connection: NATSConnection, _ mailbox: PublisherMailbox,
+        _ requests: NATSSubscription, on connection: NATSConnection, mailbox: PublisherMailbox,
         look: () throws -> Void
     ) throws {
         while true {
             guard let request = try requests.next(within: .seconds(60)) else { continue }
-            guard let answer = try answer(request, maxPayload: connection.maxPayload, mailbox, look: look)
+            guard let answer = try answer(request, maxPayload: connection.maxPayload, mailbox: mailbox, look: look)
             else {
                 mailbox.note { $0.refused += 1 }
                 continue
@@ -174,12 +174,21 @@ final class SnapshotServer: Sendable {
     /// Returns the answer to a request; nil for a message that gets none, because it isn't of the format or names no
     /// inbox for the answer.
     func answer(
-        _ request: NATSMessage, maxPayload: Int, _ mailbox: PublisherMailbox, look: () throws -> Void
+        _ request: NATSMessage, maxPayload: Int, mailbox: PublisherMailbox, look: () throws -> Void
     ) throws -> OutgoingMessage? {
         guard let reply = request.reply, stream.isReplySubject(reply), request.body.count <= Self.maxRequestSize,
-            let object = request.json,
-            let (headers, body) = try answer(object, of: request, reply, maxPayload: maxPayload, mailbox, look),
-            !body.isEmpty
+            let object = request.json
+        else { return nil }
+        if let key {
+            let fields = SnapshotRequestDigest.fields(stream, reply: reply)
+            guard try key.accepts(request.headers[RelayHeader.mac], of: fields, request.body) else {
+                mailbox.note { $0.refused += 1 }
+                let (headers, body) = refusal(.wrongDigest)
+                return OutgoingMessage(reply, headers: headers, body: body)
+            }
+        }
+        let size = max(1 << 10, min(Self.chunkSize, BatchOutlet.body(ofMessage: maxPayload)))
+        guard let (headers, body) = try answer(object, chunkSize: size, mailbox: mailbox, look: look), !body.isEmpty
         else { return nil }
         return OutgoingMessage(reply, headers: headers, body: body)
     }
@@ -187,23 +196,14 @@ final class SnapshotServer: Sendable {
     private typealias Answer = (headers: [(name: String, value: String)], body: [UInt8])
 
     private func answer(
-        _ object: JSONObject, of request: NATSMessage, _ reply: String, maxPayload: Int, _ mailbox: PublisherMailbox,
-        _ look: () throws -> Void
+        _ object: JSONObject, chunkSize: Int, mailbox: PublisherMailbox, look: () throws -> Void
     ) throws -> Answer? {
-        if let key {
-            let fields = SnapshotRequestDigest.fields(stream, reply: reply)
-            guard try key.accepts(request.headers[RelayHeader.mac], of: fields, request.body) else {
-                mailbox.note { $0.refused += 1 }
-                return refusal(.wrongDigest)
-            }
-        }
         switch object.string("op") {
         case "begin":
             guard let nonce = object.string("nonce"), (1...64).contains(nonce.utf8.count) else { return nil }
-            let size = max(1 << 10, min(Self.chunkSize, BatchOutlet.body(ofMessage: maxPayload)))
             let answer =
                 try challenge(to: object, nonce: nonce)
-                ?? begin(SnapshotRequest(object), chunkSize: size, mailbox, look)
+                ?? begin(SnapshotRequest(object), chunkSize: chunkSize, mailbox: mailbox, look: look)
             let body = Array(answer.text.utf8)
             return (try RelayKey.header(key, of: [stream.streamName, "snapshot", nonce], body), body)
         case "chunk":
@@ -234,7 +234,7 @@ final class SnapshotServer: Sendable {
     }
 
     private func begin(
-        _ request: SnapshotRequest, chunkSize: Int, _ mailbox: PublisherMailbox, _ look: () throws -> Void
+        _ request: SnapshotRequest, chunkSize: Int, mailbox: PublisherMailbox, look: () throws -> Void
     ) throws -> JSONObject {
         try look()
         var offered: (id: String, snapshot: Snapshot)?
@@ -280,9 +280,9 @@ final class SnapshotServer: Sendable {
             let bytes = try? served.snapshot.chunk(index, size: size)
         else { return refusal(.unknownSnapshot) }
         guard let key else { return ([], bytes) }
-        // What the disk has changed since then has another one, and isn't accepted.
+        // The digest computed while writing: followers refuse a chunk that the disk has changed since.
         let sha256 = served.digests[size]?[index] ?? SHA256Stream.digest(bytes)
-        let fields = SnapshotChunk.fields(stream, id, index, sha256: sha256)
+        let fields = SnapshotChunk.fields(stream, id: id, index: index, sha256: sha256)
         return (try RelayKey.header(key, of: fields, []), bytes)
     }
 }

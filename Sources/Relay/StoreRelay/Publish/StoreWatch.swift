@@ -18,7 +18,7 @@ final class StoreWatch: Sendable {
         var isResting: Bool { isPaused || isEnded }
     }
 
-    /// What the thread and the object share.
+    /// The state that the thread and the object share.
     private final class Shared: Sendable {
         let state = Mutex(State())
         let changed = MonotonicSemaphore()
@@ -41,7 +41,7 @@ final class StoreWatch: Sendable {
                     continue
                 }
                 do {
-                    try Self.watch(path, mailbox, shared)
+                    try Self.watch(path, noting: mailbox, shared)
                 } catch {
                     let failure = Self.failure(error)
                     mailbox.post { content in
@@ -85,7 +85,7 @@ final class StoreWatch: Sendable {
 
     /// Watches until the watch is paused or ended. Throws if the store can't be watched.
     private static func watch(
-        _ path: FilePath, _ mailbox: PublisherMailbox, _ shared: Shared
+        _ path: FilePath, noting mailbox: PublisherMailbox, _ shared: Shared
     ) throws(GroupStoreError) {
         let subscription = try DirectSubscription(path, since: nil, tables: nil, namesTables: false) {
             mailbox.post { $0.storeChanged = true }

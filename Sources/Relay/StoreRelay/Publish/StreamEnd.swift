@@ -26,15 +26,13 @@ struct StreamEnd {
     ///
     /// Throws `RelayError.superseded` if the stream leads to a token that the store has never had, unless it is
     /// `takenOver`; `NATSError`, and the errors of `ReplicationSource`.
-    init(
-        _ stream: RelayStream, _ connection: NATSConnection, _ source: ReplicationSource, key: RelayKey?,
-        takingOver takenOver: HistoryToken?
-    ) throws {
-        let state = try connection.state(ofStream: stream.streamName)
-        let last = try connection.lastMessage(ofStream: stream.streamName, subject: stream.changes)
+    init(_ link: StreamLink, _ source: ReplicationSource, takingOver takenOver: HistoryToken?) throws {
+        let stream = link.stream
+        let state = try link.state()
+        let last = try link.connection.lastMessage(ofStream: stream.streamName, subject: stream.changes)
         sequence = last?.sequence ?? state.last
         created = state.created
-        guard let found = try Self.lastBatch(from: last, state, stream, connection, key) else {
+        guard let found = try Self.lastBatch(link, from: last, first: state.first) else {
             mac = BatchMessage.noPrevious
             unfinished = nil
             // Followers of a stream that lost its messages go on from where they are, if the history reaches so far.
@@ -62,25 +60,14 @@ struct StreamEnd {
         }
     }
 
-    /// Returns the last part of a batch that has a right digest.
-    private static func lastBatch(
-        from last: NATSMessage?, _ state: StreamState, _ stream: RelayStream, _ connection: NATSConnection,
-        _ key: RelayKey?
-    ) throws -> BatchMessage? {
-        guard var message = last else { return nil }
-        let lowest = max(state.first, message.sequence > maxForeign ? message.sequence - maxForeign : 1)
-        while true {
-            if let batch = BatchMessage(message), try batch.isAuthentic(in: stream, key: key) { return batch }
-            var number = message.sequence
-            var next: NATSMessage?
-            while next == nil {
-                guard number > lowest else { return nil }
-                number -= 1
-                next = try connection.message(number, ofStream: stream.streamName)
-            }
-            guard let next else { return nil }
-            message = next
-        }
+    /// Returns the last authentic part of a batch, from this message downwards.
+    private static func lastBatch(_ link: StreamLink, from last: NATSMessage?, first: UInt64) throws -> BatchMessage? {
+        guard let last else { return nil }
+        if let batch = try link.batch(last) { return batch }
+        let number = last.sequence
+        guard number > 0 else { return nil }
+        let lowest = max(first, number > maxForeign ? number - maxForeign : 1)
+        return try link.lastBatch(from: lowest, upTo: number - 1)?.message
     }
 
     private static func hasFollowers(_ source: ReplicationSource, _ stream: RelayStream) throws -> Bool {

@@ -20,7 +20,7 @@ struct StreamLook: Sendable {
     func look(over connection: NATSConnection) throws(NATSError) {
         let confirmed = place.confirmed
         let state = try connection.checkedState(wanted)
-        // What is sent meanwhile may be in the stream already.
+        // Read after the stream's state: a message that is sent meanwhile may be in the stream already.
         let sent = place.sent
         let stream = "stream \(wanted.name) \(connection.server)"
         guard state.last >= confirmed, created == state.created else {

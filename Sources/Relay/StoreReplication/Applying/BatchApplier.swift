@@ -33,7 +33,7 @@ final class BatchApplier {
     private var scanner = LineScanner()
 
     init(
-        _ batch: IncomingBatch, _ database: ReplicaConnection, _ state: ReplicaState, _ tables: ReplicaTables
+        _ batch: IncomingBatch, to database: ReplicaConnection, in state: ReplicaState, _ tables: ReplicaTables
     ) throws {
         (self.batch, self.database, self.state, self.tables) = (batch, database, state, tables)
         found = try RecordedPosition(database)

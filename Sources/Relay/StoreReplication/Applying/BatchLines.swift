@@ -6,7 +6,7 @@ struct BatchOpening: Equatable {
     let upto: HistoryToken
     let schema: String
     let encoding: String
-    /// That of the history.
+    /// The version of the history.
     let version: Int64
     /// The last change that the home has purged.
     let trimmed: Int64
@@ -72,7 +72,7 @@ struct BatchEnding: Equatable {
 /// A `contents` line.
 struct BatchContentsLine: Equatable {
     let table: BatchTableLine
-    /// That of the lines of the rows which the table has now.
+    /// The SHA-256 of the lines of the table's current rows.
     let sha256: String
     /// The number of rows that follow; nil if the table is unchanged.
     let rows: Int64?

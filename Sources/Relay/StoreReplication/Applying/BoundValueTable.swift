@@ -9,7 +9,7 @@ final class BoundValueTable {
 
     init(_ database: ReplicaConnection) { self.database = database }
 
-    /// What a parameter with bytes stands for.
+    /// The value that a parameter with bytes stands for.
     enum Kind {
         case text, blob
     }

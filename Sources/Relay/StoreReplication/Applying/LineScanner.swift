@@ -26,7 +26,7 @@ protocol ValueSink {
 struct LineScanner {
     var bytes = UnsafeBufferPointer<UInt8>(start: nil, count: 0)
     var position = 0
-    /// What an escaped text or base64 becomes.
+    /// The decoded bytes of an escaped text or of base64.
     var scratch: [UInt8] = []
 
     /// Begins a line. It must stay where it is until the next one begins.

@@ -9,7 +9,7 @@ import SQLiteStore
 /// Each batch is one transaction, and with it the replica's position, its row in `GS_REPLICA`. Readers may have the
 /// replica open. It is in WAL mode, so that they don't wait.
 package final class Replica {
-    /// What has become of a part.
+    /// The result of taking a part.
     package enum Outcome: Sendable, Equatable {
         /// The batch is committed; this is the position now.
         case applied(HistoryToken)
@@ -50,8 +50,8 @@ package final class Replica {
     /// The log is written back when it is longer than this, in bytes.
     private static let maxLogSize: Int64 = 4 << 20
 
-    /// Opens a replica. Throws `ReplicationError.notAReplica`, `.otherStream`, and `.diverged` if somebody else has
-    /// written to it.
+    /// Opens a replica. Throws `ReplicationError.notAReplica`, `.otherStream`, and `.diverged` if another program
+    /// has written to it.
     package init(opening location: StoreLocation, stream: String, busyTimeout: Duration = .seconds(10)) throws {
         (self.location, self.busyTimeout) = (location, busyTimeout)
         let database = try ReplicaConnection(location, busyTimeout: busyTimeout)
@@ -139,7 +139,7 @@ package final class Replica {
                 guard now == state else { throw BatchRefusal(outcome: .skipped) }
                 let tables = try self.tables ?? ReplicaTables(database)
                 self.tables = tables
-                let next = try BatchApplier(batch, database, now, tables).run()
+                let next = try BatchApplier(batch, to: database, in: now, tables).run()
                 try next.write(database)
                 return next
             }
@@ -152,8 +152,8 @@ package final class Replica {
         return .applied(position)
     }
 
-    /// Throws `ReplicationError.diverged` if somebody else has written to the replica, and `.gone` if another file, or
-    /// none, has its name: nobody would read what is applied.
+    /// Throws `ReplicationError.diverged` if another program has written to the replica, and `.gone` if another file,
+    /// or none, has its name: nobody would read what is applied.
     package func check() throws {
         guard let file, let found = try location.directory.status(location.name.database), found.identity == file
         else { throw ReplicationError.gone(location.path) }

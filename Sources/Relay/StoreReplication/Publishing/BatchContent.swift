@@ -10,7 +10,7 @@ import SQLiteStore
 struct BatchContent {
     let upto: HistoryToken
     let schema: String
-    /// What history doesn't record, as the batch says it.
+    /// The state that history doesn't record, as the batch says it.
     let extras: Known
 
     struct Known: Equatable {
@@ -36,7 +36,7 @@ struct BatchContent {
 
     /// Reads a batch. Returns nil if the token is the last one, and what history doesn't record is as it was.
     init?(
-        _ reader: StoreReader, _ store: ReplicableStore, _ history: StoreHistory, after token: HistoryToken,
+        _ reader: StoreReader, of store: ReplicableStore, _ history: StoreHistory, after token: HistoryToken,
         known: Known?
     ) throws {
         schema = store.schema

@@ -1,7 +1,7 @@
 import PersistentHistory
 import SQLiteStore
 
-/// What a batch says of the store beside its changes. No trigger sees when it changes.
+/// The state of the store that a batch carries beside its changes. No trigger sees when it changes.
 struct BatchExtras {
     private let settings: [UInt8]
     /// The line with GS_TABLE.
@@ -24,14 +24,15 @@ struct BatchExtras {
         ValueJSON.append(try reader.integer("PRAGMA main.application_id") ?? 0, to: &line)
         settings = line + "}\n".utf8
         tables = try Self.line(
-            "history_tables", "SELECT id, name, key_columns, columns, installed FROM main.GS_TABLE ORDER BY id", reader)
+            "history_tables",
+            of: "SELECT id, name, key_columns, columns, installed FROM main.GS_TABLE ORDER BY id", reader)
         let hasSequence = try reader.integer("SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'") != nil
         sequence =
             try hasSequence
-            ? Self.line("sequence", "SELECT name, seq FROM main.sqlite_sequence ORDER BY rowid", reader) : []
+            ? Self.line("sequence", of: "SELECT name, seq FROM main.sqlite_sequence ORDER BY rowid", reader) : []
     }
 
-    private static func line(_ type: String, _ sql: String, _ reader: StoreReader) throws -> [UInt8] {
+    private static func line(_ type: String, of sql: String, _ reader: StoreReader) throws -> [UInt8] {
         var line = Array("{\"type\":\"\(type)\",\"rows\":[".utf8)
         let row = try reader.prepare(sql)
         let encoding = try TextEncoding(reader)

@@ -10,7 +10,7 @@ import SystemPackage
 /// While it reads or holds a connection, this process must have no connection of its own to the store (`StoreReader`).
 package final class ReplicationSource {
     package let location: StoreLocation
-    /// What the last batch said beside its changes; nil before the first.
+    /// The state that the last batch carried beside its changes; nil before the first.
     private var knownExtras: BatchContent.Known?
     private var known: ReplicableStore
     /// The number of snapshots that were made before the last batch.
@@ -76,7 +76,8 @@ package final class ReplicationSource {
         // If the store's files changed meanwhile, the body runs again.
         let batch = try batches.read { reader in
             known = try ReplicableStore(reader, known: known)
-            return try BatchContent(reader, known, StoreHistory(reader), after: token, known: knownExtras)
+            return try BatchContent(
+                reader, of: known, StoreHistory(reader), after: token, known: knownExtras)
         }
         return batch.map { UnsentBatch(from: token, content: $0, snapshots: snapshots) }
     }

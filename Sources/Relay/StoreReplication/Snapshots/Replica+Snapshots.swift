@@ -100,7 +100,7 @@ extension Replica {
     /// Throws `ReplicationError.diverged`, `.malformedSnapshot`, `.otherFormat`, `StoreError`; the replica is unchanged
     /// then.
     ///
-    /// - Parameter discardingOwnWrites: True to go on although somebody else has written to the replica.
+    /// - Parameter discardingOwnWrites: True to go on although another program has written to the replica.
     package func replace(with snapshot: Snapshot, discardingOwnWrites: Bool = false) throws {
         abandonBatch()
         if !discardingOwnWrites { try check() }
@@ -157,7 +157,7 @@ extension Replica {
         let database = try ReplicaConnection(location, busyTimeout: busyTimeout)
         return try database.transaction(.immediate) {
             _ = try ReplicaState(database, ignoringWrites: true)
-            // What other programs changed since isn't adopted: `history enable` records its gaps.
+            // Changes by other programs since then aren't adopted: `history enable` records their gaps.
             let isOutdated = try RecordedPosition(database).isOutdated(database)
             try database.execute("DROP TABLE main.GS_REPLICA")
             try RecordedPosition.begin(database)

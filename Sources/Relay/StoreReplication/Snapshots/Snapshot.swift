@@ -12,7 +12,7 @@ import SystemPackage
 /// follower writes them to a file of its own, and creates the same value with that file's path.
 package struct Snapshot: Sendable, Equatable {
     package let path: FilePath
-    /// In bytes.
+    /// The file's size, in bytes.
     package let size: Int64
     /// The SHA-256 of its chunks' SHA-256s (`SnapshotDigest`), in hexadecimal.
     package let sha256: String
@@ -24,7 +24,7 @@ package struct Snapshot: Sendable, Equatable {
     package let schema: String
     /// The digest of its schema.
     package var schemaDigest: String { RecordedPosition.schemaDigest(of: schema) }
-    /// That of what was written to the file, if its writer has computed it; else the file is read for it.
+    /// The digest computed while writing; nil: read the file.
     package var written: String?
 
     /// The size that chunks have if the broker accepts it, in bytes.

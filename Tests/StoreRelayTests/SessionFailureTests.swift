@@ -10,7 +10,7 @@ import Testing
 @testable import StoreRelay
 
 /// What a follower does after an error.
-@Suite struct FollowerFailureTests {
+@Suite struct SessionFailureTests {
     private let path: FilePath = "/replica.sqlite"
 
     @Test func theConnectionStaysIfTheCauseIsOnThisMachineOrAtTheHome() throws {
@@ -26,26 +26,26 @@ import Testing
             ReplicationError.malformedSnapshot("it has another SHA-256", path),
         ]
         for failure in failures {
-            #expect(FollowerFailure(failure, hasConnected: true) == .retry, "\(failure.message)")
+            #expect(SessionFailure(failure, hasConnected: true) == .retry, "\(failure.message)")
         }
     }
 
     @Test func aBrokerThatIsAwayIsConnectedToAgain() {
         for code in [NATSError.Code.lost, .timedOut, .unreachable, .streamBroken, .noStream] {
-            #expect(FollowerFailure(NATSError(code, ""), hasConnected: false) == .reconnect)
+            #expect(SessionFailure(NATSError(code, ""), hasConnected: false) == .reconnect)
         }
-        #expect(FollowerFailure(NATSError(.refused, ""), hasConnected: true) == .reconnect)
-        #expect(FollowerFailure(NATSError(.refused, ""), hasConnected: false) == .end)
+        #expect(SessionFailure(NATSError(.refused, ""), hasConnected: true) == .reconnect)
+        #expect(SessionFailure(NATSError(.refused, ""), hasConnected: false) == .end)
     }
 
-    @Test func endsIfOnlySomebodyCanHelp() {
+    @Test func endsIfOnlyAPersonCanHelp() {
         let failures: [any ActionableError] = [
             ReplicationError.diverged(tables: ["Note"], path), SystemError("open", .permissionDenied, path: path),
             StoreError(code: 8, message: "attempt to write a readonly database", path: path),
             StoreError(code: 11, message: "database disk image is malformed", path: path),
         ]
         for failure in failures {
-            #expect(FollowerFailure(failure, hasConnected: true) == .end, "\(failure.message)")
+            #expect(SessionFailure(failure, hasConnected: true) == .end, "\(failure.message)")
         }
     }
 }

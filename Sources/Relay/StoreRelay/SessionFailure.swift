@@ -1,0 +1,53 @@
+import LinuxSystem
+import NATSStreams
+import PersistentHistory
+import SQLiteStore
+import StoreReplication
+
+/// The consequence of an error: it ends the program, a session, or one attempt of it.
+///
+/// A program that could have gone on and ended loses hours until somebody starts it again. One that goes on although
+/// only a person can help hides the error. So what isn't known here ends the program.
+enum SessionFailure {
+    /// The program ends: another attempt fails too, until somebody helps.
+    case end
+    /// The session ends, and the loop connects again: the cause is at the broker or on the way to it.
+    case reconnect
+    /// The attempt ends: the cause is on this machine or at the home, and the connection still serves.
+    case retry
+
+    /// Classifies an error.
+    ///
+    /// - Parameter hasConnected: True if the broker has accepted this program before. One that refuses it now is being
+    ///   changed or repaired; one that never accepted it needs other credentials.
+    init(_ error: any ActionableError, hasConnected: Bool) {
+        self =
+            switch error {
+            case let error as NATSError:
+                error.isTransient || hasConnected && error.code != .streamDiffers || error.code == .noStream
+                    ? .reconnect : .end
+            case let error as RelayError:
+                switch error {
+                case .noHome, .noSnapshot, .oldSnapshot, .otherHome, .badSnapshot: .retry
+                case .badName, .badKey, .superseded, .notWatched, .overdue, .cryptography: .end
+                }
+            case let error as ReplicationError:
+                switch error {
+                case .malformedBatch, .malformedSnapshot, .gone: .retry
+                default: .end
+                }
+            case let error as StoreError:
+                switch error {
+                // The store is being relocated, restored or replaced.
+                case .busy, .missing: .retry
+                case .sqlite: error.isPermission ? .end : .retry
+                case .notAFile, .foreign, .sideFileIsDatabase, .foreignLog, .corrupt, .superJournalElsewhere: .end
+                }
+            case let error as SystemError: error.isPermission ? .end : .retry
+            // The next session looks for another place in the history.
+            case is StoreHistory.Discontinuity: .retry
+            case HistoryError.outdated: .retry
+            default: .end
+            }
+    }
+}
