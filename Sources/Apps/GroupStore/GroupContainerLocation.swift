@@ -36,7 +36,9 @@ extension GroupContainer {
     /// - Important: Inside a Flatpak the directory isn't created: unless the sandbox shares it, it would be gone when
     ///   the app ends. Create it outside, with `groupstore group create`.
     ///
-    /// - Parameter identifier: Letters, digits, `.`, `-` and `_`, not beginning with `.`.
+    /// - Parameters:
+    ///   - identifier: Letters, digits, `.`, `-` and `_`, not beginning with `.`.
+    ///   - creatingIfNeeded: True to create a missing directory.
     /// - Throws: ``GroupStoreError`` with `badIdentifier`, `noContainer` if the directory can't be created, or `system`
     ///   if it can't be opened.
     public init(identifier: String, creatingIfNeeded: Bool) throws(GroupStoreError) {

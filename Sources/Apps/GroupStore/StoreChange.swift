@@ -59,7 +59,7 @@ public enum StoreChange: Sendable, Equatable {
     /// - `isComplete` is true if no other table was changed.
     /// - `rows` lists all changed rows that the subscription selects. It is nil if the subscription didn't ask for
     ///   rows, if there are too many, or if the store's history doesn't know all;
-    ///   ``SharedStore/rowChanges(since:limit:filter:)`` returns what is known of them.
+    ///   ``SharedStore/rowChanges(since:includingValues:schema:limit:filter:)`` returns what is known of them.
     case changed(tables: [String]?, isComplete: Bool, rows: [RowChange]? = nil, token: String)
     /// A store at a legacy place is about to become this one; `waitingFor` lists the processes that the relocation
     /// waits for. The state lasts until `relocated`, `abandoned`, `reset` or `disconnected`; if it lasts beyond one of

@@ -34,7 +34,7 @@ public typealias SharedDatabaseQueue = SharedDatabase<DatabaseQueue>
 ///
 /// Where GRDB's methods can't suspend, they differ in how they wait. The synchronous ones block their thread: use the
 /// asynchronous ones in a task. Those with a callback return at once and keep their order. All give up after the
-/// `patience` given to the initializer, and fail at once after ``close()-swift.method``, with
+/// `patience` given to the initializer, and fail at once after ``close()-ql0n``, with
 /// ``SharedDatabaseUnavailable`` if GRDB lets them throw any error; each method says what it does otherwise. Tasks that
 /// block don't hold up the reopening.
 ///
@@ -59,9 +59,8 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
     let executor = QueueExecutor("gs-database")
     let transactionObservers = Mutex<[(number: UInt64, observer: ReopeningTransactionObserver)]>([])
 
-    /// Opens the store and presents it until ``close()-swift.method``. Creates the store in the group container if it
-    /// doesn't exist. ``load(_:in:relocating:migrator:options:prepare:)-swift.type.method`` also finds the container
-    /// and brings an old store.
+    /// Opens the store and presents it until ``close()-ql0n``. Creates the store in the group container if it doesn't
+    /// exist. `load` also finds the container and relocates an old store.
     ///
     /// - Parameters:
     ///   - store: The store to open.
@@ -156,7 +155,7 @@ public final class SharedDatabase<Connection: SharedDatabaseConnection>: Sendabl
         lifecycle.endObservers()
     }
 
-    /// Closes the database like ``close()-swift.method``, and blocks the thread meanwhile.
+    /// Closes the database like ``close()-ql0n``, and blocks the thread meanwhile.
     ///
     /// - Throws: GRDB's errors; `SQLITE_BUSY` inside an access, which this method would wait for.
     public func close() throws {

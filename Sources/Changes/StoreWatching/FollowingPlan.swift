@@ -7,7 +7,7 @@ package struct FollowingPlan: Sendable {
     package var directories: [String: FilePath]
     /// The stores that are always followed.
     package var stores: Set<StoreAddress>
-    /// Those of the stores whose changes are needed even without a subscriber. Writes to others raise no event while
+    /// The stores among them whose changes are needed even without a subscriber. Writes to others raise no event while
     /// they have none.
     package var observedStores: Set<StoreAddress> = []
     /// Directories in which names are reported to the receiver as they come and go.

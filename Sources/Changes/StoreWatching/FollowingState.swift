@@ -5,7 +5,7 @@ import SystemPackage
 /// The state of following one store.
 package enum FollowingState: String, Sendable {
     case following
-    /// Nothing has that name; the agent waits for it.
+    /// No file has that name; the agent waits for it.
     case absent
     /// A program uses it in exclusive mode, or the agent may not read it.
     case unreadable

@@ -3,8 +3,8 @@
 struct PollingThrottle {
     /// Rounds whose events came at once, with few others between them.
     private var busyRounds = 0
-    /// At this rate there are thousands of commits a second, and no program that waits for something between two of
-    /// them.
+    /// The interval between rounds of a busy writer: thousands of commits a second, too many for a program that waits
+    /// for something between two of them.
     private static let busyInterval = Duration.microseconds(200)
     private static let busyThreshold = 64
     /// The round, after a tenth of a second of short pauses, from which on pauses are longer.

@@ -5,7 +5,7 @@ import DirectoryWatching
 package protocol StoreEventReceiver: AnyObject, Sendable {
     /// The store is followed from now on. It may be so already.
     func open(_ store: StoreAddress)
-    /// Nobody needs the store's events any more, unless it has subscribers. Returns true if it has none.
+    /// Ends the delivery of the store's events, unless it has subscribers. Returns true if it has none.
     func close(_ store: StoreAddress) -> Bool
     /// Receives an event of the store. Ignores one of a store that isn't open.
     func publish(_ event: StoreEvent, of store: StoreAddress)

@@ -17,14 +17,14 @@ struct MergeRun {
     let legacy: StoreLocation
     let isCancelled: @Sendable () -> Bool
 
-    /// Merges the legacy store's copy at a path, and writes a database that says what became of each row, for the
-    /// proof.
+    /// Merges the legacy store's copy at a path, and writes the witness for the proof.
     func run(
         merging legacyCopy: FilePath, witness: StoreLocation, planned: (MergeReport) -> Void,
         progress: (_ fraction: Double, _ activity: String) -> Void
     ) throws -> MergeReport {
         let store = try StoreWriter(group.pathForSQLite)
-        // The copy is discarded if this fails. A statement that fails alone is taken back all the same.
+        // A failed run discards the copy, so it needs no journal on disk. SQLite still rolls back a single failed
+        // statement.
         for pragma in ["journal_mode = MEMORY", "synchronous = OFF", "temp_store = FILE"] {
             try store.execute("PRAGMA " + pragma)
         }

@@ -18,8 +18,8 @@ package struct ConnectionOptions: Sendable {
     /// The beginning of the subjects on which this program receives answers, without a dot at its end. One of its own
     /// lets a broker's permissions keep others from reading and from answering there.
     package var inboxPrefix = "_INBOX"
-    /// The place at which an account without JetStream has imported another account's stream; nil if this account has
-    /// JetStream itself. Without such an import, the account's own is used.
+    /// The stream that an account without JetStream may have imported from another account, with the prefix of the
+    /// API's subjects there; nil if this account has JetStream itself. Without such an import, its own is used.
     package var streamAPI: (prefix: String, stream: String)?
     /// The limit for connecting, and for each request.
     package var timeout = Duration.seconds(5)
@@ -31,8 +31,8 @@ package struct ConnectionOptions: Sendable {
         self.name = name
     }
 
-    /// Moves a server behind the others, if its connection was of no use: one of a cluster may accept connections and
-    /// reach no other.
+    /// Moves a server behind the others, if its connection was of no use: a server of a cluster may accept connections
+    /// while cut off from the others.
     ///
     /// - Parameter worked: True if the connection was of use before the error.
     package mutating func note(_ error: any ActionableError, of server: ServerAddress, worked: Bool) {

@@ -6,8 +6,8 @@ import Synchronization
 /// broker stores none of the messages that come after. So two homes can never interleave their batches in one stream:
 /// the one that lost the race gets `streamMoved`, reads the stream's end, and finds out whether it is superseded.
 ///
-/// Messages are sent ahead of the broker's confirmations, up to a limit. Each names the one before by its number, and
-/// by its identifier if that isn't confirmed yet: a foreign message in its place has the same number.
+/// Messages are sent ahead of the broker's confirmations, up to a limit. Each names the previous one by its number, and
+/// also by its identifier while that isn't confirmed: a foreign message in its place would have the same number.
 ///
 /// Used by one thread.
 package final class FencedPublisher {
@@ -34,7 +34,8 @@ package final class FencedPublisher {
     /// The bytes that may be sent ahead: more over a fast link.
     private var window = 256 << 10
     private static let maxBytes = 8 << 20
-    /// A confirmation within the first time shows that more may be sent ahead; one after the second, that less should.
+    /// The thresholds of a confirmation's time: a faster one than the first lets the window grow, a slower one than the
+    /// second shrinks it.
     private static let (fast, slow) = (Duration.milliseconds(500), Duration.seconds(2))
     /// The time that one message has to reach the broker, as a multiple of the connection's limit.
     private static let patience = 6
@@ -59,7 +60,7 @@ package final class FencedPublisher {
     /// Sends a message. Waits for confirmations only while too many are missing.
     ///
     /// Throws `NATSError`, with `streamMoved` if the stream's last message is another one than expected. The publisher
-    /// can't be used any more then.
+    /// is then of no further use.
     package func publish(headers: [(name: String, value: String)], body: [UInt8]) throws(NATSError) {
         while unconfirmed.count >= maxMessages
             || unconfirmedBytes > 0 && unconfirmedBytes + body.count > window
@@ -85,7 +86,7 @@ package final class FencedPublisher {
         while !unconfirmed.isEmpty { try confirm() }
     }
 
-    /// Tells readers the number of the stream's last message.
+    /// Announces the number of the stream's last message to readers.
     package func announce(on subject: String) throws(NATSError) {
         try connection.publish(OutgoingMessage(subject, body: Array("\(lastSequence)".utf8)))
     }

@@ -20,7 +20,7 @@ package struct StreamConfiguration: Sendable {
 
 /// A stream's first and last message.
 package struct StreamState: Sendable, Equatable {
-    /// A larger number is none that a stream reaches. What is derived from smaller ones never overflows.
+    /// The largest number that is accepted. No stream reaches it, and arithmetic with smaller ones never overflows.
     static let maxNumber = UInt64(Int64.max)
 
     /// The number of the first message that is kept.
@@ -71,7 +71,7 @@ extension NATSConnection {
             do throws(NATSError) {
                 return try createStream(wanted, replicas: 3)
             } catch {
-                // A cluster that can't make three copies at the moment is waited for.
+                // Waits for a cluster that can't make three copies at the moment.
                 guard error.code == .noCluster else { throw error }
                 return try createStream(wanted, replicas: 1)
             }
@@ -110,7 +110,7 @@ extension NATSConnection {
         if let failure { throw failure }
     }
 
-    /// Returns the respect in which a stream isn't what a publisher relies on; nil if there is none.
+    /// Returns the setting in which a stream differs from what a publisher relies on; nil if there is none.
     private static func difference(_ found: jsStreamConfig, _ wanted: StreamConfiguration) -> String? {
         let subject = found.SubjectsLen == 1 ? found.Subjects?[0].map { String(cString: $0) } : nil
         if subject != wanted.subject { return "has other subjects than \(wanted.subject)" }

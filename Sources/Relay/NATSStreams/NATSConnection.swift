@@ -1,11 +1,12 @@
 import CNATS
 import LinuxSystem
 
-/// A connection to a broker. It isn't made again when it is lost: its owner makes another one, and reads the stream's
+/// A connection to a broker. It doesn't reconnect when it is lost: its owner opens another one, and reads the stream's
 /// state again.
 ///
 /// All calls block. Any thread may use a connection; the library locks it. `close` ends every call that waits. A
-/// watchdog closes it if a call outlasts its limit: the library measures that by the clock of the day.
+/// watchdog closes it if a call outlasts its limit: the library measures limits by the wall clock, which may be set
+/// back.
 package final class NATSConnection: Sendable {
     /// The library's connection. Its own lock protects it.
     nonisolated(unsafe) let connection: OpaquePointer
@@ -157,8 +158,8 @@ package final class NATSConnection: Sendable {
     /// Returns the error for a request that wasn't answered in time.
     package func timeoutFailure(_ operation: String) -> NATSError { failure(NATS_TIMEOUT, operation) }
 
-    /// Returns the error for a subject on which the broker has said that this connection may not publish; nil if it
-    /// hasn't. It says so aside, and only the last such subject is known.
+    /// Returns the error for a subject on which the broker has forbidden this connection to publish; nil if it hasn't.
+    /// The broker reports that out of band, and only the last such subject is known.
     package func denial(of subject: String, _ operation: String) -> NATSError? {
         var text: UnsafePointer<CChar>?
         _ = natsConnection_GetLastError(connection, &text)
@@ -168,7 +169,8 @@ package final class NATSConnection: Sendable {
         return NATSError(.notPermitted, "\(operation) \(server): \(last)")
     }
 
-    /// Returns the error for a failed request. A broker doesn't answer what isn't permitted; it reports that aside.
+    /// Returns the error for a failed request. A broker doesn't answer a forbidden request; it reports that out of
+    /// band.
     func failure(_ status: natsStatus, _ operation: String) -> NATSError {
         var text: UnsafePointer<CChar>?
         _ = natsConnection_GetLastError(connection, &text)

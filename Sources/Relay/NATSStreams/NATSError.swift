@@ -23,14 +23,14 @@ package struct NATSError: ActionableError, Equatable {
         case refused = "broker_refused"
         /// The credentials don't permit an operation.
         case notPermitted = "broker_not_permitted"
-        /// The broker has JetStream not enabled, or no leader for it at present.
+        /// JetStream isn't enabled at the broker, or has no leader at present.
         case noJetStream = "no_jetstream"
         /// The broker keeps only one copy of a stream, because it is no cluster.
         case noCluster = "no_cluster"
-        /// The broker accepts only messages that are too small for what is to be sent.
+        /// The broker's limit for a message is too small.
         case smallPayload = "max_payload"
         case noStream = "no_stream"
-        /// A stream of that name has other properties than those that are needed.
+        /// The stream of that name is configured differently.
         case streamDiffers = "stream_differs"
         /// The stream has another last message than the one expected: another publisher wrote to it.
         case streamMoved = "stream_moved"
@@ -64,7 +64,7 @@ package struct NATSError: ActionableError, Equatable {
         }
     }
 
-    /// True if another broker of the cluster may be of more use.
+    /// True if another broker of the cluster may serve.
     package var concernsOneServer: Bool {
         switch code {
         case .timedOut, .noJetStream, .streamBroken: true

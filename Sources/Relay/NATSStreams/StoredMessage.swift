@@ -6,7 +6,7 @@ import Glibc
 /// (https://docs.nats.io/reference/reference-protocols/nats_api_reference#fetching-messages-from-a-stream).
 struct StoredMessage {
     let sequence: UInt64
-    /// In nanoseconds since 1970; nil if the text isn't one.
+    /// The time at which the broker stored it, in nanoseconds since 1970; nil if its text is no time.
     let time: Int64?
     let message: NATSMessage
 

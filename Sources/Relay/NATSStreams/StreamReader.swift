@@ -11,9 +11,9 @@ package struct StreamMessage: Sendable {
 
 /// Reads a stream in order from a number on, message by message.
 ///
-/// It gets each message by its number, some ahead, and has no consumer at the broker: the right to create consumers is
-/// the right to have the broker publish anywhere. Whoever publishes to the stream says so on a subject of its own; the
-/// stream's state is looked at now and then besides. Used by one thread.
+/// It requests each message by its number, some ahead, without a consumer at the broker: the right to create consumers
+/// is the right to have the broker publish anywhere. Publishers announce their messages on a subject of their own;
+/// because announcements get lost, the reader also checks the stream's state from time to time. Used by one thread.
 package final class StreamReader {
     private let connection: NATSConnection
     private let stream: String
@@ -41,16 +41,16 @@ package final class StreamReader {
     /// The size of the last answer, in bytes.
     private var lastSize = 0
     private var lastReceived = ContinuousClock.now
-    /// When the stream's state is looked at.
+    /// The time of the next look at the stream's state.
     private var nextLook: ContinuousClock.Instant
 
     private static let maxWindow = 32
-    /// The bytes that may be on their way, unless one answer has more: a broker closes a connection to which it can't
-    /// send what it has within some seconds, or if that is more than its `max_pending`.
+    /// The limit of bytes in transit, unless one answer has more. A broker closes a connection that doesn't accept its
+    /// output within some seconds, or if that exceeds its `max_pending`.
     private static let maxBytes = 1 << 20
     /// An answer that comes within this time shows that more may be requested ahead.
     private static let fast = Duration.seconds(1)
-    /// The time between two looks at the stream. A request that has no answer after six of them is given up.
+    /// The time between two looks at the stream. A request without an answer after six of them has failed.
     private let patience: Duration
 
     /// Throws `NATSError`.
@@ -79,8 +79,8 @@ package final class StreamReader {
 
     /// Returns the next message, or nil if none comes in time.
     ///
-    /// Throws `NATSError`: with `streamBroken` if the stream has gone back, and with `timedOut` if the broker has been
-    /// silent for longer than it may. The reader can't be used any more then.
+    /// Throws `NATSError`: with `streamBroken` if the stream was set back, and with `timedOut` if the broker has been
+    /// silent for too long. The reader is then of no further use.
     package func next(within limit: Duration) throws(NATSError) -> StreamMessage? {
         let deadline = Deadline(after: limit)
         while true {
@@ -116,7 +116,7 @@ package final class StreamReader {
         return nil
     }
 
-    /// Goes on after a message that the stream hasn't: it was dropped, or there is none yet.
+    /// Continues after a message that the stream doesn't have: it was dropped, or doesn't exist yet.
     private func skipMissing(_ sequence: UInt64) throws(NATSError) {
         let state = try connection.state(ofStream: stream)
         try check(state)
@@ -133,7 +133,7 @@ package final class StreamReader {
         skip(before: max(state.first, sequence + 1))
     }
 
-    /// Requests everything from this number on again. Answers to earlier requests are of no interest.
+    /// Requests everything from this number on again. Answers to earlier requests are ignored.
     private func begin(at sequence: UInt64, upto last: UInt64) {
         round += 1
         known = last
@@ -211,8 +211,8 @@ package final class StreamReader {
         skip(before: state.first)
     }
 
-    /// Throws `streamBroken` if the stream has gone back. A new leader may have lost messages, and has given others
-    /// their numbers since.
+    /// Throws `streamBroken` if the stream was set back. A new leader may have lost messages, and may have given their
+    /// numbers to others since.
     private func check(_ state: StreamState) throws(NATSError) {
         guard state.last > lastSequence || state.last == lastSequence && state.lastTime == lastTime ?? state.lastTime
         else {

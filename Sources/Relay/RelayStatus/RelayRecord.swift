@@ -10,7 +10,7 @@ package struct RelayRecord: Codable, Sendable, Equatable {
         case publish, follow
     }
 
-    /// An error after which the program went on, or with which it ended.
+    /// An error after which the program continued, or with which it ended.
     package struct Failure: Codable, Sendable, Equatable {
         package var code: String
         package var message: String
@@ -71,7 +71,8 @@ package struct RelayRecord: Codable, Sendable, Equatable {
         self.follower = follower
     }
 
-    /// True if it has ended with an error, waits for the error's cause to end, or can't connect since the error.
+    /// True if the program has ended with an error, waits for the end of the error's cause, or hasn't connected since
+    /// the error.
     package var isInTrouble: Bool {
         !["connecting", "publishing", "snapshot", "following", "caught_up"].contains(state)
             || state == "connecting" && failure != nil

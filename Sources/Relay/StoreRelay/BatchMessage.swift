@@ -4,15 +4,15 @@ import StoreReplication
 
 /// A part of a batch as a message of a stream (Documentation/Relay.md, "The format").
 ///
-/// With a key, each message's digest also covers the digest of the message before. So two messages with the same digest
-/// have the same messages before them, which `isSame(as:)` relies on.
+/// With a key, each message's digest also covers the previous message's digest. So two messages with the same digest
+/// have the same predecessors, which `isSame(as:)` relies on.
 struct BatchMessage {
     let part: BatchPart
-    /// The digest of the message before, as the publisher knew it; nil without a key.
+    /// The digest of the previous message, as the publisher knew it; nil without a key.
     let previous: String?
     let mac: String?
 
-    /// The header of a message that follows none. libnats loses a header after an empty one.
+    /// The header of a stream's first message. It isn't empty, because libnats loses a header after an empty one.
     static let noPrevious = "-"
 
     /// Returns the message's headers, and its digest if there is a key.
@@ -55,8 +55,8 @@ struct BatchMessage {
     /// The headers' values as they were received, in the order of the digest.
     private let fields: [String]
 
-    /// True if both are the same part. With a key, each digest is of the one before too: then all earlier parts of
-    /// their batches are the same as well. Without one, the batch's own hash decides in the end.
+    /// Returns true if both are the same part. With a key, equal digests prove that all earlier parts of their batches
+    /// are the same too. Without one, the batch's own hash decides in the end.
     func isSame(as other: BatchMessage) -> Bool { part == other.part && mac == other.mac }
 
     /// Returns true if the message's digest is right, or if there is no key.

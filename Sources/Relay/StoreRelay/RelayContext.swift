@@ -40,7 +40,7 @@ struct RelayContext {
         reporter.reportState(RelayEvent("connected", ["server": .string(server)], "connected to \(server)"))
     }
 
-    /// Reports an error whose cause must end before anything goes on. The connection stays.
+    /// Reports an error whose cause must end before the session continues. The connection stays.
     func reportWaiting(for error: any ActionableError) {
         status.setWaiting(error)
         reporter.report(error)

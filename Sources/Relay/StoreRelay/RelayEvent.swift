@@ -17,7 +17,7 @@ package struct RelayEvent: Sendable {
         self.isError = isError
     }
 
-    /// An error after which the program goes on.
+    /// Creates the event of an error after which the program continues.
     init(_ error: any ActionableError, type: String = "error") {
         self.init(
             type,

@@ -2,8 +2,8 @@ import COpenSSL
 import NATSStreams
 import SystemPackage
 
-/// The key that a home shares with its followers: the broker, and anybody else who can publish, can't forge or alter
-/// messages.
+/// The key that a home shares with its followers, so that neither the broker nor anybody else who can publish can forge
+/// or alter messages.
 ///
 /// The digests are HMAC-SHA-256 (RFC 2104), through OpenSSL, which libnats links anyway and which uses the processor's
 /// own instructions.
@@ -46,7 +46,8 @@ package struct RelayKey: Sendable {
         return [(name: RelayHeader.mac, value: try key.digest(of: fields, body))]
     }
 
-    /// True if the digest is the right one. The time that the comparison takes doesn't depend on where they differ.
+    /// Returns true if the digest is the right one. The comparison takes constant time, so that its duration reveals
+    /// nothing of the right digest.
     func accepts(_ digest: String?, of fields: [String], _ body: [UInt8]) throws(RelayError) -> Bool {
         guard let digest else { return false }
         let (given, right) = (Array(digest.utf8), Array(try self.digest(of: fields, body).utf8))

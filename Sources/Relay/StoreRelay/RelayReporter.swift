@@ -1,15 +1,16 @@
 import LinuxSystem
 
-/// Passes events on. What lasts is said again after some time only, and not at each attempt.
+/// Passes events on. A lasting error or state is reported once, and an error again only after some time, not at each
+/// attempt.
 final class RelayReporter {
     private let send: @Sendable (RelayEvent) -> Void
     private let now: () -> ContinuousClock.Instant
-    /// When each error was passed on.
+    /// The time at which each error was last reported.
     private var errors: [String: ContinuousClock.Instant] = [:]
-    /// The last state of each type that was passed on since the last error.
+    /// The last reported state of each type since the last error.
     private var states: [String: String] = [:]
 
-    /// The time after which an error that lasts is passed on again.
+    /// The time after which a lasting error is reported again.
     static let repetition = Duration.seconds(30)
     private static let maxErrors = 100
 
@@ -22,7 +23,7 @@ final class RelayReporter {
 
     func report(_ event: RelayEvent) { send(event) }
 
-    /// Passes on where the program stands, unless it is the same as before and no error was passed on since.
+    /// Reports the program's state, unless it is unchanged and no error was reported since.
     func reportState(_ event: RelayEvent) {
         let type = event.object.string("type") ?? ""
         guard states[type] != event.object.text else { return }
@@ -30,7 +31,7 @@ final class RelayReporter {
         send(event)
     }
 
-    /// Passes an error on, unless the same one was passed on less than half a minute ago.
+    /// Reports an error, unless the same one was reported less than half a minute ago.
     func report(_ error: any ActionableError) {
         let time = now()
         if let last = errors[error.fullMessage], last.duration(to: time) < Self.repetition { return }
@@ -40,6 +41,6 @@ final class RelayReporter {
         send(RelayEvent(error))
     }
 
-    /// The causes of the errors are gone: the same ones are passed on again.
+    /// Forgets the errors, because their causes are gone: the same ones are reported again.
     func clearErrors() { errors = [:] }
 }

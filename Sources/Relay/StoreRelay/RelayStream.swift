@@ -30,7 +30,8 @@ package struct RelayStream: Sendable, Equatable {
     package func inbox(of follower: String) -> String { "_INBOX.gs.\(name).follower.\(follower)" }
 
     /// Returns true for a subject that the home may answer: an inbox, and not its own. A broker delivers an answer with
-    /// the home's permissions, so on any other subject it would be a request of whoever named it.
+    /// the home's permissions, so an answer on any other subject would be a request that the follower itself may not
+    /// make.
     package func isReplySubject(_ subject: String) -> Bool {
         let tokens = subject.split(separator: ".", omittingEmptySubsequences: false)
         return subject.utf8.count <= 256 && (2...10).contains(tokens.count) && tokens[0] == "_INBOX"

@@ -6,12 +6,12 @@ import StoreReplication
 
 /// The consequence of an error: it ends the program, a session, or one attempt of it.
 ///
-/// A program that could have gone on and ended loses hours until somebody starts it again. One that goes on although
-/// only a person can help hides the error. So what isn't known here ends the program.
+/// A program that ends although it could have continued loses hours until somebody restarts it. A program that
+/// continues although only a person can help hides the error. So an error that isn't known here ends the program.
 enum SessionFailure {
-    /// The program ends: another attempt fails too, until somebody helps.
+    /// The program ends: another attempt would fail too, until a person helps.
     case end
-    /// The session ends, and the loop connects again: the cause is at the broker or on the way to it.
+    /// The session ends, and the loop connects again: the cause is the broker or the link to it.
     case reconnect
     /// The attempt ends: the cause is on this machine or at the home, and the connection still serves.
     case retry

@@ -1,7 +1,7 @@
 import LinuxSystem
 import NATSStreams
 
-/// A publisher or a follower: what outlives its connections.
+/// A publisher or a follower, with the state that outlives its connections.
 protocol SessionOwner: AnyObject {
     /// The options of its connections.
     var connection: ConnectionOptions { get }
@@ -18,14 +18,14 @@ protocol SessionOwner: AnyObject {
 
 /// Runs a publisher's or a follower's sessions, one connection after another, until the end is requested.
 ///
-/// A session never goes on over another connection: what was sent over the lost one may be in the stream or not, so the
-/// next session begins by reading the stream's end.
+/// A session never continues over another connection: messages sent over the lost one may be in the stream or not, so
+/// the next session begins by reading the stream's end.
 struct SessionLoop {
     private let context: RelayContext
     private var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
     private var hasConnected = false
 
-    /// The time after which a session counts as one that worked.
+    /// The time after which a session counts as successful.
     private static let steadyTime = Duration.seconds(5)
 
     private init(_ context: RelayContext) { self.context = context }

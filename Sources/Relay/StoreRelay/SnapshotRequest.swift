@@ -18,7 +18,7 @@ struct SnapshotRequest: Equatable {
         case setBack = "set_back"
     }
 
-    /// Nil for a client that doesn't say its name.
+    /// The follower's name; nil for a client that doesn't send it.
     var follower: String?
     /// The position of the replica; nil if there is none yet.
     var have: HistoryToken?
@@ -28,7 +28,7 @@ struct SnapshotRequest: Equatable {
         (self.follower, self.have, self.reason) = (follower, have, reason)
     }
 
-    /// Reads a request's members. What it can't read is missing.
+    /// Reads a request's members. A malformed member counts as missing.
     init(_ object: JSONObject) {
         follower = object.string("follower").flatMap { RelayStream.isName($0) ? $0 : nil }
         have = object.string("have").flatMap(HistoryToken.init)
@@ -47,13 +47,14 @@ struct SnapshotRequest: Equatable {
         return object
     }
 
-    /// True if nothing is needed once the home has published nothing after `have`: what was damaged is of no interest.
+    /// True if the follower needs nothing when the home has published nothing after `have`: the damaged messages have
+    /// no changes that it lacks.
     var acceptsCurrent: Bool { reason == nil || reason == .damaged || reason == .setBack }
 
-    /// True if the home may be on another line of the history, where numbers say nothing.
+    /// True if the home may be on another line of the history: then numbers can't be compared.
     private var mayBeOnAnotherLine: Bool { reason == .otherHistory || reason == .setBack }
 
-    /// True if a snapshot leads further than the replica, whenever it was made.
+    /// Returns true if a snapshot leads further than the replica, whenever it was made.
     func isHelped(by upto: HistoryToken) -> Bool {
         guard let have, have.history == upto.history else { return true }
         return !mayBeOnAnotherLine && upto.number > have.number

@@ -15,7 +15,7 @@ final class StatusWriter {
         self.directory = directory
     }
 
-    /// Notes what is still to be done, and since when.
+    /// Notes the number of missing changes, and since when there are any.
     func setLag(_ lag: Int64) {
         record.lag = lag
         record.behindSince = lag > 0 ? record.behindSince ?? RelayRecord.now : nil
@@ -25,7 +25,7 @@ final class StatusWriter {
         record.failure = .init(code: error.errorCode, message: error.fullMessage, time: RelayRecord.now)
     }
 
-    /// Notes that nothing goes on until the cause of an error is gone.
+    /// Notes that the program waits for the end of an error's cause.
     func setWaiting(_ error: any ActionableError) {
         setFailure(error)
         record.state = error.errorCode
@@ -47,7 +47,7 @@ final class StatusWriter {
         try? dated.write(to: directory)
     }
 
-    /// Leaves the record of an error behind, and removes any other.
+    /// Keeps the record if there is an error, and removes it otherwise.
     func end(with error: (any ActionableError)?) {
         record.server = nil
         guard let error else {

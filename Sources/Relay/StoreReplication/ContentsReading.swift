@@ -2,7 +2,7 @@ import LinuxSystem
 import PersistentHistory
 import SQLiteStore
 
-/// Reads the whole content of a virtual table as lines, at home to send it, and in a replica to compare it.
+/// Reads the whole content of a virtual table as lines: at home, to send it; in a replica, to compare it.
 struct ContentsReading {
     let table: ReplicatedTable
     private let encoding: TextEncoding

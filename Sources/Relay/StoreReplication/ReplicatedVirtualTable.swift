@@ -6,7 +6,7 @@ struct ReplicatedVirtualTable: Equatable {
     enum Content: Equatable {
         /// The table keeps its rows itself: a batch has all of them if one has changed.
         case own(ReplicatedTable)
-        /// A full-text index of another table or view, made again from it.
+        /// A full-text index of another table or view, rebuilt from it.
         case external(String)
         /// The table shows the content of other tables.
         case derived
@@ -14,7 +14,7 @@ struct ReplicatedVirtualTable: Equatable {
 
     let name: String
     let module: String
-    /// Nil if a replica can't have it.
+    /// The way to get its content; nil if a replica can't have it.
     let content: Content?
     /// The reason why a replica can't have it; nil if it can.
     let refusal: String?

@@ -1,9 +1,9 @@
 import LinuxSystem
 import SystemPackage
 
-/// The reasons why a store can't be replicated or a replica can't go on.
+/// The reasons why a store can't be replicated or a replica can't continue.
 package enum ReplicationError: ActionableError, Equatable {
-    /// Replicas of the store can't be kept. `object` names what stands in the way.
+    /// The store can't be replicated. `object` names the obstacle.
     case unreplicable(object: String, reason: String, FilePath)
     /// The file is no replica.
     case notAReplica(FilePath)
@@ -15,9 +15,9 @@ package enum ReplicationError: ActionableError, Equatable {
     case diverged(tables: [String], FilePath)
     /// The replica's file was moved or removed while it was followed.
     case gone(FilePath)
-    /// A batch isn't what its format says. Nothing was changed.
+    /// A batch violates its format. Nothing was changed.
     case malformedBatch(String, FilePath)
-    /// A snapshot isn't what it should be. Nothing was changed.
+    /// A snapshot is damaged, or isn't the announced one. Nothing was changed.
     case malformedSnapshot(String, FilePath)
     /// The home's file has another format than the replica's, which SQLite can't change under its readers. `what` names
     /// it, such as the page size.

@@ -11,7 +11,7 @@ enum RowStatements {
     /// True if a row's number isn't one of its columns.
     static func hasHiddenKey(_ table: ReplicatedTable) -> Bool { table.rowid != nil && table.key.isEmpty }
 
-    /// Writes a row over what is there. The parameters are the rowid, if it is no column, and the columns.
+    /// Writes a row over any existing one. The parameters are the rowid, if it is no column, and the columns.
     ///
     /// - Parameter kept: The parameters that `BoundValueTable` keeps, from 0.
     static func insertion(_ table: ReplicatedTable, kept: [Int: BoundValueTable.Kind] = [:]) -> String {

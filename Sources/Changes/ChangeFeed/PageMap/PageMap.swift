@@ -214,7 +214,7 @@ extension PageMap {
         parents[Int(page)] = parent
     }
 
-    /// If the schema changed, charges the tables its entries name and links the roots of new and moved trees.
+    /// Charges the tables that a changed schema's entries name, and links the roots of new and moved trees.
     private mutating func refreshSchema(_ pass: inout Pass<some PageSource>) throws {
         // Their names before the change.
         let former = names(pass.trees)

@@ -18,7 +18,7 @@ package final class PageMapScan: Sendable {
         var changeCounter: UInt32?
     }
 
-    /// What was read.
+    /// The result of reading the store.
     struct Finding: Sendable {
         let pageMap: PageMap
         /// The digests of all pages in rollback mode; nil in WAL mode.

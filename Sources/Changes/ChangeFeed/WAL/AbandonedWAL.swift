@@ -7,7 +7,7 @@ import SQLiteFormat
 struct AbandonedWAL {
     /// The content of a WAL that its index doesn't report.
     enum Finding {
-        /// Nothing new.
+        /// The log has nothing new.
         case nothing
         /// A commit other than the last known one.
         case commit(WALPosition)

@@ -120,7 +120,7 @@ package final class ChangeBatch {
     }
 }
 
-/// What one of the two kinds of history contributes to a batch.
+/// The part of a batch's reading that differs between the two kinds of history.
 protocol BatchSource {
     /// - Parameter image: Called with what a row held before its next change, if that is recorded.
     func forEachChange(

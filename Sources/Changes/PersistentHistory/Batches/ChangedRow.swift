@@ -15,7 +15,7 @@ package struct ChangedRow: Sendable, Equatable {
     /// The values of `BatchTable.columns` before the row's first change in the page; nil if it is new or they weren't
     /// recorded.
     package private(set) var before: [StoredValue]?
-    /// For each of `BatchTable.toMany`, the values of its columns after the first, row by row.
+    /// The links of each of `BatchTable.toMany`: the values of its columns after the first, row by row.
     package let toMany: [[[StoredValue]]]
     /// The columns, or Core Data's properties, that all of its changes together assigned; nil if they aren't known, or
     /// one of them was no update.

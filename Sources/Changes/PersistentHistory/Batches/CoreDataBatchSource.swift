@@ -8,7 +8,7 @@ final class CoreDataBatchSource: BatchSource {
     private let reader: StoreReader
     private let encoding: TextEncoding
     private let model: PropertyColumns?
-    /// By entity number.
+    /// The tables and their lookups by entity number.
     private var known: [Int64: (table: BatchTable, lookup: RowLookup)] = [:]
     private var statements: [String: SQLiteStatement] = [:]
 

@@ -62,7 +62,7 @@ package struct HistoryFilter: Sendable, Equatable {
 
     package init() {}
 
-    /// Returns whether the filter selects a change. A gap may concern anything in its table, and a change without an
+    /// Returns true if the filter selects a change. A gap may concern anything in its table, and a change without an
     /// entity may be of any.
     package func admits(_ change: HistoryChange) -> Bool {
         if let tables, !tables.contains(change.table.lowercased()) {

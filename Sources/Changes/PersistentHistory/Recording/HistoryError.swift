@@ -9,7 +9,7 @@ package enum HistoryError: ActionableError, Equatable {
     case ownedByCoreData(FilePath)
     /// A newer groupstore created the history.
     case newer(version: Int64, FilePath)
-    /// With history enabled, programs could no longer write the table; `message` is SQLite's.
+    /// The triggers would keep programs from writing the table; `message` is SQLite's.
     case unusable(table: String, message: String, FilePath)
     /// An object that isn't groupstore's has a name that history needs.
     case foreign(String, FilePath)

@@ -2,7 +2,7 @@ import LinuxSystem
 import SQLiteStore
 import SystemPackage
 
-/// What groupstore's own history says of itself in any copy of a store.
+/// The position and the version of groupstore's own history, in any copy of a store.
 package struct RecordedPosition: Sendable, Equatable {
     /// The history's identifier.
     package let identifier: String
@@ -112,7 +112,7 @@ package struct RecordedPosition: Sendable, Equatable {
     /// The digest in a state.
     package static func schemaDigest(of state: String) -> String { SchemaDigest.digest(of: state) }
 
-    /// Returns whether a store's schema has the digest of this state.
+    /// Returns true if a store's schema has the digest of this state.
     package static func hasSchema(_ state: String, _ database: SQLiteConnection) throws -> Bool {
         try SchemaDigest.read(database) == SchemaDigest.digest(of: state)
     }

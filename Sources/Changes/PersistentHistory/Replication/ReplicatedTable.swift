@@ -1,6 +1,6 @@
 import SQLiteStore
 
-/// A recorded table, as somebody needs to know it who writes its rows in another copy of the store.
+/// A recorded table, with what a writer of its rows in another copy of the store needs.
 package struct ReplicatedTable: Sendable, Equatable {
     /// Its number in `GS_TABLE`.
     package let number: Int64

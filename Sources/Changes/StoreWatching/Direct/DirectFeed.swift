@@ -163,7 +163,7 @@ package final class DirectFeed {
     }
 }
 
-/// Why a store can't be watched.
+/// The reasons why a store can't be watched.
 package enum DirectFeedError: ActionableError, Equatable {
     /// The path can't be a database's, or is a directory.
     case notAStore(FilePath)

@@ -3,7 +3,7 @@ import SQLiteStore
 import StoreRelocation
 
 /// The connection of a merge: the copy of the group's store as `main`, the private copy of the legacy store attached as
-/// `legacy`, and what is known of the rows in temporary tables. Confined to one thread.
+/// `legacy`, and the matches of rows in temporary tables. Confined to one thread.
 ///
 /// For the table with index 3, the view `gs_g3` has the rows of the group's store and `gs_l3` those of the legacy
 /// store, both with the group's names of columns and the row's number as `gs_id`. `gs_m3` maps each legacy row (`lid`)
@@ -128,7 +128,7 @@ struct MergeSession {
         statement.storedValue(column, encoding: encoding)
     }
 
-    /// Returns a row's values in the columns of its key: the first whose values are all there, else the row's number.
+    /// Returns a row's values in the columns of its key: the first rule without a missing value, else the row's number.
     func key(of row: Int64, in index: Int, entity number: Int64, fromLegacy: Bool) throws -> [MergeReport.NamedValue] {
         let table = schema.tables[index]
         let view = fromLegacy ? legacyView(index) : groupView(index)

@@ -1,8 +1,9 @@
 import SQLiteStore
 import StoreRelocation
 
-/// Takes back matches that turn out to be none once all tables are matched. Rows that refer to each other in a circle
-/// are first compared without those references.
+/// Takes back matches that turn out to be wrong once all tables are matched. Rows that refer to each other in a circle
+/// are first compared without those references. Each round takes back at least one match, and none is made anew, so the
+/// rounds end.
 extension RowMatching {
     func refine() throws {
         var isStable = false

@@ -7,9 +7,9 @@ import SystemPackage
 
 /// The proof that a merged store has every object of both stores, each once, with the values that it should have.
 ///
-/// It reads the result, the group's store as it was, and the legacy store again, with statements of its own. The only
-/// thing that it takes from the merge is the claim which legacy row became which row of the result, and it checks that
-/// claim too.
+/// It reads the result, the group's former store, and the legacy store again, with statements of its own: a statement
+/// shared with the merge would repeat its error. It takes only one thing from the merge, the claim which legacy row
+/// became which row of the result, and checks that claim too.
 struct MergeProof {
     let schema: MergeSchema
     let options: MergeOptions
@@ -36,7 +36,7 @@ struct MergeProof {
         }
     }
 
-    /// Throws `RelocationFailure` if anything is not as it should be.
+    /// Throws `RelocationFailure` if any part of the proof fails.
     func check() throws {
         for (index, table) in schema.tables.enumerated() {
             if table.number == nil {
@@ -66,7 +66,7 @@ struct MergeProof {
         if found != 0 { throw RelocationFailure.proof(finding(found)) }
     }
 
-    /// The statement's names of a table in the result, in the group's store as it was, and in the legacy store.
+    /// The names in a statement of a table in the result, in the group's former store, and in the legacy store.
     struct Names {
         let new: String
         let was: String
@@ -85,6 +85,12 @@ struct MergeProof {
 
     // MARK: Every row is accounted for
 
+    /// Checks that the claim maps the legacy rows one to one into the result, and that the result has no row of
+    /// another origin.
+    ///
+    /// The claim covers each legacy row and no other, no two of them share a row of the result, and all rows of the
+    /// group's former store and of the claim are there. Then counting suffices: a result with as many rows as the
+    /// former store and the added ones together has none that came from elsewhere.
     private func checkAccounts(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
         try none("SELECT count(*) FROM \(n.old) WHERE \(n.oldNumber) NOT IN (SELECT lid FROM \(n.witness))") {
@@ -111,7 +117,7 @@ struct MergeProof {
         ) { "\($0) rows of \(table.name) are taken for what they aren't" }
     }
 
-    /// Checks that what the plan said is what happened.
+    /// Checks that the result has the numbers of rows in the plan, which the user has seen.
     private func checkReport(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
         let planned = report.entities.filter { TableWrites.key($0.table) == TableWrites.key(table.name) }
@@ -125,6 +131,8 @@ struct MergeProof {
 
     // MARK: Links and counters
 
+    /// Checks that the result has the union of both stores' links and no others. A legacy link to a row that doesn't
+    /// exist leads nowhere in the result, so it isn't required.
     private func checkLinks(_ join: MergeJoinTable) throws {
         let (first, second) = (quote(join.sides[0].column), quote(join.sides[1].column))
         let translated = join.sides.map { side in
@@ -143,6 +151,7 @@ struct MergeProof {
         }
     }
 
+    /// Checks that Core Data would assign no number again that an object of the result has.
     private func checkCounters() throws {
         for table in schema.tables where table.isCoreData {
             guard let root = table.entities.first?.number else { continue }

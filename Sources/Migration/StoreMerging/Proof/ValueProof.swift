@@ -34,11 +34,14 @@ extension MergeProof {
         return "(n.\(name) COLLATE BINARY IS \(expected(column))\(orCleared(column, index, number: number)))"
     }
 
+    /// Returns an SQL condition that is true if the result's row `n` has the value of the group's former row `w`.
     private func hasFormerValue(_ column: MergeTable.Column, _ index: Int, number: String) -> String {
         let name = quote(column.name)
         return "(n.\(name) COLLATE BINARY IS w.\(name)\(orCleared(column, index, number: number)))"
     }
 
+    /// Returns an SQL condition, with OR before it, that admits the NULL of a link which the merge claims to have
+    /// cleared.
     private func orCleared(_ column: MergeTable.Column, _ index: Int, number: String) -> String {
         guard column.companion != nil || column.reference != nil, schema.tables[index].isCoreData else { return "" }
         return
@@ -48,6 +51,8 @@ extension MergeProof {
 
     private func all(_ conditions: [String]) -> String { (["TRUE"] + conditions).joined(separator: " AND ") }
 
+    /// Checks the values of each row by its state: a row whose state is `takesLegacy` or `added` has the legacy row's
+    /// values, an equal one has both stores', and any other has those of the group's former row.
     func checkValues(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
         let columns = table.columns.filter(\.isCompared)
@@ -80,6 +85,8 @@ extension MergeProof {
 
     // MARK: Keys
 
+    /// Checks that no legacy row was added beside a row of the same key, and that no two rows were matched whose keys
+    /// differ. A row without a complete key has none to compare.
     func checkKeys(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
         func column(_ name: String) -> MergeTable.Column? { table.column(name) }
@@ -121,6 +128,8 @@ extension MergeProof {
 
     // MARK: Decisions
 
+    /// Checks that the kept rows are those that the user's first preference demands. Without a preference, no two
+    /// matched rows may differ.
     func checkDecisions(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
         switch options.preferences.first {
@@ -150,6 +159,8 @@ extension MergeProof {
 
     // MARK: Tables without numbers
 
+    /// Checks a table whose rows have no number, only values: each row of the result comes from one of the stores, and
+    /// neither store lacks more rows than the claim says were replaced by the other's.
     func checkTuples(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
         let columns = table.columns.map { quote($0.name) }.joined(separator: ", ")

@@ -3,8 +3,8 @@ import Glibc
 import SQLiteFormat
 import SQLiteStore
 
-/// What a merge claims to have done, in a database of its own: for each table the number in the result of each legacy
-/// row, the links that were cleared, and the files that were renamed.
+/// The claim of a merge, in a database of its own, for the proof to check: for each table, the result's row and the
+/// state of each legacy row, and the links that were cleared.
 struct Witness {
     let session: MergeSession
 

@@ -54,7 +54,7 @@ package enum MergePreference: Sendable, Equatable {
     }
 }
 
-/// How a user wants two stores to be merged.
+/// The options of a merge: keys, references and preferences.
 package struct MergeOptions: Sendable, Equatable {
     package var keys: [MergeKey] = []
     /// References that the schema doesn't declare.

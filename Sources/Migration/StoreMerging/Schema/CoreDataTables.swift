@@ -189,7 +189,7 @@ struct CoreDataTables {
 }
 
 extension CoreDataTables {
-    /// Applies the keys that the user names for entities. Returns the names that are entities'.
+    /// Applies the keys that the user names for entities. Returns the names that belong to entities.
     func apply(_ keys: [MergeKey], to schema: inout MergeSchema) throws -> Set<String> {
         var named: [String: MergeKey] = [:]
         for key in keys where model.entity(named: key.name) != nil { named[key.name] = key }

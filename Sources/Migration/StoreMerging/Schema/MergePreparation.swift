@@ -6,7 +6,7 @@ import SQLiteFormat
 import SQLiteStore
 import StoreRelocation
 
-/// Reads what two stores have to merge, and refuses what doesn't fit together.
+/// Reads the content that two stores have to merge, and refuses stores that don't fit together.
 struct MergePreparation {
     let group: StoreLocation
     let legacy: StoreLocation

@@ -4,7 +4,7 @@ import ManagedObjectModels
 import SQLiteStore
 import StoreRelocation
 
-/// What two stores of the same schema have to merge.
+/// The content that two stores of the same schema have to merge.
 struct MergeSchema {
     /// A one-to-one relationship that both objects store.
     struct Pair {

@@ -3,7 +3,7 @@ import SQLiteStore
 import StoreMigration
 import StoreRelocation
 
-/// What follows from the rows: counters of numbers, and derived attributes.
+/// Updates the values that follow from the rows: counters of numbers, and derived attributes.
 struct Bookkeeping {
     let session: MergeSession
     private var store: StoreWriter { session.store }

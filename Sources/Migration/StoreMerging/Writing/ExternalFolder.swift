@@ -43,8 +43,8 @@ struct ExternalFolder {
     /// Returns the value of a column that refers to a file.
     static func reference(to name: String) -> [UInt8] { [2] + Array(name.utf8) + [0] }
 
-    /// Returns the data that a column's value stands for. A missing file's stands for its name alone, or if `isNamed`
-    /// is false, for any missing file.
+    /// Returns the data that a column's value stands for. A reference to a missing file equals only one to the same
+    /// name, or if `isNamed` is false, one to any missing file.
     func data(_ value: SQLiteValue, isNamed: Bool = true) throws -> SQLiteValue {
         guard case .blob(let bytes) = value else { return value }
         if let name = Self.file(in: value) {

@@ -1,7 +1,7 @@
-/// The chunks of a snapshot that are to be requested, and those whose answers are awaited.
+/// The chunks of a snapshot that are still to be requested, and those whose answers are awaited.
 ///
-/// A home answers requests in their order, and a broker keeps it. So the answer to a probe, a small request that is
-/// sent behind the others when they stay silent, proves that the earlier answers are lost.
+/// A home answers requests in order, and a broker keeps that order. So the answer to a probe, a small request sent
+/// after the others when no answer comes, proves that the missing earlier answers are lost.
 struct ChunkRequests {
     /// The chunks of the snapshot.
     let count: Int
@@ -17,7 +17,7 @@ struct ChunkRequests {
     private var awaited: [Int: Int] = [:]
     /// The chunks that were received before an earlier one.
     private var early: Set<Int> = []
-    /// The number of requests so far, which a probe stands for.
+    /// The number of requests so far, which identifies a probe.
     private(set) var sent = 0
 
     init(from first: Int, to count: Int, window: Int) {
@@ -42,7 +42,7 @@ struct ChunkRequests {
         return index
     }
 
-    /// Records an answer. Returns false if the chunk is not needed any more, or was never requested.
+    /// Records an answer. Returns false if the chunk is no longer needed, or was never requested.
     mutating func receive(_ index: Int) -> Bool {
         guard (first..<next).contains(index), !early.contains(index) else { return false }
         awaited[index] = nil
@@ -52,8 +52,7 @@ struct ChunkRequests {
         return true
     }
 
-    /// Records the answer to a probe that was sent after so many requests. Those of them that have no answer are made
-    /// again.
+    /// Records the answer to a probe that was sent after so many requests. The unanswered ones among them are repeated.
     mutating func receiveProbe(_ number: Int) {
         for (index, request) in awaited where request <= number {
             awaited[index] = nil

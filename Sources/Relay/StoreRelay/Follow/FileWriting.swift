@@ -2,8 +2,8 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// A thread that writes to a file, in order, while its owner checks what comes next. The kernel takes as long to copy a
-/// chunk as the processor to hash it.
+/// A thread that writes to a file, in order, while its owner checks the next chunks. The kernel takes as long to copy a
+/// chunk as the processor to hash it: two threads do both at once.
 final class FileWriting {
     /// The state that the thread and the owner share.
     private final class Shared: Sendable {
@@ -25,7 +25,7 @@ final class FileWriting {
             self.path = path
         }
 
-        /// Writes what arrives, until it is over. After an error, it writes nothing more.
+        /// Writes the added pieces until the end. After an error, it writes nothing more.
         func run(from start: Int64) {
             var (offset, flushed) = (start, start)
             while true {
@@ -55,10 +55,10 @@ final class FileWriting {
     private let shared: Shared
     private let watchdog: Watchdog?
 
-    /// The pieces that may wait.
+    /// The maximum number of waiting pieces.
     private static let ahead = 8
     private static let writeback: Int64 = 4 << 20
-    /// The time in which the pieces that wait are written, even to a disk that others use.
+    /// The time within which the waiting pieces are written, even to a busy disk.
     private static let patience = Duration.seconds(600)
 
     /// Takes the descriptor. Throws `SystemError` if no thread can be created.
@@ -78,7 +78,7 @@ final class FileWriting {
     /// Waits for the thread, so that it never writes to a closed descriptor.
     deinit { end() }
 
-    /// Adds bytes after the former ones. Waits while many wait. Throws the error of an earlier write.
+    /// Adds bytes at the end. Blocks while too many pieces wait. Throws the error of an earlier write.
     func add(_ bytes: [UInt8]) throws(SystemError) {
         watchdog.watch("room to write", limit: Self.patience) { shared.room.wait() }
         let failure = shared.state.withLock { state in

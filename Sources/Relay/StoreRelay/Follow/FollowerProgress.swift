@@ -11,13 +11,15 @@ struct StreamDamage {
     private var lastPart: ContinuousClock.Instant?
     private var isSetback = false
 
-    /// The time after which the rest of a batch isn't expected any more.
+    /// The time after which the rest of a batch is no longer expected.
     private static let batchTime = Duration.seconds(60)
 
-    /// True if no batch is incomplete, and nothing was left out since the last whole one.
+    /// True if no batch is incomplete, and no message was left out since the last whole one.
     var isNone: Bool { suspected == nil && lastPart == nil }
 
+    /// Notes a message that can't be used. The first one counts: later ones must not postpone the snapshot.
     mutating func suspect() { suspected = suspected ?? .now }
+
     /// Notes that the stream ends before the replica's position.
     mutating func suspectSetback() {
         suspect()
@@ -27,6 +29,7 @@ struct StreamDamage {
     /// The reason for a snapshot, if one is needed.
     var reason: SnapshotRequest.Reason { isSetback ? .setBack : .damaged }
 
+    /// Notes a part whose batch isn't whole yet. A new part postpones the snapshot: the home is still sending.
     mutating func continueBatch() { lastPart = .now }
     mutating func endBatch() { lastPart = nil }
 
@@ -68,13 +71,13 @@ struct FollowerProgress {
         return reported != position
     }
 
-    /// Throws `NATSError` if the broker doesn't let this follower confirm: the home would keep nothing for it.
+    /// Throws `NATSError` if the broker forbids this follower to confirm: the home would keep no history for it.
     func checkPermission() throws(NATSError) {
         let subject = link.stream.acknowledgements(of: follower)
         if let error = link.connection.denial(of: subject, "confirm to \(subject)") { throw error }
     }
 
-    /// The time after which a position is sent again: the home may have been ended before it wrote it, or got another
+    /// The time after which a position is sent again: the home may have ended before writing it, or received another
     /// one under this name.
     private static let repetition = Duration.seconds(60)
 

@@ -18,13 +18,13 @@ final class FollowerSession {
     private var reportedTenths: Int64 = -1
     /// The delays between snapshots, until one has led to the stream's end.
     private var snapshotDelay = Backoff(first: .milliseconds(100), longest: .seconds(10))
-    /// The delays after failures that the broker has no part in.
+    /// The delays after failures at the home or on this machine.
     private var retryDelay = Backoff(first: .milliseconds(100), longest: .seconds(3), isRandomized: true)
 
     private var status: StatusWriter { context.status }
     private var stop: RelayStop { context.stop }
 
-    /// The time that a home has to repair a stream whose last message is of no use, by publishing again.
+    /// The time that a home has to repair a stream with an unusable last message, by publishing again.
     private static let repairTime = Duration.seconds(2)
 
     init(_ follower: StoreFollower, over connection: NATSConnection) {
@@ -55,8 +55,8 @@ final class FollowerSession {
         if let replica = held.replica { try progress.confirm(replica.position, force: true) }
     }
 
-    /// Takes the first snapshot, if there is no replica, and applies what the stream has. Takes a snapshot where that
-    /// doesn't fit.
+    /// Takes the first snapshot if there is no replica, and applies the stream's batches. Takes a snapshot if they
+    /// don't fit.
     private func follow() throws {
         if held.replica == nil { try takeSnapshot(.first) }
         while !stop.isRequested, let replica = held.replica {
@@ -202,7 +202,7 @@ final class FollowerSession {
                 },
                 last: { try StreamSearch(link).last() })
         else {
-            // Whatever was left out, the home has nothing more.
+            // The home has nothing more, whatever was left out.
             if let replica = held.replica, !stop.isRequested, replica.position == request.have {
                 try caughtUp(replica)
             }
@@ -228,7 +228,8 @@ final class FollowerSession {
                 "took a snapshot (\(reason.rawValue)) up to \(position)"))
     }
 
-    /// A home that doesn't answer leaves the status as it is: what the follower waits for is said there.
+    /// Shows the state `snapshot`. Not called before the home answers: until then, the status keeps the reason why the
+    /// follower waits.
     private func showSnapshot() {
         let isNew = status.record.state != "snapshot"
         status.record.state = "snapshot"

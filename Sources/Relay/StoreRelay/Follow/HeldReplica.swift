@@ -7,8 +7,8 @@ final class HeldReplica {
     private let location: StoreLocation
     private let stream: String
     private(set) var replica: Replica?
-    /// The last part that the replica has taken of a batch whose last part it hasn't. It outlives a connection, so that
-    /// a long batch gets through a link that never lasts for long.
+    /// The last received part of an incomplete batch. It outlives a connection, so that a long batch gets through even
+    /// if no connection lasts for long.
     var unfinished: BatchMessage?
 
     init(_ location: StoreLocation, stream: String) {
@@ -22,19 +22,19 @@ final class HeldReplica {
         replica = try Replica(opening: location, stream: stream)
     }
 
-    /// Lets go of a replica that isn't in its place any more, and opens what is.
+    /// Closes a replica that is no longer in its place, and opens the file that is.
     func openAgain() throws {
         abandonBatch()
         replica = nil
         try open()
     }
 
-    /// The replica's position, and the batch that it is taking.
+    /// The replica's position, and the received part of its next batch.
     struct Reach {
         let position: HistoryToken?
         let unfinished: BatchPart?
 
-        /// True if it is further than that: the next attempt is worth making soon.
+        /// Returns true if this is further than that: then the next attempt is made soon.
         func isBeyond(_ former: Reach) -> Bool {
             if position != former.position { return true }
             guard let unfinished else { return false }
@@ -44,7 +44,7 @@ final class HeldReplica {
 
     var reach: Reach { Reach(position: replica?.position, unfinished: unfinished?.part) }
 
-    /// Gives up the batch that the replica is taking.
+    /// Discards the incomplete batch.
     func abandonBatch() {
         replica?.abandonBatch()
         unfinished = nil

@@ -3,17 +3,17 @@ import LinuxSystem
 import StoreReplication
 import SystemPackage
 
-/// The file of a snapshot that is being received. Chunks come in their order, and were hashed when they came: reading
-/// them again would take a third of the time that they took to arrive.
+/// The file of a snapshot that is being received. Chunks are added in order, and hashed on arrival: reading them again
+/// would take a third of the time of their transfer.
 final class ReceivedFile {
     private let writing: FileWriting
     /// The SHA-256 of the lines of a `SnapshotDigest`.
     private let hash = SHA256Stream()
-    /// The bytes that are there, or are being written.
+    /// The number of bytes that are written, or being written.
     private(set) var size: Int64
 
-    /// Opens or creates the file, and reads what an interrupted download has left of it. What is there is whole, but
-    /// for the last chunk, which is removed then.
+    /// Opens or creates the file, and reads the chunks of an interrupted download. All of them are whole but the last
+    /// one, which is removed if it isn't.
     ///
     /// - Parameters:
     ///   - expected: The size of the whole file.

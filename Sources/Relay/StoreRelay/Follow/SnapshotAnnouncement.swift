@@ -1,7 +1,7 @@
 import AgentProtocol
 import PersistentHistory
 
-/// A home's announcement of a snapshot. Without a key, it may be anybody's: each number is checked before it is used.
+/// A home's announcement of a snapshot. Without a key, anybody may have sent it: each number is checked before its use.
 struct SnapshotAnnouncement: Codable, Equatable {
     let id: String
     let size: Int64
@@ -43,6 +43,6 @@ struct SnapshotAnnouncement: Codable, Equatable {
         return HistoryToken(upto)
     }
 
-    /// The number of chunks that so many bytes are in.
+    /// Returns the number of chunks of so many bytes.
     func chunkCount(_ bytes: Int64) -> Int { Int((bytes + Int64(chunkSize) - 1) / Int64(chunkSize)) }
 }

@@ -8,8 +8,8 @@ import PersistentHistory
 import StoreReplication
 import SystemPackage
 
-/// Requests a snapshot from the home, and writes it to a file (Documentation/Relay.md, "Snapshots"). A download that
-/// was interrupted goes on where it was.
+/// Requests a snapshot from the home, and writes it to a file (Documentation/Relay.md, "Snapshots"). An interrupted
+/// download continues where it ended.
 struct SnapshotDownload {
     private let link: StreamLink
     private let directory: Directory
@@ -37,7 +37,7 @@ struct SnapshotDownload {
     /// Downloads a snapshot. Returns nil if the home has published nothing after the position of a replica whose stream
     /// was damaged, or if the end was requested.
     ///
-    /// Throws `NATSError`, `RelayError` and `SystemError`. What was received stays for the next attempt.
+    /// Throws `NATSError`, `RelayError` and `SystemError`. The received chunks stay for the next attempt.
     ///
     /// - Parameters:
     ///   - making: Called each time the home answers that it makes the snapshot.
@@ -106,7 +106,7 @@ struct SnapshotDownload {
             let answer = try requests.begin(request)
             switch answer.string("state") {
             case "current":
-                // It is no answer to a follower without a copy, or to one that lacks what is there.
+                // A follower without a copy, or with an older position, can't accept this answer.
                 guard request.acceptsCurrent, let have = request.have, answer.string("upto") == "\(have)" else {
                     throw RelayError.badSnapshot("the home says that none is needed")
                 }

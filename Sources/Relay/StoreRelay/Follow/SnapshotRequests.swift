@@ -7,11 +7,11 @@ final class SnapshotRequests {
     private let link: StreamLink
     private let inbox: String
     private let answers: NATSSubscription
-    /// The values that homes have named. Two relays may serve one store, each with a value of its own.
+    /// The challenges that homes have issued. Two relays may serve one store, each with its own.
     private var challenges: [String] = []
     private var begun = 0
 
-    /// The values that are kept.
+    /// The number of challenges that are kept.
     private static let maxChallenges = 4
 
     init(_ link: StreamLink) throws(NATSError) {

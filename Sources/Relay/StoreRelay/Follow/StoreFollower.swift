@@ -7,7 +7,7 @@ import StoreReplication
 /// The options of a follower.
 package struct FollowerOptions: Sendable {
     package let relay: RelayOptions
-    /// The follower's name, under which the home keeps what it has confirmed.
+    /// The follower's name, under which the home records its confirmations.
     package let follower: String
 
     /// Throws `RelayError.badName`.
@@ -18,7 +18,7 @@ package struct FollowerOptions: Sendable {
     }
 }
 
-/// Keeps a replica of a store up to date: what outlives a connection.
+/// Keeps a replica of a store up to date. It holds the state that outlives a connection.
 ///
 /// The spine: `SessionLoop` connects, again and again; `FollowerSession` searches the stream, applies batches, and
 /// takes a snapshot where they don't fit.
@@ -30,7 +30,7 @@ package final class StoreFollower: SessionOwner {
     let held: HeldReplica
     private var reachBefore: HeldReplica.Reach
 
-    /// Follows until `stop` is requested. A broker or a home that is away is waited for.
+    /// Follows until `stop` is requested. Waits for an unavailable broker or home.
     ///
     /// Throws `ReplicationError`, with `diverged` if another program wrote to the replica, and `NATSError` if waiting
     /// wouldn't help.

@@ -1,7 +1,7 @@
 import NATSStreams
 import PersistentHistory
 
-/// Finds the message from which a replica goes on.
+/// Finds the message from which a replica continues.
 ///
 /// A follower never remembers a message's number: a broker that was restored from a backup gives the same numbers to
 /// other messages. The messages' own tokens decide, by a binary search: the numbers of one history rise along the
@@ -31,8 +31,8 @@ struct StreamSearch {
     }
 
     /// Returns the number of the first message to read: the first part of the first batch that leads beyond the
-    /// position, else of the last batch, so that what it says is compared with the position. Also returns the highest
-    /// number of a change that the stream leads to; nil if no message at its end says so, and only the home knows.
+    /// position, else of the last batch, which is then compared with the position. Also returns the highest number of a
+    /// change that the stream leads to; nil if no message at its end has one, so that only the home knows it.
     func start(after position: HistoryToken) throws -> (sequence: UInt64, upto: Int64?) {
         guard state.messages > 0, state.last > 0, let last = try batch(at: state.last, notBefore: state.first) else {
             return (state.last + 1, nil)
@@ -53,7 +53,7 @@ struct StreamSearch {
         return (max(found.start, state.first), upto)
     }
 
-    /// Returns the token to which the stream's last messages lead; nil if none of them says so.
+    /// Returns the token to which the stream's last messages lead; nil if none of them has one.
     func last() throws -> HistoryToken? {
         guard state.messages > 0 else { return nil }
         return try batch(at: state.last, notBefore: state.first)?.message.part.upto

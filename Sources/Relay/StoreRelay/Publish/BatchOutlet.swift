@@ -1,7 +1,7 @@
 import NATSStreams
 import StoreReplication
 
-/// Sends the parts of batches, each with the digest of the one before.
+/// Sends the parts of batches, each with the digest of the previous one.
 struct BatchOutlet {
     private let publisher: FencedPublisher
     private let link: StreamLink
@@ -27,8 +27,8 @@ struct BatchOutlet {
         bytes += Int64(part.body.count)
     }
 
-    /// The size of a part, in bytes. A broker gives up a connection over which one message doesn't get within some
-    /// seconds, so that a slow link needs small ones.
+    /// The size of a part, in bytes. A slow link needs small parts: a broker closes a connection if one message takes
+    /// longer than some seconds.
     private static let usualPartSize = 128 << 10
 
     /// The smallest `max_payload` of a broker over which batches can be sent, in bytes.
@@ -37,7 +37,7 @@ struct BatchOutlet {
     /// Returns the size of a body that a message of this size has room for, beside its headers.
     static func body(ofMessage size: Int) -> Int { size - min(8 << 10, max(2 << 10, size / 2)) }
 
-    /// Waits until the broker has everything, and tells followers.
+    /// Waits until the broker has stored everything, and notifies followers.
     func finish() throws {
         try publisher.finish()
         try publisher.announce(on: link.stream.news)

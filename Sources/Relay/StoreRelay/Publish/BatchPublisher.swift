@@ -2,10 +2,11 @@ import LinuxSystem
 import PersistentHistory
 import StoreReplication
 
-/// Publishes a store's changes over one connection, batch by batch, and knows when to look for the next one. Between
-/// two batches, its session answers followers: a writer may never leave nothing to publish. Confined to one thread.
+/// Publishes a store's changes over one connection, batch by batch, and knows when to look for the next one. It returns
+/// after each batch so that its session can answer followers: with a busy writer, there may always be another batch.
+/// Confined to one thread.
 final class BatchPublisher {
-    /// A time in which each look at the store has found something.
+    /// A period in which each look at the store has found changes.
     private struct BusyTime {
         var pace: PublishingPace
         var nextLook = ContinuousClock.now
@@ -38,8 +39,8 @@ final class BatchPublisher {
         self.watch = watch
     }
 
-    /// The time until `publishNext` is to be called; nil if nothing was left, and the store's next change is waited
-    /// for.
+    /// The time until `publishNext` is due; nil if nothing was left, so that the session waits for the store's next
+    /// change.
     var untilNextLook: Duration? { busyTime.map { max(.zero, ContinuousClock.now.duration(to: $0.nextLook)) } }
 
     /// Publishes the next batch, if there is one.

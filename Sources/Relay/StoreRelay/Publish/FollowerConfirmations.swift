@@ -40,10 +40,12 @@ struct Acknowledgement: Equatable {
     private func fields(_ stream: RelayStream) -> [String] { [stream.streamName, "ack", follower] }
 }
 
-/// Writes what followers have confirmed into the home's history, as named subscribers: what they lack isn't purged.
+/// Records followers' confirmations in the home's history, as named subscribers, so that a purge keeps the changes that
+/// they lack.
 ///
-/// It is written at most every five seconds, and only what has moved: it is a commit of the home. A token that the
-/// history doesn't have is dropped: it neither counts as the follower's position nor holds back what it confirms later.
+/// Each write is a commit of the home, so it happens at most every five seconds, and only for positions that have
+/// moved. A token that the history doesn't have is dropped: it neither counts as the follower's position nor delays its
+/// later confirmations.
 struct FollowerConfirmations {
     private let stream: RelayStream
     private var waiting: [String: HistoryToken] = [:]
@@ -52,7 +54,8 @@ struct FollowerConfirmations {
     private var lastWrite: ContinuousClock.Instant?
 
     private static let interval = Duration.seconds(5)
-    /// The followers whose confirmations are kept. Without a key, whoever may publish them can invent names.
+    /// The maximum number of followers whose confirmations are kept. Without a key, a client that may publish
+    /// confirmations can invent names.
     static let maxFollowers = 1000
 
     init(_ stream: RelayStream) { self.stream = stream }
@@ -74,7 +77,7 @@ struct FollowerConfirmations {
         }
     }
 
-    /// Writes what waits, if it is time. A store that is busy is tried again later. Throws as `acknowledge` does.
+    /// Writes the waiting confirmations, if it is time. Retries a busy store later. Throws as `acknowledge` does.
     mutating func write(to source: ReplicationSource, _ record: inout RelayRecord) throws {
         guard isPending else { return }
         if let lastWrite, lastWrite.duration(to: .now) < Self.interval { return }
@@ -103,7 +106,7 @@ struct FollowerConfirmations {
             } catch StoreError.busy {
                 continue
             } catch is StoreHistory.Discontinuity {
-                // A token of another history, or one that was purged: it holds nothing back.
+                // A token of another history, or a purged one, protects nothing from a purge.
             }
             waiting[follower] = nil
         }

@@ -1,25 +1,26 @@
 import PersistentHistory
 import StoreReplication
 
-/// The batch that is being published. It outlives a connection, so that a long one gets through a broker that never
-/// stays for long: the next connection goes on after the last part that the stream has.
+/// The batch that is being published. It outlives a connection, so that a long batch gets through even if no connection
+/// lasts for long: the next one continues after the last part that the stream has.
 final class HeldBatch {
     private(set) var batch: UnsentBatch?
     /// The last part that the stream has of it.
     private var stored: BatchPart?
-    /// True if the connection before the last `meet` stored parts of it: the next attempt is worth making soon.
+    /// True if the connection before the last `meet` stored parts of it: then the next attempt is made soon.
     private(set) var hasAdvanced = false
 
     /// Thrown if the stream has other parts than those of the batch.
     private struct OtherParts: Error {}
 
-    /// Takes a batch that was just read.
+    /// Holds a batch that was just read.
     func take(_ batch: UnsentBatch) { (self.batch, stored, hasAdvanced) = (batch, nil, false) }
 
-    /// Gives up the batch.
+    /// Discards the batch.
     func clear() { (batch, stored, hasAdvanced) = (nil, nil, false) }
 
-    /// Gives up the batch unless it begins where the stream ends, and leads to a change that the store still has.
+    /// Discards the batch unless it begins where the stream ends, and leads to a change that the store still has.
+    /// Without this, a connection would send parts that don't follow the stream's.
     ///
     /// - Parameters:
     ///   - token: The token after which the stream goes on.
@@ -31,8 +32,8 @@ final class HeldBatch {
         stored = last
     }
 
-    /// Passes the parts that the stream lacks: those after its last one if it is of this batch, else all. What `send`
-    /// throws ends the call. Throws also `SystemError`.
+    /// Passes the parts that the stream lacks: those after its last one if it is of this batch, else all. Throws
+    /// `SystemError`, and what `send` throws.
     func forEachPart(maxSize: Int, _ send: (BatchPart) throws -> Void) throws {
         guard let batch else { return }
         if let last = stored {

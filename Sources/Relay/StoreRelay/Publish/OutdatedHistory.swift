@@ -3,7 +3,7 @@ import PersistentHistory
 
 /// The wait between a change of the schema and `history enable`.
 ///
-/// Triggers of the former schema may have missed changes since. Nothing is published before the history is enabled
+/// Triggers of the former schema may have missed changes since. Nothing is published until the history is enabled
 /// again: a batch that lacks one of its transaction's rows would show followers a state that the home never had.
 struct OutdatedHistory {
     private var backoff = Backoff(first: .milliseconds(100), longest: .seconds(5))
@@ -17,8 +17,8 @@ struct OutdatedHistory {
     /// The time until the store is to be read again; nil if the history isn't outdated.
     var remaining: Duration? { next.map { max(.zero, ContinuousClock.now.duration(to: $0)) } }
 
-    /// Calls `publish`, unless the history was outdated a moment ago. If it is outdated, reports that, and makes the
-    /// next attempt later. Throws the other errors of `publish`.
+    /// Calls `publish`, unless the history was outdated a moment ago. Reports an outdated history, and delays the next
+    /// attempt. Throws the other errors of `publish`.
     mutating func waiting(_ context: RelayContext, publish: () throws -> Void) throws {
         guard next == nil || isDue else { return }
         do {

@@ -13,9 +13,10 @@ final class PublisherMailbox: Sendable {
         /// The tokens that followers have confirmed since the last look, by their names.
         var confirmed: [String: HistoryToken] = [:]
         var wantsSnapshot = false
-        /// The requests that got no answer, or no other than a refusal.
+        /// The number of requests that were refused or not answered.
         var refused = 0
-        /// The reasons why the sessions of these numbers can't go on. Those of former ones come late.
+        /// The errors that end the sessions of these numbers. Those of former sessions may come late, and must not end
+        /// this one.
         var failures: [Int: NATSError] = [:]
         /// The reason why the store can't be watched.
         var watchFailure: (any ActionableError)?
@@ -24,12 +25,13 @@ final class PublisherMailbox: Sendable {
     private let content = Mutex(Content())
     private let arrived = MonotonicSemaphore()
 
+    /// Changes the content, and wakes the publisher's thread.
     func post(_ change: (inout Content) -> Void) {
         content.withLock { change(&$0) }
         arrived.signal()
     }
 
-    /// Adds content that can wait for other content.
+    /// Changes the content without waking the publisher's thread.
     func note(_ change: (inout Content) -> Void) { content.withLock { change(&$0) } }
 
     /// Waits for content, at most that long, and takes it.

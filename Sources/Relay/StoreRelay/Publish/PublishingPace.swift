@@ -1,16 +1,16 @@
 import LinuxSystem
 
-/// The pace of a publisher beside writers that commit all the time: batches get longer, and not more.
+/// The pace of a publisher beside writers that commit continuously: batches get longer, not more frequent.
 ///
-/// After a tenth of a second in which each look has found something, the store isn't watched any more, and the rests
-/// grow with the publisher's own work. Confined to one thread.
+/// After a tenth of a second in which each look has found changes, it pauses the watch, and the rests grow with the
+/// publisher's own work. Confined to one thread.
 struct PublishingPace {
     private let watch: StoreWatch
     private let began = ContinuousClock.now
     private var work = ThreadTime.now
     private var isWatchPaused = false
 
-    /// The time between two batches, in which a writer has the store for itself.
+    /// The shortest time between two batches, in which a writer has the store for itself.
     private static let shortestRest = Duration.milliseconds(5)
     private static let longestRest = Duration.milliseconds(50)
     /// The rest in relation to the work before it. A batch costs half a millisecond, and each row some microseconds.
@@ -40,6 +40,6 @@ struct PublishingPace {
         return min(max(work * restFactor, shortestRest), longestRest)
     }
 
-    /// Ends a time of publishing: nothing is left, or it has failed. Changes from then on are reported by the watch.
+    /// Ends a period of publishing: nothing is left, or it has failed. From then on the watch reports changes.
     func end() { if isWatchPaused { watch.resume() } }
 }

@@ -1,17 +1,17 @@
-/// Random values that a home names to its followers, and of which a request must have one: a request that somebody has
-/// recorded is of no use minutes later. No clock of another machine is needed for that.
+/// Random values that a home issues to its followers. A request must have one of them, so that a recorded request is of
+/// no use minutes later. Unlike timestamps, challenges need no clock of another machine.
 struct RequestChallenges {
     private struct Issued {
         let value = (0..<2).map { _ in String(UInt64.random(in: .min ... .max), radix: 16) }.joined(separator: "-")
         let since: ContinuousClock.Instant
-        /// The nonces of the requests that had it.
+        /// The nonces of the requests that used it.
         var nonces: Set<String> = []
     }
 
     private var current: Issued
     private var former: Issued?
 
-    /// The time for which a value is named. It is accepted for twice as long.
+    /// The time for which a value is issued. It is accepted for twice as long.
     static let life = Duration.seconds(300)
     private static let maxNonces = 10_000
 

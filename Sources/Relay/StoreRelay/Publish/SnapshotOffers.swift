@@ -1,19 +1,19 @@
 import PersistentHistory
 
-/// Decides which of the snapshots that are kept is offered to a follower, whether another one must be made, and when
-/// one goes.
+/// Decides which of the kept snapshots is offered to a follower, whether another one must be made, and when one is
+/// removed.
 ///
-/// A follower that had to ask although it has a state isn't helped by one at or before that: it would find the same gap
-/// again. It gets one that leads further, or one that was begun after it asked.
+/// A follower that asks although it has a position found a gap there: a snapshot at or before that position leads to
+/// the same gap again. It gets one that leads further, or one begun after its request.
 struct SnapshotOffers {
     private struct Kept {
         let upto: HistoryToken
-        /// When its making began, and ended.
+        /// The times at which its making began and ended.
         let begun: ContinuousClock.Instant
         let made: ContinuousClock.Instant
-        /// The time after which it goes even if it is being received.
+        /// The time after which it is removed even while a follower receives it.
         let end: ContinuousClock.Instant
-        /// When somebody has last asked for it or for a part of it.
+        /// The time of the last request for it or for a part of it.
         var used: ContinuousClock.Instant
         var isWithdrawn = false
     }
@@ -25,25 +25,25 @@ struct SnapshotOffers {
     }
 
     private var kept: [String: Kept] = [:]
-    /// The requests that are not answered yet, by the follower's name.
+    /// The unanswered requests, by the follower's name.
     private var asked: [String: Asked] = [:]
     /// The earliest time for another snapshot.
     private var next: ContinuousClock.Instant?
 
     /// The time for which a snapshot serves further followers.
     private static let freshness = Duration.seconds(60)
-    /// The time after which a request that isn't repeated is given up.
+    /// The time after which a request that isn't repeated is forgotten.
     private static let patience = Duration.seconds(60)
     private static let maxAsked = 1000
 
-    /// The snapshots that are kept at a time: the directory needs room for so many.
+    /// The maximum number of kept snapshots: the directory needs room for so many.
     static let maxKept = 2
-    /// The time after its last use for which a snapshot is kept: a follower that was interrupted goes on.
+    /// The time for which a snapshot is kept after its last use, so that an interrupted follower can continue.
     private static let retention = Duration.seconds(600)
     /// The time after its last use from which it gives way to another one.
     static let idleTime = Duration.seconds(30)
 
-    /// The time for which a snapshot is kept at most: an hour, and a second for each 256 KiB.
+    /// Returns the longest time for which a snapshot is kept: an hour, and a second for each 256 KiB.
     static func lifetime(size: Int64) -> Duration { .seconds(3600 + max(0, size) >> 18) }
 
     /// The tokens of the snapshots that may be offered.
@@ -59,7 +59,7 @@ struct SnapshotOffers {
         next = made + max(.seconds(1), begun.duration(to: made) * 2)
     }
 
-    /// Notes an attempt to make a snapshot that has failed: the next one is made after some time.
+    /// Notes a failed attempt to make a snapshot, so that the next one is delayed.
     mutating func noteFailure(begun: ContinuousClock.Instant, ended: ContinuousClock.Instant) {
         next = ended + max(.seconds(2), begun.duration(to: ended) * 2)
     }
@@ -67,15 +67,15 @@ struct SnapshotOffers {
     /// Notes that a follower receives the snapshot.
     mutating func use(_ id: String, at now: ContinuousClock.Instant) { kept[id]?.used = now }
 
-    /// Removes the snapshots that nobody has used for long, and those that are too old. Returns their identifiers.
+    /// Removes the snapshots that are unused for too long, or too old. Returns their identifiers.
     mutating func removeExpired(at now: ContinuousClock.Instant) -> [String] {
         let expired = kept.filter { $0.value.used.duration(to: now) > Self.retention || $0.value.end <= now }
         for id in expired.keys { kept[id] = nil }
         return Array(expired.keys)
     }
 
-    /// Makes room for another snapshot. Returns the identifiers of those that go for it, or nil if the others are in
-    /// use: then it must wait.
+    /// Makes room for another snapshot. Returns the identifiers of the removed ones, or nil if all are in use: then it
+    /// must wait.
     mutating func makeRoom(at now: ContinuousClock.Instant) -> [String]? {
         var removed: [String] = []
         while kept.count >= Self.maxKept {
@@ -87,10 +87,11 @@ struct SnapshotOffers {
         return removed
     }
 
-    /// Offers a snapshot to nobody any more. Who has begun to receive it goes on.
+    /// Stops offering a snapshot. Followers that have begun to receive it continue.
     mutating func withdraw(_ id: String) { kept[id]?.isWithdrawn = true }
 
-    /// Returns the newest snapshot that helps. Without one, notes the request: one that is begun from now on does.
+    /// Returns the newest snapshot that helps the follower. If there is none, notes the request: a snapshot begun from
+    /// now on helps.
     mutating func offer(to request: SnapshotRequest, at now: ContinuousClock.Instant) -> String? {
         let name = request.follower ?? ""
         var entry =
@@ -108,7 +109,7 @@ struct SnapshotOffers {
         return nil
     }
 
-    /// True if a follower waits whom no snapshot helps, and another one may be made already.
+    /// Returns true if no kept snapshot helps a waiting follower, and it is time to make another one.
     func needsAnother(at now: ContinuousClock.Instant) -> Bool {
         if let next, now < next { return false }
         return asked.values.contains { entry in

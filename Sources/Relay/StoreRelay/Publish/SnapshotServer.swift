@@ -15,12 +15,13 @@ import SystemPackage
 /// A snapshot is a file in a directory that only this user can enter. At most two are kept. One is removed some minutes
 /// after its last request, for another one if nobody receives it, and at the end of its lifetime.
 ///
-/// Every holder of a follower's credentials may send requests. So the home answers inboxes only. With a key, it answers
-/// only requests with a valid digest and a challenge that it issued minutes ago at most.
+/// Every holder of a follower's credentials may send requests. So the home answers inboxes only: on any other subject,
+/// an answer would be a request with the home's permissions. With a key, it answers only requests with a valid digest
+/// and a challenge issued minutes ago at most, so that a recorded request is of no use later.
 final class SnapshotServer: Sendable {
     private struct Served {
         let snapshot: Snapshot
-        /// By the size of the chunks, of which another broker may accept smaller ones only.
+        /// The digests by the size of the chunks: another broker may accept only smaller chunks.
         var digests: [Int: SnapshotDigest]
     }
 
@@ -44,7 +45,7 @@ final class SnapshotServer: Sendable {
     static let chunkSize = Snapshot.usualChunkSize
 
     /// - Parameter path: The directory in which the snapshots get one of their own. It must have room for two copies of
-    ///   the store. What an earlier process left there for this stream is removed.
+    ///   the store. Files of an earlier process for this stream are removed.
     init(_ stream: RelayStream, in path: FilePath, key: RelayKey?) throws {
         self.stream = stream
         self.key = key
@@ -95,8 +96,8 @@ final class SnapshotServer: Sendable {
         }
     }
 
-    /// Makes a snapshot for those who have asked, unless one that is kept helps them, or those that are kept are being
-    /// received. An error is passed on to them. Returns true if one was made.
+    /// Makes a snapshot for the waiting followers, unless a kept one helps them, or all kept ones are being received.
+    /// The followers receive an error. Returns true if one was made.
     func make(of source: ReplicationSource) throws -> Bool {
         try withdrawUnusable(source)
         let begun = ContinuousClock.now
@@ -130,7 +131,7 @@ final class SnapshotServer: Sendable {
         }
     }
 
-    /// Throws `SystemError` if the store has more bytes than are free. A disk that is filled would stop its writers.
+    /// Throws `SystemError` if the store is larger than the free space. A full disk would stop the store's writers.
     func checkRoom(for store: StoreLocation) throws(SystemError) {
         var size: Int64 = 0
         for name in [store.name.database] + store.name.sideFiles {
@@ -141,7 +142,7 @@ final class SnapshotServer: Sendable {
         }
     }
 
-    /// Removes the snapshots that nobody has asked for lately, or that are too old. Throws `SystemError`.
+    /// Removes the snapshots that are unused for too long, or too old. Throws `SystemError`.
     func removeUnused() throws(SystemError) { try remove(state.withLock { $0.offers.removeExpired(at: .now) }) }
 
     private func remove(_ ids: [String]) throws(SystemError) {
@@ -171,8 +172,7 @@ final class SnapshotServer: Sendable {
         }
     }
 
-    /// Returns the answer to a request; nil for a message that gets none, because it isn't of the format or names no
-    /// inbox for the answer.
+    /// Returns the answer to a request; nil for a malformed one, and for one that names no inbox for the answer.
     func answer(
         _ request: NATSMessage, maxPayload: Int, mailbox: PublisherMailbox, look: () throws -> Void
     ) throws -> OutgoingMessage? {
@@ -220,7 +220,7 @@ final class SnapshotServer: Sendable {
         return ([(name: RelayHeader.error, value: refusal.rawValue)], Array(body.text.utf8))
     }
 
-    /// Returns the answer to a request that may have been recorded; nil if it can't, or if there is no key.
+    /// Returns a challenge if the request may be a recorded one; nil if it can't be, or if there is no key.
     private func challenge(to request: JSONObject, nonce: String) -> JSONObject? {
         guard key != nil else { return nil }
         var values: [String] = []

@@ -34,7 +34,7 @@ package struct PublisherOptions: Sendable {
     }
 }
 
-/// Publishes a store's changes to a stream: what outlives a connection.
+/// Publishes a store's changes to a stream. It holds the state that outlives a connection.
 ///
 /// The spine: `SessionLoop` connects, again and again; `PublisherSession` reads the stream's end, publishes all that is
 /// missing there through `BatchPublisher`, and then waits for the store, for followers and for the broker.
@@ -54,7 +54,7 @@ package final class StorePublisher: SessionOwner {
 
     private static let usualAhead = 256
 
-    /// Publishes until `stop` is requested. A broker that is away, or a store that is being replaced, is waited for.
+    /// Publishes until `stop` is requested. Waits for an unavailable broker, and for a store that is being replaced.
     ///
     /// Throws `RelayError.superseded`, `ReplicationError`, `HistoryError`, and `NATSError` if waiting wouldn't help.
     package static func publish(
@@ -90,7 +90,7 @@ package final class StorePublisher: SessionOwner {
 
     var hasAdvanced: Bool { context.status.record.position != positionBefore || held.hasAdvanced }
 
-    /// Waits until the store can be published: the broker isn't bothered before.
+    /// Waits until the store can be published, before the broker is contacted.
     func prepare() throws {
         positionBefore = context.status.record.position
         var outdated = OutdatedHistory()

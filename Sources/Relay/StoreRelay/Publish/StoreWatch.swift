@@ -3,8 +3,7 @@ import LinuxSystem
 import Synchronization
 import SystemPackage
 
-/// Watches the store, without an agent, for as long as the object exists. The watching thread itself wakes the
-/// publisher.
+/// Watches the store, without an agent, while the object exists. The watching thread wakes the publisher.
 ///
 /// Each write to a watched log costs its writer time. A publisher that finds changes whenever it looks needs no watch:
 /// it pauses it.
@@ -63,7 +62,7 @@ final class StoreWatch: Sendable {
         subscription?.end()
     }
 
-    /// Watches again. Once it does, it says that the store has changed: nobody knows what came before.
+    /// Watches again, and first reports the store as changed: commits during the pause are unknown.
     func resume() {
         shared.state.withLock { $0.isPaused = false }
         shared.changed.signal()

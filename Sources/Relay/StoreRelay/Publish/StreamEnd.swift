@@ -4,19 +4,19 @@ import PersistentHistory
 import SQLiteStore
 import StoreReplication
 
-/// The end of a stream, where a publisher goes on.
+/// The end of a stream, where a publisher continues.
 struct StreamEnd {
     /// The token after which the next batch begins.
     let token: HistoryToken
     /// The number of the stream's last message, whoever sent it.
     let sequence: UInt64
-    /// When the stream was created, as `StreamState.created`.
+    /// The time at which the stream was created, as in `StreamState.created`.
     let created: Int64
     /// The digest of the last message that has one, else `BatchMessage.noPrevious`.
     let mac: String
-    /// The stream's last part of a batch whose last part it hasn't; nil if there is none.
+    /// The last stored part of a batch whose last part the stream doesn't have; nil if there is none.
     let unfinished: BatchPart?
-    /// True if followers of the stream may lack changes that can't be sent any more: they take a snapshot.
+    /// True if followers of the stream may lack changes that can no longer be sent: they need a snapshot.
     let isReset: Bool
 
     /// Messages at the end that aren't the relay's, which are skipped.
@@ -35,7 +35,7 @@ struct StreamEnd {
         guard let found = try Self.lastBatch(link, from: last, first: state.first) else {
             mac = BatchMessage.noPrevious
             unfinished = nil
-            // Followers of a stream that lost its messages go on from where they are, if the history reaches so far.
+            // Followers of a stream that lost its messages continue from their position, if the history reaches so far.
             let hasFollowers = try Self.hasFollowers(source, stream)
             token = hasFollowers ? try source.oldest() : try source.current()
             isReset = false

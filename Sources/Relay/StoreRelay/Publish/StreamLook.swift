@@ -1,11 +1,11 @@
 import NATSStreams
 
-/// Looks whether a stream is still the one that a home has read and filled. Somebody with the permissions may delete or
-/// change it at the broker, or another home may publish to it: one with nothing to publish would not notice, its
-/// followers would wait, and it would go on answering them. Any thread may look.
+/// Checks whether a stream is still the one that a home has read and filled. Somebody with the permissions may delete
+/// or change it at the broker, or another home may publish to it. An idle home would not notice, and would continue to
+/// answer followers that wait in vain. Any thread may check.
 struct StreamLook: Sendable {
     private let wanted: StreamConfiguration
-    /// When the stream was created that the home has read.
+    /// The time at which the stream that the home has read was created.
     private let created: Int64
     private let place: PublishedPlace
 
@@ -13,10 +13,10 @@ struct StreamLook: Sendable {
         (self.wanted, self.created, self.place) = (wanted, created, place)
     }
 
-    /// Throws `NATSError`, after which the owner connects again, reads the stream's end, and creates the stream,
-    /// publishes what it lacks or stops: with `noStream` if it is gone, with `streamBroken` if it is another one or was
-    /// set back, and with `streamMoved` if it has messages that aren't this home's. With `streamDiffers` if it isn't
-    /// what a publisher relies on any more.
+    /// Throws `NATSError`: with `noStream` if the stream is gone, with `streamBroken` if it is another one or was set
+    /// back, with `streamMoved` if it has messages that aren't this home's, and with `streamDiffers` if its
+    /// configuration no longer is what a publisher relies on. The owner then connects again, reads the stream's end,
+    /// and creates the stream, publishes what it lacks, or stops.
     func look(over connection: NATSConnection) throws(NATSError) {
         let confirmed = place.confirmed
         let state = try connection.checkedState(wanted)

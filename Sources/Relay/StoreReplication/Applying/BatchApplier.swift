@@ -1,7 +1,7 @@
 import PersistentHistory
 import SQLiteStore
 
-/// A batch can't be applied to the replica as it is now, though nothing is wrong with it.
+/// The reason why a valid batch can't be applied to the replica's present state.
 struct BatchRefusal: Error {
     let outcome: Replica.Outcome
 }
@@ -59,7 +59,7 @@ final class BatchApplier {
             throw MalformedLine(
                 what: "\(rows) rows and \(history.count) changes are not what the ending says", position: 0)
         }
-        // The second way: what the database says now, and not what was passed to it.
+        // A second proof: the position as the database now has it, not as it was passed to it.
         let now = try RecordedPosition(database)
         guard now.number == batch.upto.number, now.nonce == batch.upto.nonce, now.identifier == batch.upto.history
         else { throw MalformedLine(what: "the last change isn't that of upto", position: 0) }
@@ -138,7 +138,7 @@ final class BatchApplier {
         tables.digests[name] = known
     }
 
-    /// Compares the content of the virtual table that was written with what its line says.
+    /// Compares the digest of the written virtual table with that in its line.
     private func checkContents() throws {
         guard let (content, sha256) = awaited else { return }
         awaited = nil

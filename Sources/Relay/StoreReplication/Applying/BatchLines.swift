@@ -127,7 +127,7 @@ struct BatchTableLine: Equatable {
         columns = try names(&line)
     }
 
-    /// Returns whether it says of the table what it is. Names are compared as bytes.
+    /// Returns true if the line describes the table. Names are compared as bytes.
     func describes(_ other: ReplicatedTable) -> Bool {
         func isSame(_ one: [String], _ other: [String]) -> Bool {
             one.count == other.count && zip(one, other).allSatisfy { $0.utf8.elementsEqual($1.utf8) }

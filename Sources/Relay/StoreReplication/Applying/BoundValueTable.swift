@@ -9,19 +9,19 @@ final class BoundValueTable {
 
     init(_ database: ReplicaConnection) { self.database = database }
 
-    /// The value that a parameter with bytes stands for.
+    /// The kind of value that a parameter with bytes stands for.
     enum Kind {
         case text, blob
     }
 
-    /// Returns SQL of a parameter's value: itself, or what is kept under the number that it has.
+    /// Returns SQL of a parameter's value: the parameter itself, or the value kept under its number.
     static func value(ofParameter number: Int, _ kind: Kind?) -> String {
         guard let kind else { return "?\(number)" }
         let content = kind == .text ? "CAST(content AS TEXT)" : "content"
         return "(SELECT \(content) FROM temp.GS_TEXT WHERE number = ?\(number))"
     }
 
-    /// Keeps the values that can't be bound until the next call. Returns the parameters, with numbers in their places.
+    /// Keeps the unbindable values until the next call. Returns the parameters, with numbers in their places.
     func keep(_ sink: CollectingSink) throws -> [StoredValue] {
         guard !sink.kept.isEmpty else { return sink.values }
         if insertion == nil {

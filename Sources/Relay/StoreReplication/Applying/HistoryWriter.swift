@@ -1,7 +1,10 @@
 import PersistentHistory
 import SQLiteStore
 
-/// Writes the rows of a home's `GS_CHANGE`, and proves with them that the batch continues this replica's own history.
+/// Writes the rows of a home's `GS_CHANGE`, and proves with them that the batch continues this replica's own history:
+/// the replica's position, number and nonce, must be `from` or among the rows, and each row that the replica already
+/// has must have the same nonce. A home that was restored from a backup assigns the same numbers again, but with other
+/// nonces.
 final class HistoryWriter {
     private let database: ReplicaConnection
     private let state: ReplicaState
@@ -18,7 +21,7 @@ final class HistoryWriter {
     /// True if the replica's position is in the history that the batch continues.
     private var isContinuation: Bool
 
-    /// The operation of rows from here on is no change.
+    /// The lowest operation of rows that aren't changes.
     private static let assignment: Int64 = 4
 
     init(_ database: ReplicaConnection, _ state: ReplicaState, from: HistoryToken, encoding: TextEncoding) throws {
@@ -103,7 +106,7 @@ final class HistoryWriter {
             isContinuation = true
         }
         if number <= state.lastRow {
-            // The replica's own purge may have removed it.
+            // The replica has this row, unless its own purge has removed it.
             defer { self.nonce.reset() }
             try self.nonce.bind(number, at: 1)
             if try self.nonce.step(), self.nonce.integer(0) != nonce { throw BatchRefusal(outcome: .otherHistory) }
@@ -113,7 +116,7 @@ final class HistoryWriter {
         _ = try insertion.step()
     }
 
-    /// Checks, after the last row, that the history is a continuation of the replica's own, and ends where it should.
+    /// Checks, after the last row, that the history continues the replica's own, and ends at `upto`.
     func finish(upto: HistoryToken) throws {
         guard isContinuation else { throw BatchRefusal(outcome: .otherHistory) }
         guard lastChange?.number ?? from.number == upto.number, lastChange?.nonce ?? from.nonce == upto.nonce else {
@@ -121,7 +124,7 @@ final class HistoryWriter {
         }
     }
 
-    /// Purges what the home has purged, as far as the replica's own subscribers know it.
+    /// Purges the changes that the home has purged, as far as the replica's own subscribers have acknowledged them.
     func purge(upTo trimmed: Int64, nonce: Int64) throws {
         let former = try RecordedPosition(database).trimmed
         guard trimmed > former else { return }

@@ -2,7 +2,7 @@ import Glibc
 import LinuxSystem
 import PersistentHistory
 
-/// The parts of a batch until the last one is there. Nothing is written to the replica before its hash has been
+/// The parts of a batch until the last one has arrived. Nothing is written to the replica before the batch's hash is
 /// checked, and the replica isn't locked while a slow broker delivers.
 final class IncomingBatch {
     let from: HistoryToken
@@ -25,7 +25,7 @@ final class IncomingBatch {
         part.number == lastPart + 1 && part.from == from && part.upto == upto && part.schema == schema
     }
 
-    /// Adds the next part. Checks the whole if it is the last one. Throws `MalformedLine`, `SystemError`.
+    /// Adds the next part. Checks the whole batch if it is the last one. Throws `MalformedLine`, `SystemError`.
     func add(_ part: BatchPart) throws {
         guard part.body.count <= Self.maxPartSize else {
             throw MalformedLine(what: "a part has \(part.body.count) bytes", position: 0)

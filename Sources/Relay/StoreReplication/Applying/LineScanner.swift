@@ -1,6 +1,6 @@
 import SQLiteStore
 
-/// A line of a batch isn't what the format says. The position is a byte of the line.
+/// A violation of the format in a line of a batch. The position is a byte of the line.
 struct MalformedLine: Error {
     let what: String
     let position: Int
@@ -21,15 +21,15 @@ protocol ValueSink {
 /// Reads one line of a batch, strictly: the members in their order, without white space (Documentation/Relay.md, "The
 /// format").
 ///
-/// Hand-written because a `JSONDecoder` takes about 20 µs a row, more than all else together. It never reads beyond the
-/// line, keeps nothing, and recurses nowhere.
+/// Hand-written because a `JSONDecoder` takes about 20 µs a row, more than everything else together. It never reads
+/// beyond the line, keeps nothing, and never recurses.
 struct LineScanner {
     var bytes = UnsafeBufferPointer<UInt8>(start: nil, count: 0)
     var position = 0
     /// The decoded bytes of an escaped text or of base64.
     var scratch: [UInt8] = []
 
-    /// Begins a line. It must stay where it is until the next one begins.
+    /// Begins a line, whose memory must stay valid until the next one begins.
     mutating func begin(_ line: UnsafeBufferPointer<UInt8>) { (bytes, position) = (line, 0) }
 
     /// Begins the same line again.
@@ -163,7 +163,7 @@ struct LineScanner {
     /// Returns the next string.
     mutating func string() throws -> String { try string { String(decoding: $0, as: UTF8.self) } }
 
-    /// Reads on behind the first backslash of a string, into `scratch`.
+    /// Reads the rest of a string from its first backslash on, into `scratch`.
     private mutating func unescape(from start: Int) throws {
         scratch.removeAll(keepingCapacity: true)
         scratch.append(contentsOf: bytes[start..<position])

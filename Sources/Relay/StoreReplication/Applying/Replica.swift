@@ -64,11 +64,11 @@ package final class Replica {
         try check()
     }
 
-    /// Takes the next part. A batch is committed with its last part, if it is whole and true; before, nothing of it is
-    /// written. After an error or another outcome than `partial`, nothing of the batch remains.
+    /// Takes the next part. The last part commits the batch if it is whole and its hash is right; before, nothing of it
+    /// is written. After an error or another outcome than `partial`, nothing of the batch remains.
     ///
     /// Begin with the first batch of the stream whose `upto` is the position or later, else with the last one: it may
-    /// say something that no change says, and that a snapshot with the same position doesn't have.
+    /// carry content that no change records, and that a snapshot with the same position lacks.
     ///
     /// Throws `ReplicationError.diverged`, `.malformedBatch`, `SystemError`, and `StoreError`, of which `.busy` may be
     /// tried again with the batch's first part.
@@ -87,7 +87,7 @@ package final class Replica {
             try batch.add(part)
             guard part.isLast else { return .partial }
             incoming = nil
-            // Another batch up to the same change may say something that no change says.
+            // Another batch up to the same change may carry content that no change records.
             if batch.upto == position, batch.ending?.sha256 == state.batch { return .skipped }
             return try commit(batch)
         } catch let refusal as BatchRefusal {
@@ -103,10 +103,11 @@ package final class Replica {
         }
     }
 
-    /// Gives up the batch that is being taken, if there is one.
+    /// Discards the incomplete batch, if there is one.
     package func abandonBatch() { incoming = nil }
 
-    /// Returns what a batch's message says against it.
+    /// Returns the outcome of a batch that can't be applied by its headers alone; nil if it may be applied. Numbers
+    /// order the changes of one line of the history; an equal number with another nonce belongs to another line.
     private func refusal(of part: BatchPart) throws -> Outcome? {
         guard part.from.history == position.history, part.upto.history == position.history else {
             return .otherHistory
@@ -118,8 +119,8 @@ package final class Replica {
         return part.schema == schema ? nil : .schemaChanged
     }
 
-    /// Compares an earlier change with the replica's own history. A home that was restored from a backup goes on with
-    /// numbers that the replica has, too.
+    /// Compares an earlier change with the replica's own history. A home that was restored from a backup assigns
+    /// numbers again that the replica has, too.
     private func comparison(with token: HistoryToken) throws -> Outcome {
         do {
             try database.transaction(.deferred) { try RecordedPosition(database).check(token, database) }
@@ -174,12 +175,12 @@ package final class Replica {
         if version == checkedVersion { return state }
         checkedVersion = nil
         let found = try ReplicaState(database)
-        // A state that the caller may not take over is read again.
+        // A state that the caller may reject is read again at the next call.
         if found == state { checkedVersion = version }
         return found
     }
 
-    /// Keeps a divergence in the replica: what shows it may be purged.
+    /// Records a divergence in the replica: the rows that show it may be purged.
     private func noteDivergence(_ error: ReplicationError) {
         guard case .diverged(let tables, _) = error else { return }
         try? database.execute(

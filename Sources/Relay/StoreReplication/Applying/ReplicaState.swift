@@ -3,7 +3,7 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// The row of `GS_REPLICA`: what a replica knows of itself (Documentation/Formats.md, "Replicas").
+/// The row of `GS_REPLICA`, a replica's own state (Documentation/Formats.md, "Replicas").
 struct ReplicaState: Equatable {
     let stream: String
     /// The last change that the replica has.
@@ -25,7 +25,7 @@ struct ReplicaState: Equatable {
         self.batch = batch
     }
 
-    /// Returns whether a store is a replica.
+    /// Returns true if a store is a replica.
     static func exists(in database: SQLiteConnection) throws -> Bool {
         try database.integer(
             "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = 'GS_REPLICA'") == 1

@@ -5,7 +5,8 @@ import SQLiteStore
 final class ReplicaTables {
     let encoding: TextEncoding
     private let database: ReplicaConnection
-    /// By the bytes of their names, because Swift takes some names for equal that SQLite keeps apart.
+    /// The tables by the bytes of their names: Swift compares by canonical equivalence, so some names are equal to it
+    /// that differ in SQLite.
     private let tables: [[UInt8]: ReplicatedTable]
     private let virtualTables: [ReplicatedVirtualTable]
     private var writers: [[UInt8]: RowWriter] = [:]
@@ -18,8 +19,8 @@ final class ReplicaTables {
         tables = Dictionary(found.map { (Array($0.name.utf8), $0) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Returns the reader of a virtual table with rows of its own; nil if the replica has no such table, or it isn't
-    /// what the line says.
+    /// Returns the reader of a virtual table with rows of its own; nil if the replica has no table that the line
+    /// describes.
     func contents(of line: BatchTableLine) -> ContentsReading? {
         for table in virtualTables {
             guard case .own(let content)? = table.content, line.describes(content) else { continue }
@@ -38,7 +39,7 @@ final class ReplicaTables {
     /// their names.
     var digests: [[UInt8]: String] = [:]
 
-    /// Makes the full-text indexes of tables that were written, and those of views, again.
+    /// Rebuilds the full-text indexes of written tables, and those of views.
     func rebuildIndexes(ofTables written: Set<[UInt8]>) throws {
         func folded(_ name: [UInt8]) -> [UInt8] { name.map { 0x41...0x5A ~= $0 ? $0 + 0x20 : $0 } }
         let written = Set(written.map(folded))
@@ -52,7 +53,7 @@ final class ReplicaTables {
         }
     }
 
-    /// Returns the writer of a table; nil if the replica has no such table, or it isn't what the line says.
+    /// Returns the writer of a table; nil if the replica has no table that the line describes.
     func writer(of line: BatchTableLine) throws -> RowWriter? {
         let name = Array(line.table.utf8)
         guard let table = tables[name], line.describes(table) else { return nil }

@@ -1,6 +1,6 @@
 import SQLiteStore
 
-/// A value that can't be bound as it is: SQLite would repair it, or read it in another encoding.
+/// A value that can't be bound unchanged: SQLite would repair it, or read it in another encoding.
 struct UnbindableValue: Error {}
 
 /// Binds values to a statement's parameters.
@@ -45,7 +45,7 @@ struct BindingSink: ValueSink {
         try statement.bind(blob: bytes, at: next())
     }
 
-    /// Returns whether SQLite would repair the text on its way to UTF-16: it has U+FFFE or U+FFFF.
+    /// Returns true if SQLite would repair the text when it converts it to UTF-16: it has U+FFFE or U+FFFF.
     private static func hasNoncharacter(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var index = 0
         while index + 2 < bytes.count {
@@ -95,7 +95,7 @@ struct CollectingSink: ValueSink {
     }
 }
 
-/// Reads values that nobody needs.
+/// Discards values.
 struct SkippingSink: ValueSink {
     private(set) var count = 0
     mutating func null() { count += 1 }

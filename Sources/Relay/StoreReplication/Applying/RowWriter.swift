@@ -1,8 +1,8 @@
 import PersistentHistory
 import SQLiteStore
 
-/// Writes the rows of one table as a batch has them. The SQL is made of the replica's own schema, and never of names
-/// from a batch.
+/// Writes a batch's rows of one table. The SQL consists of names in the replica's own schema, never of names from a
+/// batch.
 final class RowWriter {
     let table: ReplicatedTable
     private let database: ReplicaConnection

@@ -10,7 +10,7 @@ struct HistoryTablesLine {
         rows = try line.rows(width: 5)
     }
 
-    /// Makes the replica's table equal. Throws `BatchRefusal` if the home's triggers are others than the replica's.
+    /// Makes the replica's table equal. Throws `BatchRefusal` if the home's triggers differ from the replica's.
     func write(_ database: ReplicaConnection) throws {
         let row = try database.prepare(
             "SELECT id, name, key_columns, columns, installed FROM main.GS_TABLE ORDER BY id")

@@ -6,11 +6,11 @@ import SQLiteStore
 /// One batch, read in one transaction (Documentation/Relay.md, "The format").
 ///
 /// Its memory doesn't grow with the number of changes: SQLite sorts the changed keys, in a file if there are many, and
-/// the lines wait in two spools. Deleted keys and all that needs no second look go to the first, rows to the second.
+/// the lines wait in two spools. Deleted keys and lines that need no second look go to the first, rows to the second.
 struct BatchContent {
     let upto: HistoryToken
     let schema: String
-    /// The state that history doesn't record, as the batch says it.
+    /// The state that history doesn't record, as the batch carries it.
     let extras: Known
 
     struct Known: Equatable {
@@ -34,7 +34,7 @@ struct BatchContent {
     private static let lineSize = 16 << 10
     private static let bufferSize = 128 << 10
 
-    /// Reads a batch. Returns nil if the token is the last one, and what history doesn't record is as it was.
+    /// Reads a batch. Returns nil if the token is the last one, and the state that history doesn't record is unchanged.
     init?(
         _ reader: StoreReader, of store: ReplicableStore, _ history: StoreHistory, after token: HistoryToken,
         known: Known?

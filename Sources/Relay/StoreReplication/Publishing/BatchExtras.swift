@@ -1,7 +1,7 @@
 import PersistentHistory
 import SQLiteStore
 
-/// The state of the store that a batch carries beside its changes. No trigger sees when it changes.
+/// The state of the store that a batch carries beside its changes, because no trigger sees its changes.
 struct BatchExtras {
     private let settings: [UInt8]
     /// The line with GS_TABLE.

@@ -2,7 +2,7 @@ import PersistentHistory
 import SQLiteFormat
 import SQLiteStore
 
-/// A store whose replicas can be kept, as it was found.
+/// A store that can be replicated, as it was found.
 struct ReplicableStore {
     let position: RecordedPosition
     /// The state of the schema.
@@ -15,7 +15,7 @@ struct ReplicableStore {
 
     /// Checks a store. Use it before anything else is read with this reader. Throws `ReplicationError`, `HistoryError`.
     ///
-    /// - Parameter known: The store as it was found before. Its tables are not read again if they are the same.
+    /// - Parameter known: The store as it was found before. Unchanged tables are not read again.
     init(_ reader: StoreReader, known: ReplicableStore? = nil) throws {
         if reader.isReused {
             self = try Self.unchanged(reader, known)
@@ -77,8 +77,8 @@ struct ReplicableStore {
 
     private struct NeedsAnotherLook: Error {}
 
-    /// Returns the store over a connection that has found it before. Throws if it must be looked at over another one,
-    /// which knows none of the collations that this one has accepted.
+    /// Returns the store if this connection has found it before and it is unchanged. Throws if it must be examined over
+    /// another connection, which knows none of the collations that this one has accepted.
     private static func unchanged(_ reader: StoreReader, _ known: ReplicableStore?) throws -> ReplicableStore {
         let position = try RecordedPosition(reader)
         guard let known, try reader.integer("PRAGMA main.schema_version") == known.version,
@@ -100,7 +100,7 @@ struct ReplicableStore {
         try reader.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", [.text(table)]) == 1
     }
 
-    /// Returns the first table that a process can't write which knows none of the app's collations and functions.
+    /// Returns the first table that a process without the app's collations and functions can't write.
     private static func firstUnwritable(
         _ writes: [(table: String, statements: [String])], _ reader: StoreReader
     ) throws -> (table: String, message: String)? {

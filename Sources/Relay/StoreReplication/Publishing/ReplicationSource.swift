@@ -17,8 +17,8 @@ package final class ReplicationSource {
     private var knownSnapshots = 0
     private let batches: ReusableReader
 
-    /// Checks that replicas of the store can be kept: it keeps groupstore's own history, and every table can be
-    /// recorded and written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
+    /// Checks that the store can be replicated: it keeps groupstore's own history, and every table can be recorded and
+    /// written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
     package init(_ location: StoreLocation) throws {
         self.location = location
         batches = ReusableReader(location)
@@ -82,15 +82,15 @@ package final class ReplicationSource {
         return batch.map { UnsentBatch(from: token, content: $0, snapshots: snapshots) }
     }
 
-    /// Notes that all of a batch was sent: the next one says only what is different then.
+    /// Notes that all of a batch was sent, so that the next one carries only differences.
     package func note(sent batch: UnsentBatch) {
         (knownExtras, knownSnapshots) = (batch.content.extras, batch.snapshots)
     }
 
     /// Reads one batch, and then passes its parts on, in order. Returns the batch's `upto`, or nil like `read`.
     ///
-    /// `send` runs after the store was let go: a slow broker holds up no writer and no checkpoint. What it throws ends
-    /// the call. Throws also as `read` does.
+    /// `send` runs after the store was released, so a slow broker delays no writer and no checkpoint. Throws as `read`
+    /// and `send` do.
     package func batch(
         after token: HistoryToken, maxPartSize: Int = BatchPart.maxBodySize, send: (BatchPart) throws -> Void
     ) throws -> HistoryToken? {

@@ -9,7 +9,7 @@ final class BackgroundSync: Sendable {
     private let outcome = Mutex<Result<Void, SystemError>?>(nil)
     private let ended = MonotonicSemaphore()
 
-    /// Begins. Throws `SystemError` if no thread can be created.
+    /// Begins the sync. Throws `SystemError` if no thread can be created.
     init(_ path: FilePath) throws(SystemError) {
         self.path = path
         _ = try SystemThread(name: "gs-sync") { [self] in

@@ -6,9 +6,9 @@ import SQLiteStore
 import SystemPackage
 
 extension Replica {
-    /// Places a snapshot as a new replica, after its hash, its structure and what it says of itself were checked. The
-    /// file is copied, and is the caller's to remove. Throws `ReplicationError.exists` if there is a store at
-    /// `location`, or a part of one, and `.malformedSnapshot`.
+    /// Places a snapshot as a new replica, after its hash, its structure and its own record were checked. The file is
+    /// copied; the caller removes it. Throws `ReplicationError.exists` if there is a store at `location`, or a part of
+    /// one, and `.malformedSnapshot`.
     ///
     /// - Parameter movingFile: True to make the file itself the replica, if it is on the same file system. It may be
     ///   gone after an error, too.
@@ -20,7 +20,7 @@ extension Replica {
         where try location.directory.status(name) != nil {
             throw ReplicationError.exists(location.directory.path.appending(name))
         }
-        // The disk writes what it is behind with while the content is checked.
+        // The disk writes the pending pages while the content is checked.
         let sync = movingFile ? try BackgroundSync(snapshot.path) : nil
         do {
             try snapshot.check()
@@ -95,12 +95,12 @@ extension Replica {
     }
 
     /// Replaces the whole content by a snapshot's, in one transaction; readers keep their connections. The replica's
-    /// own named subscribers stay. The snapshot's file is changed, and is the caller's to remove.
+    /// own named subscribers stay. The snapshot's file is changed; the caller removes it.
     ///
     /// Throws `ReplicationError.diverged`, `.malformedSnapshot`, `.otherFormat`, `StoreError`; the replica is unchanged
     /// then.
     ///
-    /// - Parameter discardingOwnWrites: True to go on although another program has written to the replica.
+    /// - Parameter discardingOwnWrites: True to continue although another program has written to the replica.
     package func replace(with snapshot: Snapshot, discardingOwnWrites: Bool = false) throws {
         abandonBatch()
         if !discardingOwnWrites { try check() }

@@ -38,8 +38,8 @@ package struct Snapshot: Sendable, Equatable {
         (self.upto, self.schema) = (upto, schema)
     }
 
-    /// The number of snapshots that this process has made of each store. A snapshot may have what no batch says:
-    /// `user_version` may be another one by then, and the former one again before the next batch.
+    /// The number of snapshots that this process has made of each store. A snapshot may have content that no batch
+    /// carries: `user_version` may differ at that time, and be the former one again before the next batch.
     static let made = Mutex<[FilePath: Int]>([:])
 
     /// Copies a store to a new file at `path`, without its named subscribers. Throws as `ReplicationSource.init` does,
@@ -48,7 +48,7 @@ package struct Snapshot: Sendable, Equatable {
         try makeWithDigest(of: location, at: path).snapshot
     }
 
-    /// Makes a snapshot like the other method, and returns what its chunks are served with, too.
+    /// Makes a snapshot like `make(of:at:)`, and also returns the digests of its chunks.
     package static func makeWithDigest(
         of location: StoreLocation, at path: FilePath
     ) throws -> (snapshot: Snapshot, digest: SnapshotDigest) {
@@ -62,7 +62,7 @@ package struct Snapshot: Sendable, Equatable {
                 return (try StoreHistory(reader).current(), store.schema)
             }
             try clean(path)
-            // Nothing is synced: a home whose power fails makes another one.
+            // Nothing is synced: after a power failure, the home makes another one.
             let digest = try SnapshotDigest(of: path, chunkSize: usualChunkSize)
             let snapshot = Snapshot(
                 path: path, size: digest.size, sha256: digest.sha256, upto: upto, schema: schema)
@@ -73,7 +73,8 @@ package struct Snapshot: Sendable, Equatable {
         }
     }
 
-    /// Removes what belongs to the home alone. The file gets a rollback journal's header: it is one file.
+    /// Removes the content that belongs to the home alone. The file gets a rollback journal's header, so that it needs
+    /// no log beside it.
     private static func clean(_ path: FilePath) throws {
         let database = try StoreWriter(path)
         try database.execute("PRAGMA journal_mode = DELETE")
@@ -121,8 +122,8 @@ package struct Snapshot: Sendable, Equatable {
         }
     }
 
-    /// Throws if SQLite finds damage. A value that SQLite itself has let in against its rules, such as a NULL in a key,
-    /// is the home's too.
+    /// Throws if SQLite finds damage. A value that SQLite has accepted against its own rules, such as a NULL in a key,
+    /// isn't damage: the home has it too.
     private func checkStructure(_ database: StoreWriter) throws {
         // The file is this user's own, and nobody cuts it: its pages need no copy.
         try database.execute("PRAGMA mmap_size = 2147418112")

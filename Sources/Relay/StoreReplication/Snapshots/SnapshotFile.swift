@@ -22,7 +22,7 @@ struct SnapshotFile {
         }
     }
 
-    /// Removes what an attempt before has written.
+    /// Removes the content of an earlier attempt.
     func empty() throws { try directory.open(name, flags: O_WRONLY).truncate(to: 0, path: path) }
 
     func remove() {
