@@ -45,7 +45,7 @@ package final class Server {
     private let listener: Descriptor
     private let descriptors: DescriptorBudget
     private var connections: [UInt64: Connection] = [:]
-    private var refused: RefusedConnections
+    private var refused: DrainingConnections
     private var connectionCounts: [uid_t: Int] = [:]
     private var nextConnection = firstConnectionToken
     private var acceptsConnections = true
@@ -69,7 +69,7 @@ package final class Server {
     ) throws(SystemError) {
         self.descriptors = descriptors
         self.loop = loop
-        refused = RefusedConnections(loop: loop)
+        refused = DrainingConnections(loop: loop)
         self.publisher = publisher
         self.requests = requests
         self.admission = admission

@@ -218,7 +218,7 @@ struct WatchCommand: ParsableCommand {
                 try Output.checkDelivered()
                 if event.isProgress { return }
                 if runsCommand, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
-                    try runners[index]?.run(EventRun(event))
+                    try runners[index]?.run(EventCommandInput(event))
                 }
                 if let tokens, let token = event.token { try tokens.write(token) }
                 isDone = endsAfterFirst && event.requiresReading

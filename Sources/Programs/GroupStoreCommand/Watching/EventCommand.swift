@@ -7,7 +7,7 @@ import Synchronization
 /// event is covered by a run that succeeds: a failed run is repeated, together with later events.
 final class EventCommand: Sendable {
     private struct State {
-        var next: EventRun?
+        var next: EventCommandInput?
         var isFinishing = false
         /// The position up to which runs have succeeded.
         var done: String
@@ -32,7 +32,7 @@ final class EventCommand: Sendable {
     }
 
     /// Schedules a run and returns at once. Throws `SystemError` if no thread can be created.
-    func run(_ event: EventRun) throws {
+    func run(_ event: EventCommandInput) throws {
         add(event)
         try thread.withLock { thread in
             if thread == nil { thread = try SystemThread(name: "gs-exec") { [self] in loop() } }
@@ -40,7 +40,7 @@ final class EventCommand: Sendable {
         work.signal()
     }
 
-    private func add(_ event: EventRun) {
+    private func add(_ event: EventCommandInput) {
         state.withLock { state in
             if state.next == nil { state.next = event } else { state.next?.add(event) }
         }
@@ -83,7 +83,7 @@ final class EventCommand: Sendable {
     }
 
     /// Puts a failed run back in front of the events that came meanwhile.
-    private func restore(_ run: EventRun) {
+    private func restore(_ run: EventCommandInput) {
         state.withLock { state in
             var both = run
             if let later = state.next { both.add(later) }
@@ -91,7 +91,7 @@ final class EventCommand: Sendable {
         }
     }
 
-    private func perform(_ run: EventRun, _ done: String) -> Bool {
+    private func perform(_ run: EventCommandInput, _ done: String) -> Bool {
         let status = command.run(run.variables(done: done))
         state.withLock { state in
             state.status = status

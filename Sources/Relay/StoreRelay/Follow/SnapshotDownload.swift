@@ -138,7 +138,7 @@ struct SnapshotDownload {
     private func receive(
         _ announced: SnapshotAnnouncement, _ stop: RelayStop, progress: (Int64, Int64) -> Void
     ) throws -> String? {
-        let received = try ReceivedFile(
+        let received = try SnapshotDownloadFile(
             file, in: directory, expected: announced.size, chunkSize: announced.chunkSize,
             watchdog: link.connection.watchdog)
         try checkRoom(for: announced, received: received.size)

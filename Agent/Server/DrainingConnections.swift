@@ -4,7 +4,7 @@ import LinuxSystem
 /// The connections that were refused last, until their clients have closed them.
 ///
 /// A client that sends its request to a closed socket gets EPIPE, and may end before it has read the refusal.
-struct RefusedConnections {
+struct DrainingConnections {
     private final class Connection {
         let token: UInt64
         let socket: Descriptor

@@ -8,7 +8,7 @@ import Testing
 @testable import StoreRelay
 
 /// The file of a snapshot that is being received.
-@Suite struct ReceivedFileTests {
+@Suite struct SnapshotDownloadFileTests {
     private let scratch: TemporaryDirectory
     private static let content = (0..<2_500_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) }
     private let content = Self.content
@@ -16,12 +16,12 @@ import Testing
 
     init() throws { scratch = try TemporaryDirectory() }
 
-    private func received() throws -> ReceivedFile {
-        try ReceivedFile(
+    private func received() throws -> SnapshotDownloadFile {
+        try SnapshotDownloadFile(
             "Notes.snapshot", in: Directory(scratch.path), expected: Int64(content.count), chunkSize: chunkSize)
     }
 
-    private func append(_ range: Range<Int>, to file: ReceivedFile) throws {
+    private func append(_ range: Range<Int>, to file: SnapshotDownloadFile) throws {
         for start in stride(from: range.lowerBound, to: range.upperBound, by: chunkSize) {
             let chunk = Array(content[start..<min(start + chunkSize, range.upperBound)])
             try file.append(chunk, sha256: SHA256Stream.digest(chunk))

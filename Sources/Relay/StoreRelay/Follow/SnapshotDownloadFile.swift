@@ -5,7 +5,7 @@ import SystemPackage
 
 /// The file of a snapshot that is being received. Chunks are added in order, and hashed on arrival: reading them again
 /// would take a third of the time of their transfer.
-final class ReceivedFile {
+final class SnapshotDownloadFile {
     private let writing: FileWriting
     /// The SHA-256 of the lines of a `SnapshotDigest`.
     private let hash = SHA256Stream()

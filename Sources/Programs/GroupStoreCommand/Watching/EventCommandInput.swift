@@ -2,7 +2,7 @@ import AgentProtocol
 import SystemPackage
 
 /// The input of one run of an event's command: one event, or several that came before the command could run.
-struct EventRun: Sendable {
+struct EventCommandInput: Sendable {
     private(set) var event: String
     /// The position up to which all is done once the run has succeeded.
     private(set) var token: String
@@ -22,7 +22,7 @@ struct EventRun: Sendable {
 
     /// Adds a later event. The event that requires the most work stands for both, so that a later event doesn't make
     /// the command trust stale data.
-    mutating func add(_ later: EventRun) {
+    mutating func add(_ later: EventCommandInput) {
         if Self.weight(later.event) >= Self.weight(event) { event = later.event }
         token = later.token
         tables.formUnion(later.tables)
