@@ -22,7 +22,9 @@ class Judge:
         logged = self.agent.log_lines()[lines:]
         self.count("idle agents looked at %s%s" % (when, ", with causes to look again" if busy else ""))
         self.totals["most runs of an idle agent"] = max(self.totals["most runs of an idle agent"], switches if not busy else 0)
-        if switches > 10 and not busy or seconds > 0.1 + 0.3 * len(busy):
+        # The files' status of a refused store is checked less and less often: once or twice in this time.
+        waiting = sum(bool(p.steps) for p in self.places)
+        if switches > 10 + 20 * waiting and not busy or seconds > 0.1 + 0.3 * len(busy):
             self.problem(None, "%s, the idle agent ran %d times in 15 s, %.2f s of processor time; places: %s\n%s" % (
                 when, switches, seconds, "; ".join("%s (%s)" % (p.case.__name__, p.notes[-1:]) for p in self.places),
                 self.agent.wakers()))
