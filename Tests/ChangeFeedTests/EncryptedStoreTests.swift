@@ -32,8 +32,8 @@ import Testing
         return locks
     }
 
-    /// Ends the program that holds the locks, as the kernel would. To close the file isn't enough: a process that another
-    /// test is starting just then has it open, too, until it runs its own program.
+    /// Ends the program that holds the locks, as the kernel would. To close the file isn't enough: a process that
+    /// another test is starting just then has it open, too, until it runs its own program.
     private static func end(_ locks: inout RangeLocks?) {
         locks?.unlock(reserved.lowerBound..<shared.upperBound)
         locks = nil
