@@ -41,7 +41,7 @@ import Testing
         }
         var request = RelocationRequest(source: store, group: root.path.appending("group"))
         request.deadline = .ample
-        request.transform = MigrationTransform(to: new, in: try bundle(old, new))
+        request.transform = try MigrationTransform(MigrationRequest(new.path), to: new, in: bundle(old, new))
         let relocation = Relocation(request)
         let count = Mutex(0)
         let summary = try InferenceObservation.$willInfer.withValue({ count.withLock { $0 += 1 } }) {

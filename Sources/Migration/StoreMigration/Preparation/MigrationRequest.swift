@@ -39,11 +39,11 @@ extension RelocationRequest {
         faultHandler: (@Sendable (InvalidContent.Fault) -> Void)? = nil
     ) throws(RelocationFailure) {
         let (version, bundle) = try migration.target()
-        var transform = MigrationTransform(
-            to: version, in: bundle, mappings: try migration.mappingModels(), renamings: migration.renamings,
-            options: MigrationOptions(
-                allowsPartialHistory: migration.allowsPartialHistory, validation: migration.validation),
-            trace: trace, isCancelled: isCancelled)
+        var transform: MigrationTransform
+        do { transform = try MigrationTransform(migration, to: version, in: bundle, isCancelled: isCancelled) } catch {
+            throw RelocationFailure(.badData, error, context: "a mapping model can't be read: ")
+        }
+        transform.trace = trace
         transform.faultHandler = faultHandler
         self.transform = transform
         guard migration.onIncompatible == .setAside else { return }
@@ -93,14 +93,6 @@ extension MigrationRequest {
                 remedy: "name the model that it was made with")
         }
         return ModelVersion(name: model.stem ?? "", model: cachedModel, path: model)
-    }
-
-    fileprivate func mappingModels() throws(RelocationFailure) -> [MappingModelFile] {
-        do {
-            return try MappingModelFile.files(mappings, beside: [model] + mergedModels)
-        } catch {
-            throw RelocationFailure(.badData, error, context: "a mapping model can't be read: ")
-        }
     }
 }
 

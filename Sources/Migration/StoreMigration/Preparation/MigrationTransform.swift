@@ -14,35 +14,30 @@ package struct MigrationTransform: StoreTransform {
     private let bundle: ModelBundle?
     private let renamings: [ModelRenaming]
     private let mappings: [MappingModelFile]
-    private let stages: [MigrationStage]
     private let options: MigrationOptions
-    private let policies: EntityMigrationPolicies
     private let plans = MigrationPlans()
     private let isCancelled: @Sendable () -> Bool
+    /// An app's stages; empty for the fewest steps.
+    package var stages: [MigrationStage] = []
+    /// The policy classes, by the names that mapping models use.
+    package var policies: EntityMigrationPolicies = [:]
     /// Receives each SQL statement that a run executes; nil for none.
     package var trace: StatementTrace?
     /// Receives each fault that a validation finds.
     package var faultHandler: (@Sendable (InvalidContent.Fault) -> Void)?
 
-    /// - Parameters:
-    ///   - bundle: The model with the intermediate versions; nil if the target has no other versions.
-    ///   - renamings: The renamings that the target's renaming identifiers lack.
-    ///   - policies: The policy classes, by the names that mapping models use.
+    /// Assembles the migration to a version of the request's model. Reads the mapping models.
+    ///
+    /// - Parameter bundle: The model with the intermediate versions; nil if the target has no other versions.
     package init(
-        to version: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], policies: EntityMigrationPolicies = [:],
-        options: MigrationOptions = MigrationOptions(),
-        trace: StatementTrace? = nil,
+        _ request: MigrationRequest, to version: ModelVersion, in bundle: ModelBundle?,
         isCancelled: @escaping @Sendable () -> Bool = { false }
-    ) {
+    ) throws(MappingModelError) {
         self.version = version
-        self.renamings = renamings
         self.bundle = bundle
-        self.mappings = mappings
-        self.stages = stages
-        self.policies = policies
-        self.options = options
-        self.trace = trace
+        renamings = request.renamings
+        mappings = try MappingModelFile.files(request.mappings, beside: bundle?.paths ?? [version.path])
+        options = MigrationOptions(allowsPartialHistory: request.allowsPartialHistory, validation: request.validation)
         self.isCancelled = isCancelled
     }
 

@@ -48,6 +48,17 @@ extension ModelBundle {
     }
 }
 
+extension StoreOptions {
+    /// Returns the options as a request for a migration to this model.
+    fileprivate func request(_ model: FilePath) -> MigrationRequest {
+        var request = MigrationRequest(model)
+        request.mappings = mappingModels
+        request.allowsPartialHistory = allowsPartialHistory
+        request.validation = validation
+        return request
+    }
+}
+
 /// Performs the preparation on one thread.
 private struct StorePreparing: Sendable {
     let bundle: ModelBundle
@@ -147,13 +158,9 @@ private struct StorePreparing: Sendable {
         // Mapping models that can't be read are no reason to refuse a store that needs none.
         let model = try StoreModel.read(location)
         if model?.metadata.versionHashes == bundle.current.model.entityVersionHashesByName { return .upToDate }
-        let transform = MigrationTransform(
-            to: bundle.current, in: bundle,
-            mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.paths),
-            stages: options.stages, policies: options.policies,
-            options: MigrationOptions(
-                allowsPartialHistory: options.allowsPartialHistory, validation: options.validation),
-            isCancelled: isCancelled)
+        var transform = try MigrationTransform(
+            options.request(bundle.path), to: bundle.current, in: bundle, isCancelled: isCancelled)
+        (transform.stages, transform.policies) = (options.stages, options.policies)
         guard let manager = try transform.manager(for: location) else {
             throw StorePreparationError(
                 code: "not_core_data", "\(PrintablePath(path)): this is not a Core Data store",

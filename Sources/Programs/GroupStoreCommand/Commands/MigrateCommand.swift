@@ -79,8 +79,7 @@ struct MigrateCommand: ParsableCommand {
             // A migration in place sets the log aside, and says so.
             if dryRun || to != nil { output.noteForeignLog(beside: location) }
             let job = try MigrationJob(
-                location, models: models, options: modelOptions, isDryRun: dryRun,
-                faultHandler: FaultPrinter(output).print)
+                location, models: models, options: modelOptions, isDryRun: dryRun, output: output)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
             if to != nil || !job.manager.steps.isEmpty, !dryRun {
                 done = try migrate(job, MigrationReporter(output))

@@ -75,15 +75,33 @@ struct MigrationModelOptions: ParsableArguments {
     func request(_ models: [String]) -> MigrationRequest? {
         let paths = models.map { path($0) }
         guard let first = paths.first else { return nil }
-        var request = MigrationRequest(first)
+        var request = request(first, mappings: mappingOptions.mappings.map { path($0) })
         request.mergedModels = Array(paths.dropFirst())
         request.configuration = configuration
         request.version = versionOption.modelVersion
-        request.mappings = mappingOptions.mappings.map { path($0) }
+        return request
+    }
+
+    private func request(_ model: FilePath, mappings: [FilePath]) -> MigrationRequest {
+        var request = MigrationRequest(model)
+        request.mappings = mappings
         request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
         request.allowsPartialHistory = allowPartialHistory
         request.validation = validate?.validation ?? .none
         return request
+    }
+
+    /// Returns the migration to the version of `argument` that the options name, and that version.
+    func migration(
+        to argument: ModelArgument, _ output: Output
+    ) throws -> (transform: MigrationTransform, target: ModelVersion) {
+        let named = try argument.version(named: versionOption.modelVersion, .none)
+        let target = try named.version ?? ModelVersion(name: named.name, model: named.knownModel, path: argument.path)
+        let request = request(argument.path, mappings: mappingOptions.mappings.map { ArgumentBytes.path($0) })
+        var transform = try MigrationTransform(
+            request, to: target, in: argument.bundle, isCancelled: { Interruption.isRequested })
+        transform.faultHandler = FaultPrinter(output).print
+        return (transform, target)
     }
 
     /// Returns an absolute path; a store may be named as `GROUP_ID/NAME`.
@@ -122,28 +140,12 @@ struct MigrationJob {
     let rehearsed: MigrationOutcome?
 
     /// Plans the migration.
-    ///
-    /// - Parameters:
-    ///   - faultHandler: Called with each fault of a validation.
     init(
-        _ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool,
-        faultHandler: @escaping @Sendable (InvalidContent.Fault) -> Void
+        _ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool, output: Output
     ) throws {
         self.location = location
         let argument = try ModelArgument(models, configuration: options.configuration)
-        let named = try argument.version(named: options.versionOption.modelVersion, .none)
-        let model = try named.knownModel
-        let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
-        let target = named.version ?? ModelVersion(name: named.name, model: model, path: argument.path)
-        self.target = target
-        var transform = MigrationTransform(
-            to: target, in: bundle, mappings: try options.mappingOptions.files(beside: argument.paths),
-            renamings: try options.renameOptions.parsed(),
-            options: MigrationOptions(
-                allowsPartialHistory: options.allowPartialHistory, validation: options.validate?.validation ?? .none),
-            isCancelled: { Interruption.isRequested })
-        transform.faultHandler = faultHandler
-        self.transform = transform
+        (transform, target) = try options.migration(to: argument, output)
         let planned = transform
         (fromName, manager, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
@@ -154,7 +156,7 @@ struct MigrationJob {
             let manager = try planned.plan(for: store)
             try manager.check(reader)
             let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
-            return (bundle?.versionName(of: store), manager, rehearsed)
+            return (argument.bundle?.versionName(of: store), manager, rehearsed)
         }
     }
 
