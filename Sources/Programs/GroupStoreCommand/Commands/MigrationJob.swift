@@ -131,11 +131,9 @@ struct MigrationModelOptions: ParsableArguments {
 struct MigrationJob {
     let location: StoreLocation
     let target: ModelVersion
-    /// The name of the store's version; nil if it is none of the model's versions.
-    let fromName: String?
-    /// The migration as a relocation's transform. `manager` is its plan.
+    /// The migration as a relocation's transform. `plan` is its plan for the store.
     let transform: MigrationTransform
-    let manager: MigrationManager
+    let plan: MigrationPlan
     /// The outcome of the dry run, if there was one.
     let rehearsed: MigrationOutcome?
 
@@ -145,19 +143,21 @@ struct MigrationJob {
     ) throws {
         self.location = location
         let argument = try ModelArgument(models, configuration: options.configuration)
-        (transform, target) = try options.migration(to: argument, output)
-        let planned = transform
-        (fromName, manager, rehearsed) = try StoreReader.read(location) { reader in
+        let (migration, target) = try options.migration(to: argument, output)
+        self.target = target
+        (plan, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
                     .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
                     remedy: "name a store with the table Z_METADATA")
             }
-            let manager = try planned.plan(for: store)
-            try manager.check(reader)
-            let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
-            return (argument.bundle?.versionName(of: store), manager, rehearsed)
+            let plan = try migration.plan(for: store)
+            try plan.check(reader)
+            let rehearsed =
+                isDryRun ? try MigrationDryRun(plan)?.run(on: reader, faultHandler: migration.faultHandler) : nil
+            return (plan, rehearsed)
         }
+        transform = migration.carrying(plan)
     }
 
     /// The content that the migration would remove; none without a dry run.
@@ -165,18 +165,18 @@ struct MigrationJob {
 
     /// The notes to print before the migration.
     var notes: [String] {
-        losses.sentences + (rehearsed?.remarks ?? manager.remarks) + [rehearsed?.orphanedFilesNote].compactMap(\.self)
+        losses.sentences + (rehearsed?.remarks ?? plan.remarks) + [rehearsed?.orphanedFilesNote].compactMap(\.self)
     }
 
     /// One line that describes the migration.
     var sentence: String {
-        guard !manager.steps.isEmpty else { return "nothing to do: the store has version \(target.name)" }
-        let names = manager.steps.map { step in
+        guard !plan.steps.isEmpty else { return "nothing to do: the store has version \(target.name)" }
+        let names = plan.steps.map { step in
             if let name = step.mappingName { return step.destinationName + " by the mapping model " + name }
             return step.destinationName + " by inferred mapping"
         }
         return
-            "\(PrintablePath(location.path)): \(fromName ?? "its own model") to \(names.joined(separator: ", then "))"
+            "\(PrintablePath(location.path)): \(plan.sourceName ?? "its own model") to \(names.joined(separator: ", then "))"
     }
 }
 

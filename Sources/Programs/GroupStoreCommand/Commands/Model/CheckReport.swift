@@ -78,7 +78,7 @@ struct CheckReport {
             do {
                 let decided = try decideByContent(check, reader)
                 if case .refused = decided.verdict { return decided }
-                let trial = try MigrationDryRun(MigrationManager(steps: check.steps))?.run(on: reader)
+                let trial = try MigrationDryRun(MigrationPlan(steps: check.steps))?.run(on: reader)
                 return decided.replacingRemovals(with: trial?.losses ?? .none)
             } catch let error as MigrationError {
                 return check.refused(with: error)
