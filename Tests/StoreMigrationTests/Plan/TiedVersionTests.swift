@@ -111,6 +111,6 @@ import Testing
         #expect(
             try MigrationPath.shortest(
                 from: ("1", first.model), to: ("3", last.model), through: [("2", tied.model)],
-                using: MigrationStepCache())?.map(\.name) == ["3"])
+                using: MigrationStepCache())?.map(\.destinationName) == ["3"])
     }
 }

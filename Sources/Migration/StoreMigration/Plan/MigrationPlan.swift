@@ -28,6 +28,8 @@ public struct MigrationStep: Sendable {
     public var stage: MigrationStageHandlers?
     /// The file names of the mapping models in use, joined by ` + `; nil if the mapping is inferred.
     public var mappingName: String?
+    /// The findings of a check of the step's models and mapping.
+    package var findings: [MigrationFinding] = []
     /// Remarks for a person to read before the step runs.
     package var remarks: [String] = []
 

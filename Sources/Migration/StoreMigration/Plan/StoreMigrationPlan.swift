@@ -24,11 +24,7 @@ extension [MigrationStep] {
                 CoreDataError.missingMappingModel, CoreDataError.reason(CoreDataError.missingMappingModel),
                 remedy: "write a mapping model")
         }
-        var model = source
-        for step in path {
-            append(step.migrationStep(from: model))
-            model = step.model
-        }
+        self = path
     }
 
     /// Finds the steps of one store's migration, as `MigrationPlan` has them.
