@@ -21,8 +21,7 @@ package struct MigrationRequest: Sendable, Equatable {
     /// The paths of mapping models in addition to those in the model's directory.
     package var mappings: [FilePath] = []
     package var renamings: [ModelRenaming] = []
-    package var allowsPartialHistory = false
-    package var validation = MigrationValidation.none
+    package var options = MigrationOptions()
     package var onIncompatible = RelocationRequest.IncompatiblePolicy.refuse
     /// The store that replaces one that is set aside; nil for an empty store.
     package var defaultStore: FilePath?

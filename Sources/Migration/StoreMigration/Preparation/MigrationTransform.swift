@@ -37,7 +37,7 @@ package struct MigrationTransform: StoreTransform {
         self.bundle = bundle
         renamings = request.renamings
         mappings = try MappingModelFile.files(request.mappings, beside: bundle?.paths ?? [version.path])
-        options = MigrationOptions(allowsPartialHistory: request.allowsPartialHistory, validation: request.validation)
+        options = request.options
         self.isCancelled = isCancelled
     }
 

@@ -53,8 +53,7 @@ extension StoreOptions {
     fileprivate func request(_ model: FilePath) -> MigrationRequest {
         var request = MigrationRequest(model)
         request.mappings = mappingModels
-        request.allowsPartialHistory = allowsPartialHistory
-        request.validation = validation
+        request.options = MigrationOptions(allowsPartialHistory: allowsPartialHistory, validation: validation)
         return request
     }
 }

@@ -86,8 +86,8 @@ struct MigrationModelOptions: ParsableArguments {
         var request = MigrationRequest(model)
         request.mappings = mappings
         request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
-        request.allowsPartialHistory = allowPartialHistory
-        request.validation = validate?.validation ?? .none
+        request.options = MigrationOptions(
+            allowsPartialHistory: allowPartialHistory, validation: validate?.validation ?? .none)
         return request
     }
 
