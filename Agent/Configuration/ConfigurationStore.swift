@@ -84,7 +84,7 @@ extension ConfigurationFile {
             for path in try list(mappings, "mappings") { migration.mappings.append(try absolute(path)) }
         }
         if let value = section["on-incompatible"] { migration.onIncompatible = try choice(value, "on-incompatible") }
-        if let value = section["validate"] { migration.validation = try choice(value, "validate") }
+        if let value = section["validate"] { migration.options.validation = try choice(value, "validate") }
         if let value = section["default-store"] {
             guard migration.onIncompatible == .setAside else {
                 throw invalid(value.line, "default-store without on-incompatible: set-aside", "add that, or remove it")

@@ -290,8 +290,8 @@ extension RelocateOperation {
                 }
                 migration.renamings.append(renaming)
             }
-            migration.allowsPartialHistory = allowsPartialHistory
-            migration.validation = try RelocationRequest.word(validation, "validate") ?? .none
+            migration.options.allowsPartialHistory = allowsPartialHistory
+            migration.options.validation = try RelocationRequest.word(validation, "validate") ?? .none
             migration.onIncompatible = try RelocationRequest.word(onIncompatible, "on_incompatible") ?? .refuse
             if let defaultStore { migration.defaultStore = try Self.path(defaultStore) }
             return migration

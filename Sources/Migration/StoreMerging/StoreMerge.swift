@@ -65,8 +65,9 @@ package struct StoreMerge: StoreCombination {
         try Self.copy(legacy, to: legacyCopy)
         var notes: [String] = []
         if let transform {
-            for (store, owner, path) in [(staged, staged, group), (legacyCopy, legacy, legacy.path)]
-            where try transform.isNeeded(store) {
+            for (store, owner, path) in [(staged, staged, group), (legacyCopy, legacy, legacy.path)] {
+                let transform = transform.planned(for: store)
+                guard try transform.isNeeded(store) else { continue }
                 let result = try transform.run(on: store, of: path, supportBeside: owner) { fraction, activity in
                     progress(0.4 * fraction, activity)
                 }

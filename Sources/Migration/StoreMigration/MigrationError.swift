@@ -10,7 +10,7 @@ import SystemPackage
 /// The reason a migration failed. The store itself is unchanged.
 ///
 ///     do {
-///         let manager = try MigrationManager(from: old, to: new, named: "Notes 2")
+///         let plan = try MigrationPlan(from: old, to: new, named: "Notes 2")
 ///     } catch let error as MigrationError where error.code == CoreDataError.missingMappingModel {
 ///         for finding in error.findings { print(finding.message, finding.remedy) }
 ///     }

@@ -7,212 +7,79 @@ import MigrationAudit
 import SQLiteStore
 import SystemPackage
 
-/// One step of a migration, from one version of the model to another.
-///
-///     let mapping = try MappingModel.inferred(from: old, to: new)
-///     let step = MigrationStep(from: old, to: new, named: "Notes 2", by: .inferred(mapping))
-public struct MigrationStep: Sendable {
-    /// The way a step migrates objects.
-    public enum Method: Equatable, Sendable {
-        /// A lightweight migration in place, by a mapping inferred from the models. Objects keep their identity.
-        case inferred(MappingModel)
-        /// A migration by a mapping model, which creates new objects.
-        case custom(MappingModel)
-    }
-
-    /// The older model.
-    public let source: ManagedObjectModel
-    /// The newer model.
-    public let destination: ManagedObjectModel
-    /// The developers' name for the newer version, such as `Notes 2`.
-    public let destinationName: String
-    /// The way objects are migrated.
-    public let method: Method
-    /// The handlers to run before and after the step; nil unless the step is a custom stage.
-    public var stage: MigrationStageHandlers?
-    /// The file names of the mapping models in use, joined by ` + `; nil if the mapping is inferred.
-    public var mappingName: String?
-    /// Remarks for a person to read before the step runs.
-    package var remarks: [String] = []
-
-    /// Creates a step without handlers.
-    public init(
-        from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String, by method: Method
-    ) {
-        self.source = source
-        self.destination = destination
-        destinationName = name
-        self.method = method
-    }
-}
-
-/// A migration of a store through successive versions of its model. Corresponds to `NSMigrationManager` and the
-/// progressive migration that apps build around it.
-///
-///     let file = try MappingModelFile(reading: "Zoo.mapping.yaml")
-///     var manager = try MigrationManager(from: old, to: new, named: "Zoo 2", mappings: [file])
-///     manager.policies = ["ZooApp.AnimalPolicy": AnimalPolicy.self]
-public struct MigrationManager: Sendable {
+/// Performs a plan on a staged copy of a store. Corresponds to `NSMigrationManager` and the progressive migration that
+/// apps build around it.
+package struct MigrationManager {
     /// Receives the progress: a fraction from 0 to 1 and the current activity.
-    public typealias ProgressHandler = (_ fraction: Double, _ doing: String) -> Void
+    package typealias ProgressHandler = (_ fraction: Double, _ doing: String) -> Void
 
-    /// The steps in the order they run; empty if the store already has the destination's version.
-    public let steps: [MigrationStep]
-    /// The permissions of the migration.
-    public var options: MigrationOptions
-    /// The policy classes, by the names that mapping models use.
-    public var policies: EntityMigrationPolicies = [:]
-    /// Called with each fault that `options.validation` finds; without it, the outcome's remarks name the faults.
+    package let plan: MigrationPlan
+    /// The store that was copied, which errors name, since users don't know the copy. Nil if the copy is partial.
+    package var store: FilePath?
+    /// The database that the support folder lies beside; nil for the copy itself.
+    package var supportOwner: FilePath?
+    /// True if the original goes to the archive when something is removed, so that the copy's folder need not keep
+    /// orphaned external files.
+    package var isOriginalArchived = false
+    /// True if the copy may become another file, with another inode.
+    package var mayReplaceFile = false
+    /// Polled throughout the migration.
+    package var isCancelled: () -> Bool = { false }
+    /// Receives each SQL statement that changes the copy; nil for none.
+    package var trace: StatementTrace?
+    /// Called with each fault that a validation finds; without it, the outcome's remarks name the faults.
     package var faultHandler: (@Sendable (InvalidContent.Fault) -> Void)?
+    package var progress: ProgressHandler = { _, _ in }
 
-    /// Creates a migration from explicit steps.
-    public init(steps: [MigrationStep], options: MigrationOptions = MigrationOptions()) {
-        self.steps = steps
-        self.options = options
-    }
+    package init(_ plan: MigrationPlan) { self.plan = plan }
 
-    /// Finds the fewest steps from one version to another. A single step suffices if a mapping model fits or a mapping
-    /// can be inferred; otherwise the steps lead through intermediate versions.
-    ///
-    /// - Parameters:
-    ///   - source: The older model.
-    ///   - sourceName: The older version's name, to match mapping models that have no hashes; nil if unknown.
-    ///   - destination: The newer model.
-    ///   - name: The newer version's name.
-    ///   - versions: The intermediate versions, the oldest first.
-    ///   - mappings: The available mapping models. One that fits takes precedence over inference.
-    ///   - options: The permissions of the migration.
-    /// - Throws: ``MigrationError`` with every reason if there is no path.
-    public init(
-        from source: ManagedObjectModel, sourceName: String? = nil, to destination: ManagedObjectModel,
-        named name: String, through versions: [(name: String, model: ManagedObjectModel)] = [],
-        mappings: [MappingModelFile] = [], options: MigrationOptions = MigrationOptions()
-    ) throws {
-        self.options = options
-        try destination.checkLayout()
-        guard source.entityVersionHashesByName != destination.entityVersionHashesByName else {
-            steps = []
-            return
-        }
-        let path = try MigrationPath.shortest(
-            from: (sourceName, source), to: (name, destination), through: versions, using: MigrationStepCache(mappings))
-        guard let path else {
-            do { _ = try MappingModel.inferred(from: source, to: destination) } catch {
-                throw (error as? MappingInferenceError).map { MigrationError($0) } ?? error
-            }
-            throw MigrationError(
-                CoreDataError.missingMappingModel, CoreDataError.reason(CoreDataError.missingMappingModel),
-                remedy: "write a mapping model")
-        }
-        var steps: [MigrationStep] = []
-        var model = source
-        for step in path {
-            steps.append(step.migrationStep(from: model))
-            model = step.model
-        }
-        self.steps = steps
-    }
-
-    /// True if the first step fills a new store, so that the staged copy is removed.
-    package var replacesCopy: Bool { if case .custom? = steps.first?.method { true } else { false } }
-
-    /// Remarks on all steps for a person to read before they run.
-    package var remarks: [String] { steps.flatMap(\.remarks) }
-
-    /// Creates the steps of a staged migration, with an inferred mapping from each stage to the next.
-    ///
-    /// - Parameters:
-    ///   - source: The older model.
-    ///   - destination: The newer model.
-    ///   - name: The newer version's name.
-    ///   - stages: The stages from the oldest version to the newest.
-    ///   - versions: The models whose checksums the stages name.
-    ///   - options: The permissions of the migration.
-    /// - Throws: ``MigrationError``: 134504 for a version that no stage or no model has, 134506 for a migration
-    ///   backwards, 134140 if a mapping can't be inferred.
-    public init(
-        from source: ManagedObjectModel, to destination: ManagedObjectModel, named name: String,
-        stages: [MigrationStage], among versions: [(name: String, model: ManagedObjectModel)],
-        options: MigrationOptions = MigrationOptions()
-    ) throws {
-        let steps = try StagedMigration(stages).steps(from: source, to: destination, named: name, among: versions)
-        self.init(steps: steps, options: options)
-    }
-
-    /// Migrates the database file at `path`, a private copy with the first step's source version. If this throws, the
-    /// copy is unusable and must be discarded. What the steps remove is counted when they are done, by comparing the
-    /// copy with the store.
-    ///
-    /// Throws `MigrationError`, with the path of `store` in the message, since users don't know the copy.
-    ///
-    /// - Parameters:
-    ///   - store: The store that the copy was made from.
-    ///   - supportOwner: The database that the support folder lies beside; nil for the copy itself.
-    ///   - isOriginalArchived: True if the original goes to the archive when something is removed.
-    ///   - mayReplaceFile: True if the copy may become another file, with another inode.
-    ///   - isCancelled: Polled throughout the migration.
-    package func migrate(
-        staged path: FilePath, of store: FilePath? = nil, supportBeside supportOwner: FilePath? = nil,
-        isOriginalArchived: Bool = false, mayReplaceFile: Bool = false, isCancelled: @escaping () -> Bool = { false },
-        trace: StatementTrace? = nil,
-        progress report: @escaping ProgressHandler = { _, _ in }
-    ) throws -> MigrationOutcome {
-        do {
-            return try performSteps(
-                at: path, of: store, supportBeside: supportOwner ?? path, isOriginalArchived: isOriginalArchived,
-                mayReplaceFile: mayReplaceFile, isCancelled: isCancelled, trace: trace, progress: report)
-        } catch let error as MigrationError {
+    /// Migrates the database file at `path`, a private copy with the first step's source version. If this throws
+    /// `MigrationError`, the copy is unusable and must be discarded. What the steps remove is counted when they are
+    /// done, by comparing the copy with the store.
+    package func migrate(staged path: FilePath) throws -> MigrationOutcome {
+        do { return try performSteps(at: path) } catch let error as MigrationError {
             throw store.map { error.replacingPath(path, with: $0) } ?? error
         }
     }
 
-    private func performSteps(
-        at path: FilePath, of store: FilePath?, supportBeside supportOwner: FilePath, isOriginalArchived: Bool,
-        mayReplaceFile: Bool, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
-        progress report: @escaping ProgressHandler
-    ) throws -> MigrationOutcome {
+    private func performSteps(at path: FilePath) throws -> MigrationOutcome {
+        guard let first = plan.steps.first, let last = plan.steps.last else { return .none }
+        let supportOwner = supportOwner ?? path
         var notes: [String] = []
         do {
-            let count = try lossCount()
+            let count = try plan.lossCount
             // What may be lost, or what an app's own code changes, is compared with the state before all of it.
-            let first = try steps.first.map { _ in try EarlierState(of: path, madeFrom: store) }
-            let orphans = try steps.first.map { first in
-                try OrphanedFiles(StoreWriter(staged: path), beside: supportOwner, first.source)
-            }
+            let earlier = try EarlierState(of: path, madeFrom: store)
+            let orphans = try OrphanedFiles(StoreWriter(staged: path), beside: supportOwner, first.source)
             var invalid = InvalidContent()
             var lost: [RemovedContent.Loss] = []
-            for (index, step) in steps.enumerated() {
-                let share = 1 / Double(steps.count)
-                let outcome = try perform(
-                    step, at: path, since: index == 0 && step.stage == nil ? first : nil,
-                    supportBeside: supportOwner, mayReplaceFile: mayReplaceFile, isCancelled: isCancelled, trace: trace
-                ) { fraction, doing in
-                    report((Double(index) + fraction) * share, doing)
-                }
+            for (index, step) in plan.steps.enumerated() {
+                let share = 1 / Double(plan.steps.count)
+                var manager = self
+                manager.progress = { progress((Double(index) + $0) * share, $1) }
+                let outcome = try manager.perform(
+                    step, at: path, since: index == 0 && step.stage == nil ? earlier : nil)
                 invalid.faults += outcome.deniedDeletions
                 lost += outcome.losses.all
                 notes += outcome.remarks
             }
-            if let count, !count.isEmpty, let first {
-                report(1, "counting what is removed")
-                lost += try first.read { try count.losses(before: $0, after: path, isCancelled: isCancelled) }
+            if let count, !count.isEmpty {
+                progress(1, "counting what is removed")
+                lost += try earlier.read { try count.losses(before: $0, after: path, isCancelled: isCancelled) }
             }
-            let losses = steps.first.map { RemovedContent(lost, from: $0.source) } ?? .none
-            var orphanedFilesNote: String?
-            if let last = steps.last {
-                let store = try StoreWriter(staged: path)
-                if options.validation != .none {
-                    report(1, "validating")
-                    store.interrupt(when: isCancelled)
-                    invalid.faults += try ObjectValidation(store, last.destination).faults()
-                    notes += try handle(invalid)
-                }
-                notes += try ExternalReferences(store, beside: supportOwner, last.destination).missing().map(\.sentence)
-                // Files beside the copy are copies, and a store that loses content is kept in the archive.
-                orphanedFilesNote = try orphans?.cleanUp(
-                    store, beside: supportOwner, last.destination,
-                    removing: isOriginalArchived && supportOwner == path && !losses.isEmpty)
+            let losses = RemovedContent(lost, from: first.source)
+            let copy = try StoreWriter(staged: path)
+            if plan.options.validation != .none {
+                progress(1, "validating")
+                copy.interrupt(when: isCancelled)
+                invalid.faults += try ObjectValidation(copy, last.destination).faults()
+                notes += try handle(invalid)
             }
+            notes += try ExternalReferences(copy, beside: supportOwner, last.destination).missing().map(\.sentence)
+            // Files beside the copy are copies, and a store that loses content is kept in the archive.
+            let orphanedFilesNote = try orphans.cleanUp(
+                copy, beside: supportOwner, last.destination,
+                removing: isOriginalArchived && supportOwner == path && !losses.isEmpty)
             return MigrationOutcome(losses: losses, remarks: notes, orphanedFilesNote: orphanedFilesNote)
         } catch let error as StoreError {
             // The store has changed in the meantime: the caller makes a new copy.
@@ -224,15 +91,14 @@ public struct MigrationManager: Sendable {
     }
 
     private func perform(
-        _ step: MigrationStep, at path: FilePath, since earlier: EarlierState?,
-        supportBeside supportOwner: FilePath, mayReplaceFile: Bool, isCancelled: @escaping () -> Bool,
-        trace: StatementTrace?, progress report: @escaping ProgressHandler
+        _ step: MigrationStep, at path: FilePath, since earlier: EarlierState?
     ) throws -> MigrationOutcome {
+        let options = plan.options
         switch step.method {
         case .inferred(let mapping):
             let store = try StoreWriter(staged: path)
             if let trace { store.trace(level: trace.level, trace.report) }
-            let progress = MigrationProgress(total: try store.objectCount(), report)
+            let progress = MigrationProgress(total: try store.objectCount(), progress)
             store.interrupt {
                 progress.tick()
                 return isCancelled()
@@ -240,7 +106,7 @@ public struct MigrationManager: Sendable {
             try run(step.stage?.willMigrate, on: store, of: step.source)
             let denied =
                 options.validation == .none ? [] : try DeniedDeletions(store, step)?.faults() ?? []
-            let audit = try StepAudit(of: path, since: earlier)
+            let audit = try StepAudit(step, of: path, since: earlier)
             store.record(audit.writes)
             let migration = try store.transaction(.deferred) {
                 var migration = try LightweightMigration(
@@ -249,23 +115,21 @@ public struct MigrationManager: Sendable {
                 try migration.run()
                 return migration
             }
-            try audit.check(step, isCancelled: isCancelled)
+            try audit.check(isCancelled: isCancelled)
             try run(step.stage?.didMigrate, on: store, of: step.destination)
             progress.finish()
             return MigrationOutcome(
                 losses: .none, remarks: migration.notes, deniedDeletions: denied)
         case .custom(let mapping):
-            let audit = try StepAudit(of: path, since: earlier)
+            let audit = try StepAudit(step, of: path, since: earlier)
             let excluded = try excludedContent(of: path, step)
-            let comparison = audit.earlyComparison(step)
+            let comparison = audit.earlyComparison()
             defer { comparison.stop() }
-            let migration = try perform(
-                mapping, in: step, at: path, supportBeside: supportOwner, mayReplaceFile: mayReplaceFile,
-                comparison: comparison, isCancelled: isCancelled, trace: trace, progress: report)
+            let migration = try perform(mapping, in: step, at: path, comparison: comparison)
             let former = mayReplaceFile ? path.appending(suffix: Self.formerSuffix) : nil
             let writeback = EarlyWriteback(of: path, removing: former)
             defer { writeback.finish() }
-            try audit.check(step, after: comparison, isCancelled: isCancelled)
+            try audit.check(after: comparison, isCancelled: isCancelled)
             return MigrationOutcome(
                 losses: RemovedContent(try excluded.completed(with: migration.excludedCounts)),
                 remarks: migration.notes, deniedDeletions: migration.deniedDeletions)
@@ -288,7 +152,7 @@ public struct MigrationManager: Sendable {
         let number = invalid.count == 1 ? "1 fault" : "\(invalid.count) faults"
         let sentence = "\(number) of validation: objects that the newer model's rules don't allow"
         let shortened = invalid.faults.map { $0.sentence(first: 10) }
-        guard options.validation == .refuse else { return [sentence] + (faultHandler == nil ? shortened : []) }
+        guard plan.options.validation == .refuse else { return [sentence] + (faultHandler == nil ? shortened : []) }
         throw MigrationError(
             CoreDataError.multipleValidationFaults, sentence,
             remedy: "change those objects first, or allow them: --validate report",
@@ -321,20 +185,21 @@ public struct MigrationManager: Sendable {
     /// The suffix of the name that the copy gets when the new store replaces it.
     static let formerSuffix = ".former"
 
+    /// The result of filling a new store. It holds no connection, since the store's file is copied next.
+    private typealias Filled = (
+        notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]
+    )
+
     /// Runs a mapping model into a new store. That replaces the staged file; or, if that has to keep the inode by which
     /// the code that staged it identifies it, its bytes are copied over the file's.
     private func perform(
-        _ mapping: MappingModel, in step: MigrationStep, at path: FilePath, supportBeside supportOwner: FilePath,
-        mayReplaceFile: Bool, comparison: EarlyComparison, isCancelled: @escaping () -> Bool, trace: StatementTrace?,
-        progress report: @escaping ProgressHandler
-    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]) {
+        _ mapping: MappingModel, in step: MigrationStep, at path: FilePath, comparison: EarlyComparison
+    ) throws -> Filled {
         let newStore = path.appending(suffix: Self.newStoreSuffix)
         defer { _ = newStore.withPlatformString { unlink($0) } }
         do {
             _ = newStore.withPlatformString { unlink($0) }
-            let filled = try fill(
-                newStore, by: mapping, in: step, from: path, supportBeside: supportOwner, comparison: comparison,
-                isCancelled: isCancelled, trace: trace, progress: report)
+            let filled = try fill(newStore, by: mapping, in: step, from: path, comparison: comparison)
             if mayReplaceFile {
                 try StagedFile.replace(path, with: newStore, renamingTo: path.appending(suffix: Self.formerSuffix))
             } else {
@@ -351,16 +216,15 @@ public struct MigrationManager: Sendable {
 
     private func fill(
         _ newStore: FilePath, by mapping: MappingModel, in step: MigrationStep, from path: FilePath,
-        supportBeside supportOwner: FilePath, comparison: EarlyComparison, isCancelled: @escaping () -> Bool,
-        trace: StatementTrace?, progress report: @escaping ProgressHandler
-    ) throws -> (notes: [String], deniedDeletions: [InvalidContent.Fault], excludedCounts: [String: Int64]) {
+        comparison: EarlyComparison
+    ) throws -> Filled {
         let store = try StoreWriter(newStore, creating: true)
         if let trace { store.trace(level: trace.level, trace.report) }
         store.interrupt(when: isCancelled)
         var migration = try MappingMigration(
-            mapping, into: store, from: path, supportBeside: supportOwner, of: step.source, to: step.destination,
-            policies: policies, report)
-        if options.validation != .none { migration.findsDeniedDeletions(to: step.destinationName) }
+            mapping, into: store, from: path, supportBeside: supportOwner ?? path, of: step.source,
+            to: step.destination, policies: plan.policies, progress)
+        if plan.options.validation != .none { migration.findsDeniedDeletions(to: step.destinationName) }
         migration.comparison = comparison
         try migration.run()
         return (migration.notes, migration.deniedDeletions, migration.excludedCounts)

@@ -7,28 +7,24 @@ import SystemPackage
 
 /// Compares a staged copy after one migration step with its state before.
 struct StepAudit {
+    private let audit: MigratedStoreAudit
     private let staged: FilePath
     private let earlier: EarlierState
     let writes = TableWrites()
 
     /// - Parameter earlier: The copy's state before the step; nil to take a snapshot now. Throws `SystemError`.
-    init(of staged: FilePath, since earlier: EarlierState? = nil) throws {
+    init(_ step: MigrationStep, of staged: FilePath, since earlier: EarlierState?) throws {
+        audit = MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind)
         self.staged = staged
         self.earlier = try earlier ?? EarlierState(copying: staged, suffix: EarlierState.stepSuffix)
     }
 
     /// Returns a comparison that may begin before the step's end.
-    func earlyComparison(_ step: MigrationStep) -> EarlyComparison {
-        EarlyComparison(
-            MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind), before: earlier.path)
-    }
+    func earlyComparison() -> EarlyComparison { EarlyComparison(audit, before: earlier.path) }
 
     /// Audits the copy after the step. Throws `MigrationError` if the copy lost content, and `StoreError.busy` if the
     /// store that it was made from has changed in the meantime.
-    func check(
-        _ step: MigrationStep, after early: EarlyComparison? = nil, isCancelled: @escaping () -> Bool
-    ) throws {
-        let audit = MigratedStoreAudit(from: step.source, to: step.destination, kind: step.auditKind)
+    func check(after early: EarlyComparison? = nil, isCancelled: @escaping () -> Bool) throws {
         try earlier.read { before in
             try audit.check(before: before, after: staged, writes: writes, early: early, isCancelled: isCancelled)
         }

@@ -53,8 +53,8 @@ package struct Relocation {
             }
             relinquish(endpoints)
             defer { reacquire(endpoints) }
-            let decision = try RelocationDecision(endpoints, request)
-            return try preview(decision)
+            let relocation = planned(for: endpoints.group).planned(for: endpoints.legacy)
+            return try relocation.preview(RelocationDecision(endpoints, relocation.request))
         } catch is RelocationEndpoints.NoLegacyDirectory {
             guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }
             do {
@@ -95,13 +95,14 @@ package struct Relocation {
         do {
             let endpoints = try RelocationEndpoints(request)
             if request.transform != nil { relinquish(endpoints) }
-            let isOutdated = try content(of: endpoints.group) != nil
+            var relocation = planned(for: endpoints.group)
+            let isOutdated = try relocation.content(of: endpoints.group) != nil
             guard try isOutdated || inspecting({ try endpoints.hasWork() }) else {
                 return summary(.nothingToDo, endpoints)
             }
             guard try isOutdated || !endpoints.isRelocatedByLink() else { return summary(.alreadyRelocated, endpoints) }
-            if !isOutdated { try checkPresentersBeforeClaim(endpoints) }
-            return try claiming(
+            if !isOutdated { try relocation.checkPresentersBeforeClaim(endpoints) }
+            return try relocation.claiming(
                 endpoints.group.name.database, in: endpoints.container, from: endpoints.legacy
             ).run(endpoints)
         } catch is RelocationEndpoints.NoLegacyDirectory {
@@ -174,9 +175,10 @@ package struct Relocation {
     private func relocate(_ endpoints: RelocationEndpoints) throws -> RelocationSummary {
         relinquish(endpoints)
         defer { reacquire(endpoints) }
+        let relocation = planned(for: endpoints.legacy)
         var archivedSets: [ArchivedSet] = []
         do {
-            return try retries.run(.plan, of: request.source) { try performPlans(endpoints, &archivedSets) }
+            return try retries.run(.plan, of: request.source) { try relocation.performPlans(endpoints, &archivedSets) }
         } catch {
             restore(archivedSets, endpoints, after: error)
             throw error

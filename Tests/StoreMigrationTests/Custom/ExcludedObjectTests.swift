@@ -55,13 +55,13 @@ struct ExcludedObjectTests {
         let path = try MigratedStore.make(content, in: directory, Self.rows)
         let mapping = try YAMLMappingReader.read(Array(("mapping: 1\nentities:\n" + mappings).utf8))
             .resolved(from: content, to: newer)
-        let manager = MigrationManager(
+        let plan = MigrationPlan(
             steps: [MigrationStep(from: content, to: newer, named: "New", by: .custom(mapping))])
         let (directory, last) = try Directory.resolving(file: path)
         let location = StoreLocation(directory: directory, name: try #require(StoreName(last)))
-        let trial = try #require(MigrationDryRun(manager))
+        let trial = try #require(MigrationDryRun(plan))
         let forecast = try StoreReader.read(location) { try trial.run(on: $0).losses }
-        let outcome = try manager.migrate(staged: path)
+        let outcome = try MigrationManager(plan).migrate(staged: path)
         #expect(outcome.losses == forecast)
         let objects = outcome.losses.all.filter { $0.property == nil }.map { "\($0.entity)|\($0.count)" }
         #expect(objects.filter { removed.contains($0) } == removed, "\(objects)")
@@ -81,7 +81,7 @@ struct ExcludedObjectTests {
                     + "  - {from: Dog, to: Dog}\n  - {from: Zoo, to: Zoo}\n").utf8)
         ).resolved(from: content, to: newer)
         let step = MigrationStep(from: content, to: newer, named: "New", by: .custom(mapping))
-        let outcome = try MigrationManager(steps: [step]).migrate(staged: path)
+        let outcome = try MigrationManager(MigrationPlan(steps: [step])).migrate(staged: path)
         #expect(
             outcome.losses.sentences == [
                 "Animal has rows whose entity number the model doesn't have: 3 objects are removed"

@@ -399,13 +399,15 @@ struct MappingMigrationTests {
             intermediates: [("2", second)], mappings: mappings)
         #expect(check.verdict == .stepwise(["2", "3"]))
         #expect(check.mappingNames == ["OneToTwo.mapping", nil])
-        let manager = try MigrationManager(
+        let plan = try MigrationPlan(
             from: first, sourceName: "1", to: third, named: "3", through: [("2", second)], mappings: mappings)
         let path = try MigratedStore.make(
             first, in: directory, ["INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZX) VALUES (1,1,1,'kept')"])
         let before = try #require(FileStatus(following: path)).identity
         var fractions: [Double] = []
-        _ = try manager.migrate(staged: path, progress: { fraction, _ in fractions.append(fraction) })
+        var manager = MigrationManager(plan)
+        manager.progress = { fraction, _ in fractions.append(fraction) }
+        _ = try manager.migrate(staged: path)
         #expect(try StoreRows(path).rows("SELECT ZY, ZZ FROM ZA") == ["kept|-"])
         #expect(FileStatus(following: path)?.identity == before)
         #expect(fractions == fractions.sorted() && fractions.last == 1)

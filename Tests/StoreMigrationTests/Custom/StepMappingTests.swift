@@ -31,7 +31,7 @@ import Testing
     }
 
     private func steps(_ files: [MappingModelFile]) throws -> [MigrationStep] {
-        try MigrationManager(from: model(Self.old), to: model(Self.new), named: "new", mappings: files).steps
+        try MigrationPlan(from: model(Self.old), to: model(Self.new), named: "new", mappings: files).steps
     }
 
     private func migrated(_ files: [MappingModelFile]) throws -> [String] {
@@ -41,7 +41,7 @@ import Testing
                 "INSERT INTO ZA (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 1, 1, 'a')",
                 "INSERT INTO ZB (Z_PK, Z_ENT, Z_OPT, ZNAME) VALUES (1, 2, 1, 'b')",
             ])
-        _ = try MigrationManager(steps: steps(files)).migrate(staged: store.path)
+        _ = try MigrationManager(MigrationPlan(steps: steps(files))).migrate(staged: store.path)
         return try store.rows("SELECT ZTITLE FROM ZA UNION ALL SELECT ZTITLE FROM ZB")
     }
 
@@ -93,12 +93,12 @@ import Testing
         let new = "<entity name='A'>\(Self.text)</entity>"
         func remarks(_ condition: String) throws -> [String] {
             let mapping = try file("A.mapping.yaml", "entities:\n  - {from: A, to: A, where: '\(condition)'}\n")
-            let manager = try MigrationManager(from: model(old), to: model(new), named: "new", mappings: [mapping])
+            let plan = try MigrationPlan(from: model(old), to: model(new), named: "new", mappings: [mapping])
             let review = try mapping.mappingModel.review(from: model(old), to: model(new)).filter {
                 $0.property == name
             }
-            #expect(review.count == manager.remarks.count)
-            return manager.remarks
+            #expect(review.count == plan.remarks.count)
+            return plan.remarks
         }
         let found = try remarks("\(name) == 1")
         #expect(found.count == 1 && found[0].contains("SELF.\(name)"), "\(found)")

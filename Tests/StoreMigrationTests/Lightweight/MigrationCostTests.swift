@@ -15,10 +15,11 @@ struct MigrationCostTests {
     private func statements(_ old: String, _ new: String, with content: [String]) throws -> (StagedStore, [String]) {
         let store = try StagedStore(old, content)
         let (before, after) = (try model(old), try model(new))
-        let manager = try MigrationManager(from: before, to: after, named: "new")
+        var manager = MigrationManager(try MigrationPlan(from: before, to: after, named: "new"))
         let recorded = Mutex<[String]>([])
         let trace = StatementTrace(level: 1) { sql, _ in recorded.withLock { $0.append(sql) } }
-        _ = try manager.migrate(staged: store.path, trace: trace)
+        manager.trace = trace
+        _ = try manager.migrate(staged: store.path)
         #expect(try store.differences(from: after) == [])
         return (store, recorded.withLock { $0 })
     }

@@ -145,12 +145,12 @@ import Testing
     @Test func countsTheRowsBefore() throws {
         let old = try model(Self.entities("Note", "Tag"))
         let store = try StagedStore(old, Self.records(1, 2))
-        let manager = try MigrationManager(
+        let plan = try MigrationPlan(
             from: old, to: try model(Self.entities("Tag")), named: "new", options: MigrationOptions())
         let last = try #require(store.path.lastComponent)
         let name = try #require(StoreName(last))
         let location = StoreLocation(directory: try Directory(store.path.removingLastComponent()), name: name)
-        let before = try StoreReader.read(location) { try MigrationDryRun(manager)?.run(on: $0).notes }
+        let before = try StoreReader.read(location) { try MigrationDryRun(plan)?.run(on: $0).notes }
         let after = try store.migrate(to: Self.entities("Tag"))
         #expect(before == after)
         #expect(before?.count == 3)

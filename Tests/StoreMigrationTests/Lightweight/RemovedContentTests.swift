@@ -19,15 +19,14 @@ import Testing
     private func losses(
         _ store: StagedStore, _ steps: [MigrationStep], policies: EntityMigrationPolicies = [:]
     ) throws -> [String] {
-        var manager = MigrationManager(steps: steps)
-        manager.policies = policies
+        let plan = MigrationPlan(steps: steps, policies: policies)
         let (directory, last) = try Directory.resolving(file: store.path)
         let location = StoreLocation(directory: directory, name: try #require(StoreName(last)))
-        let trial = try #require(MigrationDryRun(manager))
+        let trial = try #require(MigrationDryRun(plan))
         let losses = try StoreReader.read(location) { try trial.run(on: $0).losses }
         let copy = FilePath(store.path.string + ".run")
         try StagedFile.copy(store.path, to: copy)
-        #expect(try manager.migrate(staged: copy).losses == losses)
+        #expect(try MigrationManager(plan).migrate(staged: copy).losses == losses)
         return losses.sentences
     }
 
@@ -141,7 +140,7 @@ import Testing
         let steps = try inferred([related("maxCount='1'"), related("toMany='YES'")])
         let counted = "A.b has no inverse, so no two objects can be related to the same object: 2 links are removed"
         #expect(try losses(store, steps) == [counted])
-        #expect(try MigrationManager(steps: steps).migrate(staged: store.path).notes == [counted])
+        #expect(try MigrationManager(MigrationPlan(steps: steps)).migrate(staged: store.path).notes == [counted])
     }
 
     /// A version on the path had no place for some of the links.
@@ -169,7 +168,7 @@ import Testing
         var step = try #require(try inferred([entity(text("name")), entity(text("name") + text("more"))]).first)
         step.stage = MigrationStageHandlers(
             label: "tidy", willMigrate: { try $0.execute("DELETE FROM ZA WHERE ZNAME IS NULL") }, didMigrate: nil)
-        let outcome = try MigrationManager(steps: [step]).migrate(staged: store.path)
+        let outcome = try MigrationManager(MigrationPlan(steps: [step])).migrate(staged: store.path)
         #expect(
             outcome.losses.sentences == ["A is removed in part by a stage of the migration: 1 object is removed"])
     }

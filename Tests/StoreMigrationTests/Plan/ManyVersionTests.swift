@@ -31,7 +31,7 @@ struct ManyVersionTests {
     ) throws -> [String]? {
         try MigrationPath.shortest(
             from: (versions[index].name, versions[index].model), to: versions[versions.count - 1],
-            through: Array(versions[(index + 1)..<(versions.count - 1)]), using: cache)?.map(\.name)
+            through: Array(versions[(index + 1)..<(versions.count - 1)]), using: cache)?.map(\.destinationName)
     }
 
     private static func inferences(_ body: () throws -> Void) rethrows -> Int {

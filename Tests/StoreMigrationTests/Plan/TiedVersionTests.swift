@@ -42,8 +42,8 @@ import Testing
 
     /// Migrates to the bundle's current version, and returns the resulting rows and the notes.
     private func migrated(_ store: StagedStore, _ bundle: ModelBundle) throws -> (rows: [String], notes: [String]) {
-        let manager = try MigrationManager(for: read(store), to: bundle.current, in: bundle)
-        let notes = try manager.migrate(staged: store.path).notes
+        let plan = try MigrationPlan(for: read(store), to: bundle.current, in: bundle)
+        let notes = try MigrationManager(plan).migrate(staged: store.path).notes
         return (try store.rows("SELECT ZNAME FROM ZA ORDER BY Z_PK"), notes)
     }
 
@@ -111,6 +111,6 @@ import Testing
         #expect(
             try MigrationPath.shortest(
                 from: ("1", first.model), to: ("3", last.model), through: [("2", tied.model)],
-                using: MigrationStepCache())?.map(\.name) == ["3"])
+                using: MigrationStepCache())?.map(\.destinationName) == ["3"])
     }
 }

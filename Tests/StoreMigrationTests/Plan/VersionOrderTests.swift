@@ -62,7 +62,7 @@ import Testing
 
     private func migrated(_ stored: ModelVersion, to target: ModelVersion, in bundle: ModelBundle) throws -> [String] {
         let store = try StagedStore(stored.model)
-        return try MigrationManager(for: read(store), to: target, in: bundle).steps.map(\.destinationName)
+        return try MigrationPlan(for: read(store), to: target, in: bundle).steps.map(\.destinationName)
     }
 
     @Test func aStoreOfAVersionWithALaterNameIsMigrated() throws {
@@ -134,7 +134,7 @@ import Testing
         let bundle = try bundle(versions, current: "2")
         let store = try StagedStore(part)
         let refused = #expect(throws: MigrationError.self) {
-            try MigrationManager(for: read(store), to: versions[1], in: bundle)
+            try MigrationPlan(for: read(store), to: versions[1], in: bundle)
         }
         #expect(refused?.code == CoreDataError.missingSourceModel)
         #expect(refused?.description.contains("the hashes of 1, but not those of Shared") == true)

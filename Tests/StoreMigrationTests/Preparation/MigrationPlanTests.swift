@@ -26,6 +26,61 @@ import Testing
         try #require(ModelBundle(path: "/Notes.xcdatamodeld", versions: versions, currentName: nil))
     }
 
+    /// Runs a relocation, and returns how many mappings were inferred meanwhile.
+    private func inferences(
+        expecting outcome: RelocationSummary.Outcome, _ body: () throws -> RelocationSummary
+    ) rethrows -> Int {
+        let count = Mutex(0)
+        let summary = try InferenceObservation.$willInfer.withValue({ count.withLock { $0 += 1 } }) { try body() }
+        #expect(summary.outcome == outcome)
+        return count.withLock { $0 }
+    }
+
+    @Test func tellsWhetherContentMayBeRemoved() throws {
+        let models = try [version("Notes", "title"), version("Notes 2", "title", "url"), version("Notes 3", "url")]
+            .map(\.model)
+        func plan(_ old: Int, _ new: Int) throws -> MigrationPlan {
+            try MigrationPlan(from: models[old], to: models[new], named: "new")
+        }
+        let (none, one, other) = try (plan(0, 0), plan(0, 1), plan(1, 2))
+        #expect(none.steps.isEmpty && !none.mayRemoveContent)
+        #expect(one.steps.count == 1 && !one.mayRemoveContent)
+        #expect(other.steps.count == 1 && other.mayRemoveContent)
+    }
+
+    @Test func aMigrationInPlaceInfersItsMappingOnce() async throws {
+        let root = try TemporaryDirectory()
+        let store = root.path.appending("Notes.sqlite")
+        let (old, new) = (try version("Notes", "title"), try version("Notes 2", "title", "url"))
+        _ = try await bundle(old).prepareStore(at: store)
+        var request = RelocationRequest(source: store, group: root.path)
+        request.deadline = .ample
+        request.transform = try MigrationTransform(MigrationRequest(new.path), to: new, in: bundle(old, new))
+        let count = try inferences(expecting: .migrated) { try Relocation(request).transform() }
+        #expect(count == 1)
+    }
+
+    /// Another program may migrate a store after it was planned for.
+    @Test func aStoreOfAnotherModelThanPlannedForIsPlannedAgain() async throws {
+        let root = try TemporaryDirectory()
+        let store = root.path.appending("Notes.sqlite")
+        let location = StoreLocation(
+            directory: try Directory(root.path), name: try #require(StoreName("Notes.sqlite")))
+        let versions = try [
+            version("Notes", "title"), version("Notes 2", "title", "url"), version("Notes 3", "title", "url", "tag"),
+        ]
+        let all = try bundle(versions[0], versions[1], versions[2])
+        _ = try await bundle(versions[0]).prepareStore(at: store)
+        let transform = try MigrationTransform(MigrationRequest(versions[2].path), to: versions[2], in: all)
+            .planned(for: location)
+        let plan = try transform.plan(for: location)
+        #expect(plan?.sourceName == "Notes")
+        _ = try await bundle(versions[0], versions[1]).prepareStore(at: store)
+        let other = try transform.plan(for: location)
+        #expect(other?.sourceName == "Notes 2")
+        #expect(other?.steps.first?.source == versions[1].model)
+    }
+
     @Test(arguments: [false, true]) func aRelocationInfersItsMappingOnce(isDryRun: Bool) async throws {
         let root = try TemporaryDirectory()
         let top = try Directory(root.path)
@@ -41,14 +96,10 @@ import Testing
         }
         var request = RelocationRequest(source: store, group: root.path.appending("group"))
         request.deadline = .ample
-        request.transform = MigrationTransform(to: new, in: try bundle(old, new))
+        request.transform = try MigrationTransform(MigrationRequest(new.path), to: new, in: bundle(old, new))
         let relocation = Relocation(request)
-        let count = Mutex(0)
-        let summary = try InferenceObservation.$willInfer.withValue({ count.withLock { $0 += 1 } }) {
-            try isDryRun ? relocation.dryRun() : relocation.run()
-        }
-        #expect(summary.outcome == .relocated)
-        #expect(count.withLock { $0 } == 1)
+        let count = try inferences(expecting: .relocated) { try isDryRun ? relocation.dryRun() : relocation.run() }
+        #expect(count == 1)
     }
 
     /// A mapping model that can't be read is in nobody's way as long as no migration is needed.

@@ -22,8 +22,8 @@ import Testing
 
     private func checksum(_ number: Int) -> String { versions[number - 1].model.versionChecksum }
 
-    private func manager(from: Int, to: Int, _ stages: [MigrationStage]) throws -> MigrationManager {
-        try MigrationManager(
+    private func plan(from: Int, to: Int, _ stages: [MigrationStage]) throws -> MigrationPlan {
+        try MigrationPlan(
             from: versions[from - 1].model, to: versions[to - 1].model, named: "V\(to)", stages: stages, among: versions
         )
     }
@@ -59,38 +59,38 @@ import Testing
 
     @Test func aCustomStageWorksOnBothVersions() throws {
         let store = try StagedStore(versions[0].model, people)
-        let manager = try manager(from: 1, to: 4, stages)
-        #expect(manager.steps.map(\.destinationName) == ["V2", "V4"])
-        #expect(manager.steps.map { $0.stage?.label } == ["split", nil])
-        _ = try manager.migrate(staged: store.path)
+        let plan = try plan(from: 1, to: 4, stages)
+        #expect(plan.steps.map(\.destinationName) == ["V2", "V4"])
+        #expect(plan.steps.map { $0.stage?.label } == ["split", nil])
+        _ = try MigrationManager(plan).migrate(staged: store.path)
         #expect(try store.rows("SELECT Z_PK, ZFIRST, ZAGE FROM ZPERSON") == ["1 'Ada' NULL", "2 NULL NULL"])
         #expect(try store.differences(from: versions[3].model) == [])
     }
 
     /// A store passes only through the stages after its own version.
     @Test func laterVersionsSkipEarlierStages() throws {
-        #expect(try manager(from: 2, to: 4, stages).steps.map(\.destinationName) == ["V4"])
-        #expect(try manager(from: 3, to: 4, stages).steps.map(\.destinationName) == ["V4"])
-        #expect(try manager(from: 4, to: 4, stages).steps.isEmpty)
-        #expect(try manager(from: 1, to: 3, stages).steps.map(\.destinationName) == ["V2", "V3"])
+        #expect(try plan(from: 2, to: 4, stages).steps.map(\.destinationName) == ["V4"])
+        #expect(try plan(from: 3, to: 4, stages).steps.map(\.destinationName) == ["V4"])
+        #expect(try plan(from: 4, to: 4, stages).steps.isEmpty)
+        #expect(try plan(from: 1, to: 3, stages).steps.map(\.destinationName) == ["V2", "V3"])
     }
 
     @Test func refusesStagesThatDoNotLeadToTheTarget() throws {
-        func code(_ body: () throws -> MigrationManager) -> Int? {
+        func code(_ body: () throws -> MigrationPlan) -> Int? {
             (#expect(throws: MigrationError.self) { _ = try body() })?.code
         }
-        #expect(code { try manager(from: 4, to: 1, stages) } == CoreDataError.backwardMigration)
+        #expect(code { try plan(from: 4, to: 1, stages) } == CoreDataError.backwardMigration)
         let short = [MigrationStage.lightweight(versionChecksums: [checksum(2), checksum(3)])]
-        #expect(code { try manager(from: 1, to: 3, short) } == CoreDataError.modelReferenceNotFound)
-        #expect(code { try manager(from: 2, to: 4, short) } == CoreDataError.modelReferenceNotFound)
+        #expect(code { try plan(from: 1, to: 3, short) } == CoreDataError.modelReferenceNotFound)
+        #expect(code { try plan(from: 2, to: 4, short) } == CoreDataError.modelReferenceNotFound)
         let twice = [MigrationStage.lightweight(versionChecksums: [checksum(1), checksum(2), checksum(1)])]
-        #expect(code { try manager(from: 1, to: 2, twice) } == CoreDataError.migration)
-        #expect(code { try manager(from: 1, to: 2, []) } == CoreDataError.migration)
+        #expect(code { try plan(from: 1, to: 2, twice) } == CoreDataError.migration)
+        #expect(code { try plan(from: 1, to: 2, []) } == CoreDataError.migration)
         let unknown = [
             MigrationStage.custom(from: checksum(1), to: "nobody's"),
             .custom(from: "nobody's", to: checksum(2)),
         ]
-        #expect(code { try manager(from: 1, to: 2, unknown) } == CoreDataError.modelReferenceNotFound)
+        #expect(code { try plan(from: 1, to: 2, unknown) } == CoreDataError.modelReferenceNotFound)
     }
 
     @Test func failsWhenAHandlerThrows() throws {
@@ -105,7 +105,7 @@ import Testing
         ]
         for stages in [refusing, wrong] {
             let error = #expect(throws: MigrationError.self) {
-                _ = try manager(from: 1, to: 2, stages).migrate(staged: store.path)
+                _ = try MigrationManager(plan(from: 1, to: 2, stages)).migrate(staged: store.path)
             }
             #expect(error?.code == CoreDataError.migration)
         }

@@ -43,8 +43,10 @@ final class StagedStore {
         to destination: ManagedObjectModel, _ options: MigrationOptions = MigrationOptions(),
         isCancelled: @escaping () -> Bool = { false }
     ) throws -> [String] {
-        let manager = try MigrationManager(from: source, to: destination, named: "new", options: options)
-        return try manager.migrate(staged: path, isCancelled: isCancelled).notes
+        var manager = MigrationManager(
+            try MigrationPlan(from: source, to: destination, named: "new", options: options))
+        manager.isCancelled = isCancelled
+        return try manager.migrate(staged: path).notes
     }
 
     @discardableResult

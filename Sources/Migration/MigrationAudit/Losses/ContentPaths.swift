@@ -1,7 +1,7 @@
 import ManagedObjectModels
 
 /// The way of each entity, attribute and relationship of the oldest model through all steps of a migration.
-final class ContentPaths {
+struct ContentPaths {
     private let steps: [StepCorrespondence]
     let old: EntityTree
     let new: EntityTree
@@ -42,6 +42,7 @@ final class ContentPaths {
         (old, new) = (first.old, last.new)
         isChangedByHandlers = steps.contains { $0.runsHandlers && !$0.isMapped }
         mayDropObjects = steps.contains { $0.isMapped || $0.runsHandlers }
+        for entity in old.names { entityFates[entity] = follow(entity) }
     }
 
     private func lossPoint(at index: Int) -> LossPoint {
@@ -53,12 +54,7 @@ final class ContentPaths {
 
     private var entityFates: [String: EntityFate] = [:]
 
-    func fate(of entity: String) -> EntityFate {
-        if let known = entityFates[entity] { return known }
-        let fate = follow(entity)
-        entityFates[entity] = fate
-        return fate
-    }
+    func fate(of entity: String) -> EntityFate { entityFates[entity] ?? follow(entity) }
 
     private func follow(_ entity: String) -> EntityFate {
         var ends = [EntityEnd(entity: entity, keepsKeys: true)]

@@ -6,7 +6,7 @@ import SystemPackage
 /// copy. It is the only count: a dry run makes it of a trial migration, and the run of the copy that it publishes.
 ///
 /// What corresponds to what, and where it lies, is the audit's own reading of the models.
-package struct LossCount {
+package struct LossCount: Sendable {
     /// The content that one sentence is about.
     struct Key: Hashable {
         let entity: String

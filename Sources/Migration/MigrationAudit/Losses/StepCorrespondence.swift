@@ -1,7 +1,7 @@
 import ManagedObjectModels
 
 /// The entities and properties of one step's newer model that receive the content of the older one's.
-final class StepCorrespondence {
+struct StepCorrespondence {
     struct Successor {
         let entity: String
         let keepsKeys: Bool
@@ -39,6 +39,10 @@ final class StepCorrespondence {
             readElsewhere = entities.reduce(into: []) { $0.formUnion($1.readFromOthers) }
         } else {
             (mappings, readElsewhere) = ([:], [])
+            for (entity, successor) in pairing.successors {
+                attributes[entity] = attributes(in: successor)
+                relationships[entity] = relationships(in: successor)
+            }
         }
     }
 
@@ -56,7 +60,7 @@ final class StepCorrespondence {
 
     func attribute(_ key: AttributeKey, of entity: String, in successor: Successor) -> Continuation<AttributeKey> {
         guard let mapping = successor.mapping else {
-            return attributes(of: entity, successor.entity)[key].map { .property($0) } ?? .none
+            return attributes[entity]?[key].map { .property($0) } ?? .none
         }
         return continuation(of: key.path[0], mapping) { name in
             guard key.path.count == 1, let declaring = new.declaring(name, of: mapping.destination),
@@ -68,7 +72,7 @@ final class StepCorrespondence {
 
     func relationship(_ key: PropertyKey, of entity: String, in successor: Successor) -> Continuation<PropertyKey> {
         guard let mapping = successor.mapping else {
-            return relationships(of: entity, successor.entity)[key].map { .property($0) } ?? .none
+            return relationships[entity]?[key].map { .property($0) } ?? .none
         }
         return continuation(of: key.name, mapping) { name in
             guard let declaring = new.declaring(name, of: mapping.destination) else { return nil }
@@ -80,7 +84,7 @@ final class StepCorrespondence {
     /// Returns true if a relationship of the newer entity has no older one. It then takes the order of the one whose
     /// links it shares.
     func isNew(_ key: PropertyKey, of entity: String, in successor: Successor) -> Bool {
-        successor.mapping == nil && !relationships(of: entity, successor.entity).values.contains(key)
+        successor.mapping == nil && relationships[entity]?.values.contains(key) != true
     }
 
     private func continuation<Property>(
@@ -95,8 +99,8 @@ final class StepCorrespondence {
 
     // MARK: By renaming identifiers
 
-    private func attributes(of entity: String, _ successor: String) -> [AttributeKey: AttributeKey] {
-        if let known = attributes[entity] { return known }
+    /// Returns the attributes of a newer entity's objects, by the older ones.
+    private func attributes(in successor: String) -> [AttributeKey: AttributeKey] {
         var found: [AttributeKey: AttributeKey] = [:]
         for declaring in new.lineage(of: successor) {
             for attribute in new.model.entity(named: declaring)?.attributes ?? [] {
@@ -106,12 +110,11 @@ final class StepCorrespondence {
                 }
             }
         }
-        attributes[entity] = found
         return found
     }
 
-    private func relationships(of entity: String, _ successor: String) -> [PropertyKey: PropertyKey] {
-        if let known = relationships[entity] { return known }
+    /// Returns the relationships of a newer entity's objects, by the older ones.
+    private func relationships(in successor: String) -> [PropertyKey: PropertyKey] {
         var found: [PropertyKey: PropertyKey] = [:]
         for declaring in new.lineage(of: successor) {
             for relationship in new.model.entity(named: declaring)?.relationships ?? [] where !relationship.isTransient
@@ -120,7 +123,6 @@ final class StepCorrespondence {
                 found[source] = PropertyKey(entity: declaring, name: relationship.name)
             }
         }
-        relationships[entity] = found
         return found
     }
 }

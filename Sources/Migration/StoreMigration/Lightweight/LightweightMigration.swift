@@ -179,14 +179,13 @@ struct LightweightMigration {
     }
 }
 
-extension MigrationManager {
-    /// Returns what a step's migration would report about the rows of a store, without changing it. Throws
-    /// `StoreError`.
-    package static func notes(ofRowsIn reader: StoreReader, _ step: MigrationStep) throws -> [String] {
-        guard case .inferred(let mapping) = step.method else { return [] }
+extension MigrationStep {
+    /// Returns what the step would report about the rows of a store, without changing it. Throws `StoreError`.
+    func notes(ofRowsIn reader: StoreReader) throws -> [String] {
+        guard case .inferred(let mapping) = method else { return [] }
         let schema = try StoreSchema(reader)
-        let source = StoreLayout(step.source).usingJoinTableNames(of: schema)
-        let matching = EntityMatching(from: source, to: source.layout(for: step.destination), mapping: mapping)
+        let source = StoreLayout(source).usingJoinTableNames(of: schema)
+        let matching = EntityMatching(from: source, to: source.layout(for: destination), mapping: mapping)
         let indexes = try StoreIndex.all(reader, schema)
         var unknownRows = UnknownEntityRows(reader, indexes)
         for change in TableChange.all(for: matching, schema: schema, indexes: indexes) {

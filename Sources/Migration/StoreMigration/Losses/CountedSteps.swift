@@ -3,18 +3,9 @@ import ManagedObjectModels
 import MappingModels
 import MigrationAudit
 
-extension MigrationManager {
-    /// Returns the count of what the steps remove, for two stores to compare; nil if there are no steps.
-    func lossCount() throws -> LossCount? {
-        do { return LossCount(try steps.map { try $0.counted }) } catch let error as MappingModelError {
-            throw MigrationError(error)
-        }
-    }
-}
-
 extension MigrationStep {
     /// The step in the audit's terms.
-    fileprivate var counted: CountedStep {
+    var counted: CountedStep {
         get throws(MappingModelError) {
             let kind: CountedStep.Kind
             switch method {

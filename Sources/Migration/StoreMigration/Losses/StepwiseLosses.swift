@@ -4,10 +4,10 @@ import MappingModels
 /// The content that a migration in several steps loses, but that a single step would have kept or refused to change. A
 /// property that both end versions have, but a version between them lacks, comes back without values.
 struct StepwiseLosses {
-    private let steps: [MigrationPath.Step]
+    private let steps: [MigrationStep]
     private(set) var findings: [MigrationFinding] = []
 
-    init(from old: ManagedObjectModel, to new: ManagedObjectModel, through steps: [MigrationPath.Step]) {
+    init(from old: ManagedObjectModel, to new: ManagedObjectModel, through steps: [MigrationStep]) {
         self.steps = steps
         for case (let former?, let entity) in Pairing(
             old.entities, new.entities, identifier: \.renamingIdentifier, name: \.name
@@ -47,10 +47,10 @@ struct StepwiseLosses {
         for step in steps.reversed() {
             guard case .inferred(let mapping) = step.method else { return nil }
             let found = mapping.entityMappings.first { $0.destinationEntityName == entity }
-            guard let found, let source = found.sourceEntityName else { return step.name }
+            guard let found, let source = found.sourceEntityName else { return step.destinationName }
             if let name = property {
                 let mapped = (found.attributeMappings + found.relationshipMappings).first { $0.name == name }
-                guard let sourceName = mapped?.sourceName else { return step.name }
+                guard let sourceName = mapped?.sourceName else { return step.destinationName }
                 property = sourceName
             }
             entity = source

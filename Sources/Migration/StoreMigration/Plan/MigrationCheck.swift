@@ -88,7 +88,7 @@ public struct MigrationCheck: Sendable {
             (findings, mappingNames, steps) = ([MigrationFinding(fault: fault)], [], [])
             return
         }
-        let path: [MigrationPath.Step]?
+        let path: [MigrationStep]?
         do {
             path = try MigrationPath.shortest(
                 from: (oldName, old), to: (newName, new), through: intermediates, using: cache)
@@ -97,17 +97,18 @@ public struct MigrationCheck: Sendable {
             (findings, mappingNames, steps) = ([MigrationFinding(error)], [], [])
             return
         }
+        steps = path ?? []
+        mappingNames = steps.map(\.mappingName)
         switch path?.count {
         case nil:
             verdict = .refused(code: CoreDataError.missingMappingModel)
             findings =
                 Self.reasons(from: old, to: new) + MigrationReview(old, new).findings.filter { $0.severity != .note }
         case 1:
-            verdict = path?[0].verdict ?? .compatible
-            findings = path?[0].findings ?? []
+            verdict = steps[0].verdict
+            findings = steps[0].findings
         default:
-            verdict = .stepwise(path?.map(\.name) ?? [])
-            let steps = path ?? []
+            verdict = .stepwise(steps.map(\.destinationName))
             let losses = StepwiseLosses(from: old, to: new, through: steps).findings
             let stepFindings =
                 (steps.first?.findings ?? []) + steps.dropFirst().flatMap(\.findings).map(\.unconditional)
@@ -119,12 +120,6 @@ public struct MigrationCheck: Sendable {
                         || !losses.contains { $0.entity == finding.entity && $0.property == finding.property }
                 }
         }
-        var source = old
-        steps = (path ?? []).map { step in
-            defer { source = step.model }
-            return step.migrationStep(from: source)
-        }
-        mappingNames = path?.map(\.mappingName) ?? []
     }
 
     /// Returns the reasons that prevent inference; empty if a mapping can be inferred.
@@ -141,6 +136,15 @@ public struct MigrationCheck: Sendable {
     package static func difference(_ old: [String: [UInt8]], _ new: [String: [UInt8]]) -> [DifferingEntity] {
         Set(old.keys).union(new.keys).filter { old[$0] != new[$0] }.sorted { $0.precedes($1) }.map {
             DifferingEntity(name: $0, oldHash: old[$0], newHash: new[$0])
+        }
+    }
+}
+
+extension MigrationStep {
+    fileprivate var verdict: MigrationCheck.Verdict {
+        switch method {
+        case .inferred(let mapping): .inferred(mapping)
+        case .custom(let mapping): .mapped(mapping)
         }
     }
 }

@@ -7,30 +7,6 @@ import MappingModels
 enum MigrationPath {
     typealias Version = (name: String, model: ManagedObjectModel)
 
-    struct Step {
-        /// The name of the version that the step leads to.
-        let name: String
-        let model: ManagedObjectModel
-        let method: MigrationStep.Method
-        /// The mapping models' names; nil if the mapping is inferred.
-        let mappingName: String?
-        let findings: [MigrationFinding]
-
-        var verdict: MigrationCheck.Verdict {
-            switch method {
-            case .inferred(let mapping): .inferred(mapping)
-            case .custom(let mapping): .mapped(mapping)
-            }
-        }
-
-        func migrationStep(from source: ManagedObjectModel) -> MigrationStep {
-            var step = MigrationStep(from: source, to: model, named: name, by: method)
-            step.mappingName = mappingName
-            step.remarks = findings.filter(\.isReportedAtRun).map { "\($0.sentence) (\($0.remedy))" }
-            return step
-        }
-    }
-
     /// Returns the shortest path; nil if there is none. Throws `MigrationError` if mapping models for one step
     /// conflict.
     ///
@@ -38,7 +14,7 @@ enum MigrationPath {
     /// migrated by it, and inference would drop values.
     static func shortest(
         from old: KnownVersion, to new: Version, through intermediates: [Version], using cache: MigrationStepCache
-    ) throws(MigrationError) -> [Step]? {
+    ) throws(MigrationError) -> [MigrationStep]? {
         let versions = [old] + (intermediates + [new]).map { (name: $0.name, model: $0.model) }
         let mappedPairs = cache.hasMappings ? mappedPairs(versions, cache) : []
         if let path = try shortest(through: versions, using: cache, respecting: mappedPairs) { return path }
@@ -105,11 +81,11 @@ enum MigrationPath {
     private static func shortest(
         through versions: [KnownVersion], using cache: MigrationStepCache,
         respecting mappedPairs: [(from: Int, to: Int)]
-    ) throws(MigrationError) -> [Step]? {
+    ) throws(MigrationError) -> [MigrationStep]? {
         var found = try direct(through: versions, using: cache, respecting: mappedPairs)
         if found == nil { found = try searched(through: versions, using: cache, respecting: mappedPairs) }
         guard let found else { return nil }
-        var path: [Step] = []
+        var path: [MigrationStep] = []
         for (from, to) in zip(found, found.dropFirst()) {
             guard let step = try cache.step(from: versions[from], to: versions[to]) else { return nil }
             path.append(step)

@@ -14,7 +14,7 @@ package final class MigrationStepCache {
     private let mappings: [MappingModelFile]
     private var mapped: [Pair: Bool] = [:]
     private var possible: [Pair: Bool] = [:]
-    private var steps: [Pair: MigrationPath.Step] = [:]
+    private var steps: [Pair: MigrationStep] = [:]
     private var layoutFaults: [ObjectIdentifier: ModelFault?] = [:]
     /// The mapping that was inferred last, which a step may need next.
     private var lastInferred: (pair: Pair, mapping: MappingModel)?
@@ -79,20 +79,23 @@ package final class MigrationStepCache {
     /// Returns the step; nil if it isn't possible. Throws `MigrationError` if mapping models for it conflict.
     func step(
         from old: MigrationPath.KnownVersion, to new: MigrationPath.KnownVersion
-    ) throws(MigrationError) -> MigrationPath.Step? {
+    ) throws(MigrationError) -> MigrationStep? {
         let pair = pair(old, new)
         if let known = steps[pair] { return known }
         guard try isPossible(from: old, to: new) else { return nil }
-        let step: MigrationPath.Step
+        func made(by method: MigrationStep.Method, _ findings: [MigrationFinding]) -> MigrationStep {
+            var step = MigrationStep(from: old.model, to: new.model, named: new.name ?? "", by: method)
+            step.findings = findings
+            step.remarks = findings.filter(\.isReportedAtRun).map { "\($0.sentence) (\($0.remedy))" }
+            return step
+        }
+        var step: MigrationStep
         if isMapped(from: old, to: new), let mapping = try StepMapping(from: old, to: new, mappings) {
             let review = MappingReview(mapping.resolved, from: old.model, to: new.model)
-            step = MigrationPath.Step(
-                name: new.name ?? "", model: new.model, method: .custom(mapping.resolved), mappingName: mapping.name,
-                findings: review.findings + mapping.findings)
+            step = made(by: .custom(mapping.resolved), review.findings + mapping.findings)
+            step.mappingName = mapping.name
         } else if let mapping = inferred(from: old.model, to: new.model, pair) {
-            step = MigrationPath.Step(
-                name: new.name ?? "", model: new.model, method: .inferred(mapping), mappingName: nil,
-                findings: MigrationReview(old.model, new.model).findings)
+            step = made(by: .inferred(mapping), MigrationReview(old.model, new.model).findings)
         } else {
             return nil
         }

@@ -5,48 +5,57 @@ import MappingModels
 import SQLiteStore
 import SystemPackage
 
-extension MigrationManager {
-    /// Plans the migration of one store to `target`. `renamings` relate the target's names to the store's version.
-    ///
-    /// The source model is the version of `bundle` that the store has, else the model that the store carries. If the
-    /// bundle has several versions but not the store's, the store may be newer than all of them and is refused, since a
-    /// backward migration is never intended. A store that may be of several versions is refused if their paths differ.
-    ///
-    /// If stages are given, they determine the path.
-    ///
-    /// Throws `MigrationError`: 134130 if the store's model is unknown, 134140 if no mapping can be inferred;
-    /// `ModelFault` for renamings that fit neither model.
-    package init(
-        for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], options: MigrationOptions = MigrationOptions()
+extension [MigrationStep] {
+    /// Finds the steps from one version to another, as `MigrationPlan` has them.
+    init(
+        from source: ManagedObjectModel, sourceName: String?, to destination: ManagedObjectModel, named name: String,
+        through versions: [(name: String, model: ManagedObjectModel)], mappings: [MappingModelFile]
     ) throws {
-        guard store.metadata.versionHashes != target.model.entityVersionHashesByName else {
-            self.init(steps: [], options: options)
-            return
+        try destination.checkLayout()
+        self = []
+        guard source.entityVersionHashesByName != destination.entityVersionHashesByName else { return }
+        let path = try MigrationPath.shortest(
+            from: (sourceName, source), to: (name, destination), through: versions, using: MigrationStepCache(mappings))
+        guard let path else {
+            do { _ = try MappingModel.inferred(from: source, to: destination) } catch {
+                throw (error as? MappingInferenceError).map { MigrationError($0) } ?? error
+            }
+            throw MigrationError(
+                CoreDataError.missingMappingModel, CoreDataError.reason(CoreDataError.missingMappingModel),
+                remedy: "write a mapping model")
         }
+        self = path
+    }
+
+    /// Finds the steps of one store's migration, as `MigrationPlan` has them.
+    init(
+        for store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile],
+        renamings: [ModelRenaming], stages: [MigrationStage]
+    ) throws {
+        self = []
+        guard store.metadata.versionHashes != target.model.entityVersionHashesByName else { return }
         let sources = StoreSources(store, bundle)
         guard !sources.all.isEmpty else { throw MigrationError.missingSourceModel(store, bundle) }
-        var steps = try sources.commonResult(isSame: { $0.isSame(as: $1) }) { source in
-            try Self.steps(
+        self = try sources.commonResult(isSame: { $0.isSame(as: $1) }) { source in
+            try Self(
                 from: source, of: store, to: target.replacing(try target.model.renamed(renamings, from: source.model)),
                 in: bundle, mappings, stages)
         }
-        for (index, step) in steps.enumerated() {
-            let version = index == steps.count - 1 ? target : bundle?.versions.first { $0.name == step.destinationName }
-            steps[index].remarks += (version?.remarks ?? []).map { "\($0.sentence) (\($0.remedy))" }
+        for (index, step) in enumerated() {
+            let version = index == count - 1 ? target : bundle?.versions.first { $0.name == step.destinationName }
+            self[index].remarks += (version?.remarks ?? []).map { "\($0.sentence) (\($0.remedy))" }
         }
-        self.init(steps: steps, options: options)
     }
 
-    private static func steps(
+    private init(
         from source: StoreSources.Source, of store: StoreModel, to target: ModelVersion, in bundle: ModelBundle?,
         _ mappings: [MappingModelFile], _ stages: [MigrationStage]
-    ) throws -> [MigrationStep] {
+    ) throws {
         guard stages.isEmpty else {
-            return try MigrationManager(
-                from: source.model, to: target.model, named: target.name, stages: stages,
-                among: (bundle?.versions ?? []).map { ($0.name, $0.model) }
-            ).steps
+            self = try StagedMigration(stages).steps(
+                from: source.model, to: target.model, named: target.name,
+                among: (bundle?.versions ?? []).map { ($0.name, $0.model) })
+            return
         }
         let between =
             try bundle?.versions(
@@ -54,12 +63,13 @@ extension MigrationManager {
                 hashes: store.metadata.versionHashes, mappings: mappings) ?? []
         try mappings.requireUse(from: (source.version?.name, source.model), to: target, in: bundle)
         // A version's file is the better source than the store's cached model: its renaming identifiers are intended.
-        return try MigrationManager(
+        self = try Self(
             from: source.model, sourceName: source.version?.name, to: target.model, named: target.name,
-            through: between.map { ($0.name, $0.model) }, mappings: mappings
-        ).steps
+            through: between.map { ($0.name, $0.model) }, mappings: mappings)
     }
+}
 
+extension MigrationPlan {
     /// Checks the store's objects before anything is copied. Throws `MigrationError` if the migration would fail on
     /// them, and `StoreError`.
     package func check(_ reader: StoreReader) throws {

@@ -71,6 +71,7 @@ package struct DefaultStore: StoreReplacement {
             }
         }
         try origin.copySupport(to: staged)
+        let migration = migration.planned(for: staged)
         return try migration.isNeeded(staged)
             ? migration.run(on: staged, of: origin.path, supportBeside: staged, progress: progress).notes : []
     }

@@ -21,8 +21,7 @@ package struct MigrationRequest: Sendable, Equatable {
     /// The paths of mapping models in addition to those in the model's directory.
     package var mappings: [FilePath] = []
     package var renamings: [ModelRenaming] = []
-    package var allowsPartialHistory = false
-    package var validation = MigrationValidation.none
+    package var options = MigrationOptions()
     package var onIncompatible = RelocationRequest.IncompatiblePolicy.refuse
     /// The store that replaces one that is set aside; nil for an empty store.
     package var defaultStore: FilePath?
@@ -39,11 +38,11 @@ extension RelocationRequest {
         faultHandler: (@Sendable (InvalidContent.Fault) -> Void)? = nil
     ) throws(RelocationFailure) {
         let (version, bundle) = try migration.target()
-        var transform = MigrationTransform(
-            to: version, in: bundle, mappings: try migration.mappingModels(), renamings: migration.renamings,
-            options: MigrationOptions(
-                allowsPartialHistory: migration.allowsPartialHistory, validation: migration.validation),
-            trace: trace, isCancelled: isCancelled)
+        var transform: MigrationTransform
+        do { transform = try MigrationTransform(migration, to: version, in: bundle, isCancelled: isCancelled) } catch {
+            throw RelocationFailure(.badData, error, context: "a mapping model can't be read: ")
+        }
+        transform.trace = trace
         transform.faultHandler = faultHandler
         self.transform = transform
         guard migration.onIncompatible == .setAside else { return }
@@ -93,14 +92,6 @@ extension MigrationRequest {
                 remedy: "name the model that it was made with")
         }
         return ModelVersion(name: model.stem ?? "", model: cachedModel, path: model)
-    }
-
-    fileprivate func mappingModels() throws(RelocationFailure) -> [MappingModelFile] {
-        do {
-            return try MappingModelFile.files(mappings, beside: [model] + mergedModels)
-        } catch {
-            throw RelocationFailure(.badData, error, context: "a mapping model can't be read: ")
-        }
     }
 }
 

@@ -5,7 +5,6 @@ import MappingModels
 import SQLiteFormat
 import SQLiteStore
 import StoreRelocation
-import Synchronization
 import SystemPackage
 
 /// The migration of a store to a version of its model, in the form that relocations perform.
@@ -14,66 +13,77 @@ package struct MigrationTransform: StoreTransform {
     private let bundle: ModelBundle?
     private let renamings: [ModelRenaming]
     private let mappings: [MappingModelFile]
-    private let stages: [MigrationStage]
     private let options: MigrationOptions
-    private let policies: EntityMigrationPolicies
-    private let plans = MigrationPlans()
+    /// The plans for the stores that the migration was planned for.
+    private var plans: [MigrationPlan] = []
     private let isCancelled: @Sendable () -> Bool
+    /// An app's stages; empty for the fewest steps.
+    package var stages: [MigrationStage] = []
+    /// The policy classes, by the names that mapping models use.
+    package var policies: EntityMigrationPolicies = [:]
     /// Receives each SQL statement that a run executes; nil for none.
     package var trace: StatementTrace?
     /// Receives each fault that a validation finds.
     package var faultHandler: (@Sendable (InvalidContent.Fault) -> Void)?
 
-    /// - Parameters:
-    ///   - bundle: The model with the intermediate versions; nil if the target has no other versions.
-    ///   - renamings: The renamings that the target's renaming identifiers lack.
-    ///   - policies: The policy classes, by the names that mapping models use.
+    /// Assembles the migration to a version of the request's model. Reads the mapping models.
+    ///
+    /// - Parameter bundle: The model with the intermediate versions; nil if the target has no other versions.
     package init(
-        to version: ModelVersion, in bundle: ModelBundle?, mappings: [MappingModelFile] = [],
-        renamings: [ModelRenaming] = [], stages: [MigrationStage] = [], policies: EntityMigrationPolicies = [:],
-        options: MigrationOptions = MigrationOptions(),
-        trace: StatementTrace? = nil,
+        _ request: MigrationRequest, to version: ModelVersion, in bundle: ModelBundle?,
         isCancelled: @escaping @Sendable () -> Bool = { false }
-    ) {
+    ) throws(MappingModelError) {
         self.version = version
-        self.renamings = renamings
         self.bundle = bundle
-        self.mappings = mappings
-        self.stages = stages
-        self.policies = policies
-        self.options = options
-        self.trace = trace
+        renamings = request.renamings
+        mappings = try MappingModelFile.files(request.mappings, beside: bundle?.paths ?? [version.path])
+        options = request.options
         self.isCancelled = isCancelled
     }
 
-    /// Returns the migration of a store; nil if it isn't a Core Data store. Throws `MigrationError`, `StoreError`,
-    /// `SystemError`.
-    package func manager(for store: StoreLocation, checkingObjects: Bool = true) throws -> MigrationManager? {
+    /// Returns the plan of a store's migration; nil if it isn't a Core Data store. Throws the errors of `plan`, and
+    /// `StoreError`, `SystemError`.
+    package func plan(for store: StoreLocation, checkingObjects: Bool = true) throws -> MigrationPlan? {
         try StoreReader.read(store) { reader in
             guard let model = try StoreModel(reader) else { return nil }
-            let manager = try manager(for: model)
-            if checkingObjects { try manager.check(reader) }
-            return manager
+            let plan = try plan(for: model)
+            if checkingObjects { try plan.check(reader) }
+            return plan
         }
     }
 
-    /// Returns the migration of a store with this model. It is planned once: the dry run, the checks and the run of a
-    /// staged copy all use the same plan. Throws `MigrationError`, and `ModelFault` for a renaming that doesn't fit.
-    package func plan(for store: StoreModel) throws -> MigrationManager {
-        try plans.plan(for: store) {
-            var manager = try MigrationManager(
+    /// Returns the plan of the migration of a store with this model: the one that this migration carries, or, if the
+    /// store has another model than it was planned for, a new one. Throws `MigrationError`, and `ModelFault` for a
+    /// renaming that doesn't fit.
+    package func plan(for store: StoreModel) throws -> MigrationPlan {
+        try plans.first { $0.isPlan(for: store) }
+            ?? MigrationPlan(
                 for: store, to: version, in: bundle, mappings: mappings, renamings: renamings, stages: stages,
-                options: options)
-            manager.policies = policies
-            manager.faultHandler = faultHandler
-            return manager
-        }
+                options: options, policies: policies)
     }
 
-    private func manager(for store: StoreModel) throws -> MigrationManager {
-        do { return try plan(for: store) } catch let fault as ModelFault {
-            throw RelocationFailure(.badData, fault)
-        }
+    package func planned(for store: StoreLocation) -> MigrationTransform {
+        // A store that is busy is planned when it is read.
+        guard let model = try? StoreReader.read(store, busyTimeout: .zero, { try StoreModel($0) }),
+            !plans.contains(where: { $0.isPlan(for: model) }), let plan = try? plan(for: model)
+        else { return self }
+        return carrying(plan)
+    }
+
+    /// Returns this migration with a plan that it has made.
+    package func carrying(_ plan: MigrationPlan) -> MigrationTransform {
+        var planned = self
+        planned.plans.append(plan)
+        return planned
+    }
+
+    /// Returns the performer of a plan, which can be cancelled and traced as this migration can.
+    package func manager(_ plan: MigrationPlan) -> MigrationManager {
+        var manager = MigrationManager(plan)
+        manager.isCancelled = isCancelled
+        manager.trace = trace
+        manager.faultHandler = faultHandler
+        return manager
     }
 
     package var target: String { version.name }
@@ -90,7 +100,7 @@ package struct MigrationTransform: StoreTransform {
 
     package func isNeeded(_ store: StoreLocation) throws -> Bool {
         try translatingErrors(isIncompatible: { $0.isIncompatibleStore }) {
-            guard let manager = try manager(for: store) else {
+            guard let plan = try plan(for: store) else {
                 var failure = RelocationFailure(
                     .badData, code: "not_core_data",
                     "\(PrintablePath(store.path)): this is not a Core Data store, so it can't be migrated to a model",
@@ -98,7 +108,7 @@ package struct MigrationTransform: StoreTransform {
                 failure.isIncompatible = true
                 throw failure
             }
-            return !manager.steps.isEmpty
+            return !plan.steps.isEmpty
         }
     }
 
@@ -109,13 +119,16 @@ package struct MigrationTransform: StoreTransform {
         try translatingErrors(isIncompatible: { $0.isIncompatibleObject }) {
             // Read the version again, since the copy may be newer than the plan.
             let before = try versionName(of: staged)
-            guard let manager = try manager(for: staged, checkingObjects: false) else {
+            guard let plan = try plan(for: staged, checkingObjects: false) else {
                 return TransformedStore(before: before, after: before ?? "")
             }
             let outcome = try withoutActuallyEscaping(progress) { progress in
-                try RecordedMigration(
-                    manager, of: staged, copyOf: store, supportBeside: supportOwner, isOriginalArchived: true
-                ).run(isCancelled: isCancelled, trace: trace, progress: progress)
+                var manager = manager(plan)
+                manager.store = store
+                manager.supportOwner = supportOwner.pathForSQLite
+                manager.isOriginalArchived = true
+                manager.progress = progress
+                return try RecordedMigration(manager, of: staged).run()
             }
             return TransformedStore(
                 before: before, after: version.name, losses: outcome.losses, notes: outcome.notes)
@@ -125,7 +138,7 @@ package struct MigrationTransform: StoreTransform {
     package func mayRemoveContent(of store: StoreLocation) throws -> Bool {
         try translatingErrors(isIncompatible: { $0.isIncompatibleStore }) {
             guard let model = try StoreModel.read(store) else { return false }
-            return try manager(for: model).lossCount()?.isEmpty == false
+            return try plan(for: model).mayRemoveContent
         }
     }
 
@@ -133,12 +146,12 @@ package struct MigrationTransform: StoreTransform {
         try translatingErrors(isIncompatible: { $0.isIncompatibleObject }) {
             try StoreReader.read(store) { reader in
                 guard let model = try StoreModel(reader) else { return nil }
-                let manager = try manager(for: model)
-                let outcome = try MigrationDryRun(manager)?.run(on: reader) ?? .none
+                let plan = try plan(for: model)
+                let outcome = try MigrationDryRun(plan)?.run(on: reader, faultHandler: faultHandler) ?? .none
                 // If the store is moved and archived, orphaned files exist only in the archive.
                 let orphanedFilesNote = isMoved && !outcome.losses.isEmpty ? nil : outcome.orphanedFilesNote
                 return TransformedStore(
-                    before: bundle?.versionName(of: model), after: version.name, losses: outcome.losses,
+                    before: plan.sourceName, after: version.name, losses: outcome.losses,
                     notes: outcome.losses.sentences + outcome.remarks + [orphanedFilesNote].compactMap(\.self))
             }
         }
@@ -162,28 +175,9 @@ package struct MigrationTransform: StoreTransform {
             var failure = RelocationFailure(error)
             failure.isIncompatible = isIncompatible(error)
             throw failure
+        } catch let fault as ModelFault {
+            throw RelocationFailure(.badData, fault)
         }
-    }
-}
-
-/// The plans of one transform, by the model of the store. A staged copy has the model of its store, so that it gets the
-/// store's plan, unless another program migrated the store in the meantime.
-private final class MigrationPlans: Sendable {
-    private let made = Mutex<[(model: StoreModel, plan: MigrationManager)]>([])
-
-    func plan(for store: StoreModel, make: () throws -> MigrationManager) throws -> MigrationManager {
-        if let known = made.withLock({ $0.first { $0.model.hasSameModel(as: store) } }) { return known.plan }
-        let plan = try make()
-        made.withLock { $0.append((store, plan)) }
-        return plan
-    }
-}
-
-extension StoreModel {
-    /// Returns true if everything that a plan depends on is equal.
-    fileprivate func hasSameModel(as other: StoreModel) -> Bool {
-        metadata.versionHashes == other.metadata.versionHashes
-            && metadata.versionIdentifiers == other.metadata.versionIdentifiers && cachedModel == other.cachedModel
     }
 }
 

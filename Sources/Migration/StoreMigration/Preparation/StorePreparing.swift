@@ -48,6 +48,16 @@ extension ModelBundle {
     }
 }
 
+extension StoreOptions {
+    /// Returns the options as a request for a migration to this model.
+    fileprivate func request(_ model: FilePath) -> MigrationRequest {
+        var request = MigrationRequest(model)
+        request.mappings = mappingModels
+        request.options = MigrationOptions(allowsPartialHistory: allowsPartialHistory, validation: validation)
+        return request
+    }
+}
+
 /// Performs the preparation on one thread.
 private struct StorePreparing: Sendable {
     let bundle: ModelBundle
@@ -147,20 +157,16 @@ private struct StorePreparing: Sendable {
         // Mapping models that can't be read are no reason to refuse a store that needs none.
         let model = try StoreModel.read(location)
         if model?.metadata.versionHashes == bundle.current.model.entityVersionHashesByName { return .upToDate }
-        let transform = MigrationTransform(
-            to: bundle.current, in: bundle,
-            mappings: try MappingModelFile.files(options.mappingModels, beside: bundle.paths),
-            stages: options.stages, policies: options.policies,
-            options: MigrationOptions(
-                allowsPartialHistory: options.allowsPartialHistory, validation: options.validation),
-            isCancelled: isCancelled)
-        guard let manager = try transform.manager(for: location) else {
+        var transform = try MigrationTransform(
+            options.request(bundle.path), to: bundle.current, in: bundle, isCancelled: isCancelled)
+        (transform.stages, transform.policies) = (options.stages, options.policies)
+        guard let plan = try transform.plan(for: location) else {
             throw StorePreparationError(
                 code: "not_core_data", "\(PrintablePath(path)): this is not a Core Data store",
                 remedy: "name a store that has the table Z_METADATA")
         }
-        guard !manager.steps.isEmpty else { return .upToDate }
-        let isInferred = manager.steps.contains { if case .inferred = $0.method { true } else { false } }
+        guard !plan.steps.isEmpty else { return .upToDate }
+        let isInferred = plan.steps.contains(where: \.isInferred)
         guard options.migratesAutomatically, options.infersMappingModelAutomatically || !isInferred else {
             let code =
                 options.migratesAutomatically
@@ -169,7 +175,7 @@ private struct StorePreparing: Sendable {
                 code, "\(PrintablePath(path)): \(CoreDataError.reason(code))",
                 remedy: "allow automatic migration in the options")
         }
-        request.transform = transform
+        request.transform = transform.carrying(plan)
         let engine = Relocation(
             request, isCancelled: isCancelled,
             report: { event in
@@ -178,7 +184,7 @@ private struct StorePreparing: Sendable {
         let summary = try engine.transform()
         // This call waited for another process, which migrated the store.
         guard summary.outcome == .migrated else { return .upToDate }
-        let names = manager.steps.map(\.destinationName)
+        let names = plan.steps.map(\.destinationName)
         // Another process may have completed some of the steps since the plan was made.
         let completed = summary.transformed?.before.flatMap { names.lastIndex(of: $0) }.map { $0 + 1 } ?? 0
         return .migrated(through: Array(names.dropFirst(completed)), notes: summary.notes)

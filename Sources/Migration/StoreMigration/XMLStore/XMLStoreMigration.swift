@@ -80,15 +80,17 @@ package struct XMLStoreMigration {
         guard let model = try StoreModel.read(staged) else {
             return Result(steps: [], losses: .none, notes: conversion.notes)
         }
-        let manager = try transform.plan(for: model)
-        guard !manager.steps.isEmpty else {
+        let plan = try transform.plan(for: model)
+        guard !plan.steps.isEmpty else {
             return Result(steps: [], losses: .none, notes: conversion.notes)
         }
-        try StoreReader.read(staged) { try manager.check($0) }
-        let outcome = try RecordedMigration(manager, of: staged, copyOf: nil).run(
-            isCancelled: isCancelled, trace: transform.trace, progress: progress)
+        try StoreReader.read(staged) { try plan.check($0) }
+        var manager = transform.manager(plan)
+        manager.isCancelled = isCancelled
+        manager.progress = progress
+        let outcome = try RecordedMigration(manager, of: staged).run()
         return Result(
-            steps: manager.steps.map(\.destinationName), losses: outcome.losses,
+            steps: plan.steps.map(\.destinationName), losses: outcome.losses,
             notes: conversion.notes + outcome.notes)
     }
 

@@ -60,6 +60,9 @@ enum ModelArgument {
         return model
     }
 
+    /// The model with all of its versions; nil for a store.
+    var bundle: ModelBundle? { if case .bundle(let bundle) = self { bundle } else { nil } }
+
     /// The store; nil for a model.
     var store: StoreModel? { if case .store(let store) = self { store } else { nil } }
 

@@ -92,8 +92,8 @@ extension RelocateOperation {
         modelVersion = migration.version
         mappings = migration.mappings.map { NamedFile($0) }
         renamings = migration.renamings.map(\.description)
-        allowsPartialHistory = migration.allowsPartialHistory
-        validation = migration.validation == .none ? nil : migration.validation.rawValue
+        allowsPartialHistory = migration.options.allowsPartialHistory
+        validation = migration.options.validation == .none ? nil : migration.options.validation.rawValue
         onIncompatible = migration.onIncompatible.rawValue
         defaultStore = migration.defaultStore.map { NamedFile($0) }
     }

@@ -79,10 +79,9 @@ struct MigrateCommand: ParsableCommand {
             // A migration in place sets the log aside, and says so.
             if dryRun || to != nil { output.noteForeignLog(beside: location) }
             let job = try MigrationJob(
-                location, models: models, options: modelOptions, isDryRun: dryRun,
-                faultHandler: FaultPrinter(output).print)
+                location, models: models, options: modelOptions, isDryRun: dryRun, output: output)
             var done = Done(notes: job.notes + archiveNotes(job), losses: job.losses)
-            if to != nil || !job.manager.steps.isEmpty, !dryRun {
+            if to != nil || !job.plan.steps.isEmpty, !dryRun {
                 done = try migrate(job, MigrationReporter(output))
             }
             for note in done.notes {
@@ -149,14 +148,15 @@ struct MigrateCommand: ParsableCommand {
         let directory = try Directory(parent.isEmpty ? "." : parent)
         let new = try NewStore(at: StoreLocation(directory: directory, name: name))
         let writeAhead = try StoreReader.read(job.location) { reader in
-            try reader.copy(to: new.path, isTemporary: job.manager.replacesCopy)
+            try reader.copy(to: new.path, isTemporary: job.plan.replacesCopy)
             return reader.header?.journalMode == .writeAhead
         }
         try new.copySupport(of: job.location)
-        var migration = RecordedMigration(job.manager, of: new.staged, copyOf: job.location.path)
-        migration.mayReplaceFile = true
-        let outcome = try migration.run(
-            trace: try modelOptions.trace(), progress: reporter.report)
+        var manager = try modelOptions.transform(job).manager(job.plan)
+        manager.store = job.location.path
+        manager.mayReplaceFile = true
+        manager.progress = reporter.report
+        let outcome = try RecordedMigration(manager, of: new.staged).run()
         reporter.finish()
         let mode = try job.location.directory.status(job.location.name.database)?.permissions ?? 0o644
         try new.publish(mode: mode, writeAhead: journalMode.map { $0 == .wal } ?? writeAhead)
@@ -194,24 +194,24 @@ struct MigrateCommand: ParsableCommand {
     }
 
     /// True if the store is only copied: `--to` creates a store even if no step is needed.
-    private func isCopied(_ job: MigrationJob) -> Bool { to != nil && job.manager.steps.isEmpty }
+    private func isCopied(_ job: MigrationJob) -> Bool { to != nil && job.plan.steps.isEmpty }
 
     private func outcome(_ job: MigrationJob, _ done: Done) -> String {
         guard done.isNeeded else { return "nothing_to_do" }
         if isCopied(job) { return dryRun ? "would_copy" : "copied" }
-        return job.manager.steps.isEmpty ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"
+        return job.plan.steps.isEmpty ? "nothing_to_do" : dryRun ? "would_migrate" : "migrated"
     }
 
     private func summary(_ job: MigrationJob, _ done: Done, seconds: Double) -> JSONObject {
         var record: JSONObject = [
             "type": "summary", "outcome": .string(outcome(job, done)), "to_model": .string(job.target.name),
-            "steps": .array(job.manager.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
+            "steps": .array(job.plan.steps.map { .string($0.destinationName) }), "seconds": .number(seconds),
         ]
-        let mappings = job.manager.steps.map(\.mappingName)
+        let mappings = job.plan.steps.map(\.mappingName)
         if mappings.contains(where: { $0 != nil }) {
             record["mapping_models"] = .array(mappings.map { $0.map { .string($0) } ?? .null })
         }
-        record["from_model"] = job.fromName.map { .string($0) }
+        record["from_model"] = job.plan.sourceName.map { .string($0) }
         record.setPath("store", bytes: job.location.path.bytes)
         if !done.losses.isEmpty { record["removes"] = done.losses.json }
         if let archive = done.archive { record.setPath("archive", bytes: archive.bytes) }

@@ -75,15 +75,33 @@ struct MigrationModelOptions: ParsableArguments {
     func request(_ models: [String]) -> MigrationRequest? {
         let paths = models.map { path($0) }
         guard let first = paths.first else { return nil }
-        var request = MigrationRequest(first)
+        var request = request(first, mappings: mappingOptions.mappings.map { path($0) })
         request.mergedModels = Array(paths.dropFirst())
         request.configuration = configuration
         request.version = versionOption.modelVersion
-        request.mappings = mappingOptions.mappings.map { path($0) }
-        request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
-        request.allowsPartialHistory = allowPartialHistory
-        request.validation = validate?.validation ?? .none
         return request
+    }
+
+    private func request(_ model: FilePath, mappings: [FilePath]) -> MigrationRequest {
+        var request = MigrationRequest(model)
+        request.mappings = mappings
+        request.renamings = renameOptions.renamings.compactMap { ModelRenaming($0) }
+        request.options = MigrationOptions(
+            allowsPartialHistory: allowPartialHistory, validation: validate?.validation ?? .none)
+        return request
+    }
+
+    /// Returns the migration to the version of `argument` that the options name, and that version.
+    func migration(
+        to argument: ModelArgument, _ output: Output
+    ) throws -> (transform: MigrationTransform, target: ModelVersion) {
+        let named = try argument.version(named: versionOption.modelVersion, .none)
+        let target = try named.version ?? ModelVersion(name: named.name, model: named.knownModel, path: argument.path)
+        let request = request(argument.path, mappings: mappingOptions.mappings.map { ArgumentBytes.path($0) })
+        var transform = try MigrationTransform(
+            request, to: target, in: argument.bundle, isCancelled: { Interruption.isRequested })
+        transform.faultHandler = FaultPrinter(output).print
+        return (transform, target)
     }
 
     /// Returns an absolute path; a store may be named as `GROUP_ID/NAME`.
@@ -113,49 +131,33 @@ struct MigrationModelOptions: ParsableArguments {
 struct MigrationJob {
     let location: StoreLocation
     let target: ModelVersion
-    /// The name of the store's version; nil if it is none of the model's versions.
-    let fromName: String?
-    /// The migration as a relocation's transform. `manager` is its plan.
+    /// The migration as a relocation's transform. `plan` is its plan for the store.
     let transform: MigrationTransform
-    let manager: MigrationManager
+    let plan: MigrationPlan
     /// The outcome of the dry run, if there was one.
     let rehearsed: MigrationOutcome?
 
     /// Plans the migration.
-    ///
-    /// - Parameters:
-    ///   - faultHandler: Called with each fault of a validation.
     init(
-        _ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool,
-        faultHandler: @escaping @Sendable (InvalidContent.Fault) -> Void
+        _ location: StoreLocation, models: [String], options: MigrationModelOptions, isDryRun: Bool, output: Output
     ) throws {
         self.location = location
         let argument = try ModelArgument(models, configuration: options.configuration)
-        let named = try argument.version(named: options.versionOption.modelVersion, .none)
-        let model = try named.knownModel
-        let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
-        let target = named.version ?? ModelVersion(name: named.name, model: model, path: argument.path)
+        let (migration, target) = try options.migration(to: argument, output)
         self.target = target
-        var transform = MigrationTransform(
-            to: target, in: bundle, mappings: try options.mappingOptions.files(beside: argument.paths),
-            renamings: try options.renameOptions.parsed(),
-            options: MigrationOptions(
-                allowsPartialHistory: options.allowPartialHistory, validation: options.validate?.validation ?? .none),
-            isCancelled: { Interruption.isRequested })
-        transform.faultHandler = faultHandler
-        self.transform = transform
-        let planned = transform
-        (fromName, manager, rehearsed) = try StoreReader.read(location) { reader in
+        (plan, rehearsed) = try StoreReader.read(location) { reader in
             guard let store = try StoreModel(reader) else {
                 throw CommandFailure(
                     .badData, code: "not_core_data", "\(PrintablePath(location.path)): this isn't a Core Data store",
                     remedy: "name a store with the table Z_METADATA")
             }
-            let manager = try planned.plan(for: store)
-            try manager.check(reader)
-            let rehearsed = isDryRun ? try MigrationDryRun(manager)?.run(on: reader) : nil
-            return (bundle?.versionName(of: store), manager, rehearsed)
+            let plan = try migration.plan(for: store)
+            try plan.check(reader)
+            let rehearsed =
+                isDryRun ? try MigrationDryRun(plan)?.run(on: reader, faultHandler: migration.faultHandler) : nil
+            return (plan, rehearsed)
         }
+        transform = migration.carrying(plan)
     }
 
     /// The content that the migration would remove; none without a dry run.
@@ -163,18 +165,18 @@ struct MigrationJob {
 
     /// The notes to print before the migration.
     var notes: [String] {
-        losses.sentences + (rehearsed?.remarks ?? manager.remarks) + [rehearsed?.orphanedFilesNote].compactMap(\.self)
+        losses.sentences + (rehearsed?.remarks ?? plan.remarks) + [rehearsed?.orphanedFilesNote].compactMap(\.self)
     }
 
     /// One line that describes the migration.
     var sentence: String {
-        guard !manager.steps.isEmpty else { return "nothing to do: the store has version \(target.name)" }
-        let names = manager.steps.map { step in
+        guard !plan.steps.isEmpty else { return "nothing to do: the store has version \(target.name)" }
+        let names = plan.steps.map { step in
             if let name = step.mappingName { return step.destinationName + " by the mapping model " + name }
             return step.destinationName + " by inferred mapping"
         }
         return
-            "\(PrintablePath(location.path)): \(fromName ?? "its own model") to \(names.joined(separator: ", then "))"
+            "\(PrintablePath(location.path)): \(plan.sourceName ?? "its own model") to \(names.joined(separator: ", then "))"
     }
 }
 

@@ -22,21 +22,15 @@ struct XMLStoreJob {
         _ path: FilePath, models: [String], options: MigrationModelOptions, output: Output
     ) throws {
         let argument = try ModelArgument(models, configuration: options.configuration)
-        guard case .bundle(let bundle) = argument else {
+        guard let bundle = argument.bundle else {
             throw CommandFailure(
                 .usage, code: "usage",
                 "an XML store carries no model, and the model of another store has only one version",
                 remedy: "name the model: --model NAME.xcdatamodeld")
         }
-        let named = try argument.version(named: options.versionOption.modelVersion, .none)
-        target = try named.version ?? ModelVersion(name: named.name, model: named.knownModel, path: argument.path)
-        var transform = MigrationTransform(
-            to: target, in: bundle, mappings: try options.mappingOptions.files(beside: argument.paths),
-            renamings: try options.renameOptions.parsed(),
-            options: MigrationOptions(
-                allowsPartialHistory: options.allowPartialHistory, validation: options.validate?.validation ?? .none),
-            trace: try options.trace(), isCancelled: { Interruption.isRequested })
-        transform.faultHandler = FaultPrinter(output).print
+        var (transform, target) = try options.migration(to: argument, output)
+        transform.trace = try options.trace()
+        self.target = target
         migration = try XMLStoreMigration(
             try XMLStoreFile(reading: path), versions: bundle.versions, transform)
     }

@@ -175,9 +175,10 @@ extension Relocation {
         relinquish(endpoints)
         defer { reacquire(endpoints) }
         var summary = RelocationSummary(.nothingToDo, from: endpoints.group.path, to: endpoints.group.path)
-        guard let content = try content(of: endpoints.group) else { return summary }
-        let decision = try RelocationDecision(endpoints, request)
-        try rehearse(content, of: endpoints.group, decision: decision, isInPlace: true, &summary)
+        let relocation = planned(for: endpoints.group)
+        guard let content = try relocation.content(of: endpoints.group) else { return summary }
+        let decision = try RelocationDecision(endpoints, relocation.request)
+        try relocation.rehearse(content, of: endpoints.group, decision: decision, isInPlace: true, &summary)
         return summary
     }
 
@@ -187,7 +188,7 @@ extension Relocation {
     ) throws {
         let endpoints = decision.endpoints
         guard content.isNew else { return }
-        if content.isTransformed, let transform = request.transform {
+        if case .transformed(let transform) = content {
             let result = try transform.rehearse(store, isMoved: !isInPlace)
             summary.losses = result?.losses ?? .none
             summary.notes += result?.notes ?? []
@@ -220,12 +221,13 @@ extension Relocation {
 
     /// Throws `RelocationFailure` if a registered presenter could not open the legacy store as it will be published, so
     /// that none is asked to release it in vain. Any other obstacle is described once the store is claimed.
-    func checkPresentersBeforeClaim(_ endpoints: RelocationEndpoints) throws {
+    mutating func checkPresentersBeforeClaim(_ endpoints: RelocationEndpoints) throws {
         let item = endpoints.container.item(endpoints.group.name.database)
-        guard let transform = request.transform, registry.presenters(of: item).contains(where: { $0.versions != nil }),
-            case .sqlite? = try? StoreSnapshot(endpoints.legacy).database,
-            (try? transform.isNeeded(endpoints.legacy)) == true
+        guard request.transform != nil, registry.presenters(of: item).contains(where: { $0.versions != nil }),
+            case .sqlite? = try? StoreSnapshot(endpoints.legacy).database
         else { return }
+        self = planned(for: endpoints.legacy)
+        guard let transform = request.transform, (try? transform.isNeeded(endpoints.legacy)) == true else { return }
         try checkPresenters(transform)
     }
 

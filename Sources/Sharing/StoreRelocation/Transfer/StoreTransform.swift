@@ -32,6 +32,10 @@ package protocol StoreTransform: Sendable {
     /// its name, one of its identifiers or its checksum.
     func isOpenable(knowing versions: Set<String>) -> Bool
 
+    /// Returns this change with its plan for a store, which it needn't make again for that store or a copy. Returns the
+    /// change as it is if there is no plan; `isNeeded` throws the reason. Changes nothing.
+    func planned(for store: StoreLocation) -> Self
+
     /// Returns true if the store needs the change. Changes nothing. Throws `RelocationFailure` if the store can't be
     /// changed.
     func isNeeded(_ store: StoreLocation) throws -> Bool
@@ -57,11 +61,21 @@ package protocol StoreTransform: Sendable {
 }
 
 extension StoreTransform {
+    package func planned(for store: StoreLocation) -> Self { self }
     package func mayRemoveContent(of store: StoreLocation) throws -> Bool { false }
     package func rehearse(_ store: StoreLocation, isMoved: Bool) throws -> TransformedStore? { nil }
 }
 
 extension Relocation {
+    /// Returns this relocation with the transform planned for a store. What the relocation decides about the store, and
+    /// what it does to a copy, follow from that one plan.
+    func planned(for store: StoreLocation) -> Relocation {
+        guard let transform = request.transform, case .sqlite? = try? StoreSnapshot(store).database else { return self }
+        var relocation = self
+        relocation.request.transform = transform.planned(for: store)
+        return relocation
+    }
+
     /// Changes the store in place: a relocation whose destination is its own name. Throws `RelocationFailure`; the
     /// store is then unchanged.
     package func transform() throws(RelocationFailure) -> RelocationSummary {
@@ -76,7 +90,7 @@ extension Relocation {
                 relocation.relinquish(endpoints)
                 defer { relocation.reacquire(endpoints) }
                 var summary = RelocationSummary(.nothingToDo, from: endpoints.group.path, to: endpoints.group.path)
-                try relocation.transformInPlace(endpoints, &summary)
+                try relocation.planned(for: endpoints.group).transformInPlace(endpoints, &summary)
                 return summary
             }
         } catch {

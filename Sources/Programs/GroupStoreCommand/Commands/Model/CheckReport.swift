@@ -40,18 +40,14 @@ struct CheckReport {
         let sources = StoreSources(store, bundle)
         let cache = MigrationStepCache(mappings)
         func check(_ source: StoreSources.Source?) throws -> (old: NamedModel, check: MigrationCheck) {
-            var between = Result<[ModelVersion], MigrationError>.success([])
-            let goal = new.version ?? bundle?.current
-            if let bundle, let goal {
-                between = Result { () throws(MigrationError) in
-                    try bundle.versions(
-                        from: source?.version, to: goal, ofStore: named.name, hashes: named.hashes, mappings: mappings)
+            let between = Result { () throws(MigrationError) -> [ModelVersion] in
+                guard let goal = new.version ?? bundle?.current else { return [] }
+                let versions = try bundle?.versions(
+                    from: source?.version, to: goal, ofStore: named.name, hashes: named.hashes, mappings: mappings)
+                if let source {
+                    try mappings.requireUse(from: (source.version?.name, source.model), to: goal, in: bundle)
                 }
-            }
-            if case .success = between, let source, let goal {
-                do { try mappings.requireUse(from: (source.version?.name, source.model), to: goal, in: bundle) } catch {
-                    between = .failure(error)
-                }
+                return versions ?? []
             }
             let old = named.known(as: source)
             let renamed = try source.map { try renaming.applied(to: target, from: $0.model) } ?? target
@@ -78,7 +74,7 @@ struct CheckReport {
             do {
                 let decided = try decideByContent(check, reader)
                 if case .refused = decided.verdict { return decided }
-                let trial = try MigrationDryRun(MigrationManager(steps: check.steps))?.run(on: reader)
+                let trial = try MigrationDryRun(MigrationPlan(steps: check.steps))?.run(on: reader)
                 return decided.replacingRemovals(with: trial?.losses ?? .none)
             } catch let error as MigrationError {
                 return check.refused(with: error)

@@ -133,23 +133,23 @@ struct ModelCheckCommand: ParsableCommand {
         let new = try argument.version(named: nil, .none)
         let target = try new.knownModel
         let mappings = try mappingOptions.files(beside: argument.paths)
-        let bundle: ModelBundle? = if case .bundle(let bundle) = argument { bundle } else { nil }
+        let bundle = argument.bundle
         if let store = old.store {
             return try CheckReport(store, new, in: bundle, renaming: renameOptions, mappings: mappings)
         }
         let from = try old.version(named: nil, .none)
         // A model that isn't a store's needs no place among the versions: it may be another revision of them.
-        var between = bundle.flatMap { bundle in
-            bundle.version(like: from).map { bundle.versions(from: $0, of: from, mappings) }
-        }
-        if case .success = between ?? .success([]), let model = from.model, let goal = new.version {
-            do { try mappings.requireUse(from: (from.version?.name, model), to: goal, in: bundle) } catch {
-                between = .failure(error)
+        let between = Result { () throws(MigrationError) -> [ModelVersion] in
+            let known = bundle?.version(like: from)
+            let versions = try known.flatMap { bundle?.versions(from: $0, of: from, mappings) }?.get()
+            if let model = from.model, let goal = new.version {
+                try mappings.requireUse(from: (from.version?.name, model), to: goal, in: bundle)
             }
+            return versions ?? []
         }
         let renamed = try from.model.map { try renameOptions.applied(to: target, from: $0) } ?? target
         return CheckReport(
-            from, new, target: renamed, between: between ?? .success([]), using: MigrationStepCache(mappings))
+            from, new, target: renamed, between: between, using: MigrationStepCache(mappings))
     }
 
     /// Returns the reports of all older versions, and the versions that are newer than the current one, whose stores
