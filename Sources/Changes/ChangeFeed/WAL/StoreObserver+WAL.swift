@@ -44,6 +44,8 @@ extension StoreObserver {
         guard files.isLockedExclusively() else {
             lockedCommits = nil
             if let cooldown = abandonedWAL.cooldown { return Observation(.unchanged, nextPollDelay: cooldown) }
+            // Must come first, so that a write meanwhile has another stamp.
+            let stamp = try files.stamp()
             let commit = try abandonedWAL.commit(otherThan: baseline.commit, in: files)
             // Somebody has opened the store since. The frames may belong to a transaction that no reader sees yet.
             let isLost = abandonedWAL.hasLostCommit
@@ -55,22 +57,19 @@ extension StoreObserver {
             if let commit {
                 apply(abandoned: commit)
                 abandonedWAL.holdsPublishedCommit = true
-                return Observation(.changed)
-            }
-            if isLost {
+            } else if isLost {
                 abandonedWAL.holdsPublishedCommit = false
                 baseline.recordEmptied(nil)
-                leaveIdle()
                 tracker.addUnknown()
                 discardPageMap()
-                return Observation(.changed)
-            }
-            guard isUnreadable else {
+            } else if isUnreadable {
+                tracker.addUnknown()
+            } else {
                 let found = try inspectIdle(files, wasWritten: files.walIndex == nil && sessions.isModified)
                 return found.withRecheck(after: abandonedWAL.cooldown)
             }
             leaveIdle()
-            tracker.addUnknown()
+            idleStamp = stamp
             return Observation(.changed)
         }
         // The last program to close a store locks it too, when its WAL is gone or about to go.
