@@ -65,12 +65,14 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    @Test func findsCommitsInExclusiveRollbackMode() throws {
-        let rig = try rig()
+    /// Its journal is a file or in memory, and it ignores the index that a program in WAL mode has left.
+    @Test(arguments: [nil, LogBytes.emptyIndex, [UInt8](repeating: 0, count: 32768)], [false, true])
+    func findsCommitsInExclusiveRollbackMode(_ index: [UInt8]?, _ hasJournal: Bool) throws {
+        let rig = try rig(index: index)
         let locks = try locks(rig)
-        try rig.put(Self.hotJournal, "-journal")
+        if hasJournal { try rig.put(Self.hotJournal, "-journal") }
         try rig.putPage(1)
-        try rig.put([], "-journal")
+        if hasJournal { try rig.put([], "-journal") }
         #expect(try rig.findings() == [.discontinued(.unreadable)])
         try rig.putPage(2)
         #expect(try rig.findings() == [])

@@ -232,6 +232,21 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
+    /// A program in WAL mode has left its index, before the store's mode was changed.
+    @Test(arguments: ["DELETE", "MEMORY", "OFF"]) func findsExclusiveCommitsBesideAnIndex(_ mode: String) throws {
+        let rig = try rig()
+        try rig.put([UInt8](repeating: 0, count: 32768), "-shm")
+        #expect(try rig.findings() == [])
+        let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA locking_mode = EXCLUSIVE")
+        try shell.execute("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings().last == .discontinued(.unreadable))
+        try shell.execute("INSERT INTO note (text) VALUES ('y')")
+        #expect(try rig.findings() == [])
+        try shell.close()
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
     /// Its index was in private memory, and nobody has opened the store since.
     @Test func findsCommitsOfAKilledExclusiveProgram() throws {
         let rig = try rig("WAL")

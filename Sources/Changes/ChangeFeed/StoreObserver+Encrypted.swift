@@ -12,6 +12,13 @@ extension StoreObserver {
         (publishedStamp, settledStamp, inspectedStamp, stampPublishedUnderLock) = (nil, nil, nil, nil)
         let hasLog = try files.walStamp().map { $0.size > 0 } ?? false
         if files.walIndex != nil || hasLog || abandonedWAL.holdsPublishedCommit {
+            // A program with a rollback journal ignores an index that another one left. With its journal in memory, a
+            // write to the database is all that shows.
+            if !hasLog, files.walIndex != nil, files.isLockedExclusively(),
+                try !unloggedWrites.isPublished(at: files.stamp())
+            {
+                return observeLocked()
+            }
             return try inspectWALMode(files, isChanged: isChanged)
         }
         lockedCommits = nil

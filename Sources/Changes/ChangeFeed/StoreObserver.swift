@@ -23,6 +23,9 @@ package final class StoreObserver {
     @exclusivity(unchecked) var files: StoreFiles?
     @exclusivity(unchecked) var baseline = CommitBaseline()
     var sessions = WALSessionTracker()
+    /// True if the last look at the whole store ended with its WAL and index. An index may also be left beside a store
+    /// that is in another mode.
+    var isWALCurrent = false
     /// True if a commit was found in the index that is open now.
     var indexHasCommitted = false
     @exclusivity(unchecked) private(set) var touchedParts: Set<StorePart> = []
@@ -141,6 +144,7 @@ package final class StoreObserver {
 
     private func recordMode(of files: StoreFiles, stamp: StoreFiles.Stamp, mode: DatabaseHeader.JournalMode?) {
         indexHasCommitted = baseline.commit.frame > 0
+        isWALCurrent = mode == .writeAhead
         switch mode {
         case .writeAhead, nil: if files.walIndex == nil { idleStamp = stamp }
         case .rollback:
@@ -295,7 +299,7 @@ package final class StoreObserver {
 
     private func inspect(_ parts: Set<StorePart>) -> Observation {
         do {
-            if let files, files.walIndex != nil, parts.isSubset(of: [.wal]) {
+            if let files, isWALCurrent, files.walIndex != nil, parts.isSubset(of: [.wal]) {
                 return try inspectWAL(files, afterDatabaseEvent: false)
             }
             return try inspectStore()
@@ -340,6 +344,7 @@ package final class StoreObserver {
             return Observation(wasUnreadable ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
         let hasChanged = try inspectSessions(found)
+        isWALCurrent = false
         let mode = try found.header()?.journalMode
         if mode != .rollback { rollbackTables = nil }
         let observation =

@@ -35,6 +35,7 @@ extension StoreObserver {
 
     private func inspectOpenWAL(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
         guard files.walIndex != nil else { return try inspectWithoutIndex(files) }
+        isWALCurrent = true
         return try inspectWAL(files, afterDatabaseEvent: true, isChanged: isChanged)
     }
 
@@ -179,7 +180,8 @@ extension StoreObserver {
         backoff = PollDelay()
         var delay: Duration?
         if afterDatabaseEvent || emptied != nil || unloggedWrites.isDoubtful {
-            switch try inspectDatabase(files, emptied: emptied, isChanged: isChanged || hasChanged || isNew) {
+            let isPublished = isChanged || hasChanged || isNew || isUnreadable
+            switch try inspectDatabase(files, emptied: emptied, isChanged: isPublished) {
             case .nothing, .checkpointing: break
             case .doubtful(let time): delay = time
             case .found: hasChanged = true
