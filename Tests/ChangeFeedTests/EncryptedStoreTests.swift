@@ -112,6 +112,20 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
+    /// The program that was interrupted is gone.
+    @Test(arguments: [nil, [UInt8](repeating: 0, count: 512)])
+    func findsThatAJournalIsGone(_ rest: [UInt8]?) throws {
+        let rig = try ObserverRig { store in
+            try ObserverRig.put([UInt8](repeating: 0xE5, count: 2 * LogBytes.pageSize), at: store)
+            let counts: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 77, 0, 0, 0, 2, 0, 0, 2, 0, 0, 0, 16, 0]
+            try ObserverRig.put(Self.hotJournal.prefix(8) + counts, at: FilePath(store.string + "-journal"))
+        }
+        #expect(try rig.findings() == [])
+        try rig.put(rest, "-journal")
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
     /// There was no poll before it.
     @Test func findsTheFirstWrite() throws {
         let rig = try rig()

@@ -198,6 +198,11 @@ final class StoreFiles {
         return try header()?.changeCounter
     }
 
+    func hasJournalRecords() throws(SystemError) -> Bool { try RollbackJournal.hasRecords(name.journal, in: directory) }
+
+    /// Returns the journal's stamp, `absent` if there is none.
+    func journalStamp() throws(SystemError) -> Stamp { try directory.status(name.journal).map(Stamp.init) ?? .absent }
+
     func hasJournal() throws(SystemError) -> Bool { try directory.status(name.journal) != nil }
 
     // MARK: The WAL index

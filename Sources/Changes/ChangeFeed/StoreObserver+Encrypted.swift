@@ -29,6 +29,7 @@ extension StoreObserver {
             let mayBeCommitted = try idleStamp != stamp && !files.isJournalHot()
             return mayBeCommitted || isUnreadable ? observeLocked() : awaitUnlock()
         }
+        if usesJournal || abandonedJournal != nil, try inspectAbandonedJournal(files, at: stamp) { idleStamp = .absent }
         backoff = PollDelay()
         usesJournal = false
         bracket = JournalBracket()

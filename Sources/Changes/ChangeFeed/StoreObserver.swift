@@ -74,6 +74,8 @@ package final class StoreObserver {
     var eventCounts = SideFileEventCounts()
     /// The time from which commits before a transaction that goes on are looked for.
     var journalDeadline: ContinuousClock.Instant?
+    /// The hot journal whose program was gone at the last poll.
+    var abandonedJournal: AbandonedJournal?
     /// The database's stamp at a commit with a journal that was published when the store was in WAL mode again.
     var journaledStamp: StoreFiles.Stamp?
     /// A finished scan that waits for events.
@@ -137,6 +139,7 @@ package final class StoreObserver {
         abandonedWAL.inspectedStamp = try opened.walIndex != nil && opened.isWALInUse() ? nil : inspectedStamp
         abandonedWAL.holdsPublishedCommit = opened.walIndex == nil && baseline.commit.frame > 0
         if opened.walIndex != nil { unloggedWrites.record(try databaseState(opened)) }
+        abandonedJournal = try? AbandonedJournal(opened, at: stamp)
         recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
         files = opened
         failures.reset()
@@ -185,7 +188,7 @@ package final class StoreObserver {
         abandonedWAL = AbandonedWAL()
         unloggedWrites = UnloggedWrites()
         lockedCommits = nil
-        (journalDeadline, journaledStamp) = (nil, nil)
+        (journalDeadline, journaledStamp, abandonedJournal) = (nil, nil, nil)
         leaveIdle()
     }
 

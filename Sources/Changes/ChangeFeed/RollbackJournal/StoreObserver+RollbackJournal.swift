@@ -16,6 +16,7 @@ extension StoreObserver {
         let stamp = try files.stamp()
         guard try !files.isJournalHot() else { return try inspectBesideHotJournal(files, at: stamp) }
         journalDeadline = nil
+        if let left = abandonedJournal.take(), left.database == stamp { stampPublishedUnderLock = .absent }
         guard let counter = try files.header()?.changeCounter, counter != baseline.changeCounter else {
             return try inspectUncounted(files, at: stamp)
         }
@@ -56,6 +57,7 @@ extension StoreObserver {
             guard mayBeExclusive else { return Observation(.unchanged) }
             return isUnreadable ? observeLocked() : awaitUnlock()
         }
+        if try inspectAbandonedJournal(files, at: stamp) { stampPublishedUnderLock = .absent }
         let isAbandoned = !files.isTransactionUnderWay()
         let counter = try files.committedChangeCounter(isAbandoned: isAbandoned)
         let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
@@ -70,6 +72,14 @@ extension StoreObserver {
         tracker.addUnknown()
         rollbackTables?.recordUncountedChange()
         return settled(.changed)
+    }
+
+    /// Looks at a journal that may be hot and whose program is gone. Returns true if one of the last poll was removed,
+    /// emptied or altered, and its transaction wasn't rolled back: readers find other content now.
+    func inspectAbandonedJournal(_ files: StoreFiles, at stamp: StoreFiles.Stamp) throws -> Bool {
+        let former = abandonedJournal
+        abandonedJournal = try AbandonedJournal(files, at: stamp)
+        return former.map { $0.database == stamp && $0.journal != abandonedJournal?.journal } ?? false
     }
 
     /// The time that a transaction takes before a poll looks for commits that came before it.

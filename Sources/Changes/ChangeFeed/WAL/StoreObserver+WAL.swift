@@ -24,8 +24,8 @@ extension StoreObserver {
         bracket = JournalBracket()
         defer { usesJournal = false }
         guard usesJournal, !isPublished else { return try inspectOpenWAL(files, isChanged: isChanged) }
-        // This change covers all writes so far.
-        journaledStamp = stamp
+        // This change covers all writes so far. What becomes of a hot journal decides what readers find.
+        journaledStamp = try files.isJournalHot() ? nil : stamp
         sessions.recordWrite()
         leaveIdle()
         tracker.addUnknown()
