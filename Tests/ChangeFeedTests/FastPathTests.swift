@@ -4,83 +4,66 @@ import Testing
 
 @testable import ChangeFeed
 
-@Suite(.ownThreads) struct FastPathTests {
-    @Test func publishesAVisibleCommitAtOnce() {
-        var path = FastPath()
-        #expect(path.leavesIndexUnread)
-        #expect(path.indexWasRead(showsCommit: true, needsEvents: false) == .publish)
-        #expect(path.hasPublished && !path.leavesIndexUnread)
-        let isUnreported = path.pollEnded()
-        #expect(!isUnreported)
-        #expect(path == FastPath())
+/// Each state of the fast path, and what follows it.
+@Suite struct FastPathTests {
+    private enum Step: CaseIterable {
+        case readNothing, readCommit, publishedProven, publishedUnproven, pollEnded
     }
 
-    @Test func leavesAnInvisibleCommitToThePoll() {
-        var path = FastPath()
-        #expect(path.indexWasRead(showsCommit: false, needsEvents: false) == .poll)
-        #expect(!path.hasPublished)
-        // The poll need not wait for it a second time.
-        #expect(!path.leavesIndexUnread)
-        let isUnreported = path.pollEnded()
-        #expect(!isUnreported)
-    }
+    /// The states, and the steps that lead to them.
+    private static let ways: [(FastPath.State, [Step])] = [
+        (.unread, []), (.read, [.readNothing]), (.published, [.readCommit]), (.unproven, [.publishedUnproven]),
+    ]
 
-    @Test func publishesOnceTheEventsAreRead() {
-        var path = FastPath()
-        #expect(path.indexWasRead(showsCommit: true, needsEvents: true) == .readEvents)
-        #expect(!path.hasPublished)
-        #expect(path.eventsWereRead() == .publish)
-        #expect(path.hasPublished)
-        #expect(path.eventsWereRead() == .poll)
-        let isUnreported = path.pollEnded()
-        #expect(!isUnreported)
-    }
-
-    /// The baseline has moved past the commit, so nothing else would report it.
-    @Test func leavesAnUnpublishedCommitToThePoll() {
-        var path = FastPath()
-        _ = path.indexWasRead(showsCommit: true, needsEvents: true)
-        let isUnreported = path.pollEnded()
-        #expect(isUnreported)
-        #expect(path == FastPath())
-        #expect(path.eventsWereRead() == .poll)
-    }
-
-    /// Two events without a poll in between, which the caller must not cause but which must not lose a commit.
-    @Test func keepsAFoundCommitOverASecondRead() {
-        var path = FastPath()
-        _ = path.indexWasRead(showsCommit: true, needsEvents: true)
-        #expect(path.indexWasRead(showsCommit: false, needsEvents: true) == .readEvents)
-        #expect(path.indexWasRead(showsCommit: false, needsEvents: false) == .publish)
-        #expect(path.indexWasRead(showsCommit: false, needsEvents: false) == .poll)
-        #expect(path.hasPublished)
-        #expect(path.indexWasRead(showsCommit: true, needsEvents: false) == .publish)
-    }
-
-    /// A commit was published before the index was read, and its pages tell something else.
-    @Test func reportsAnUnprovenCommitAgain() {
-        for isProven in [false, true] {
-            var path = FastPath()
-            path.commitWasPublished(isProven: isProven)
-            #expect(!path.leavesIndexUnread)
-            let isReportedAgain = path.pollEnded()
-            #expect(isReportedAgain == !isProven)
-            #expect(path == FastPath())
+    /// The next state, and whether a commit is published or, at the end of the poll, reported again.
+    private static func expected(_ state: FastPath.State, _ step: Step) -> (FastPath.State, Bool) {
+        switch (state, step) {
+        case (.unread, .readNothing), (.read, .readNothing): (.read, false)
+        // The poll that must follow comes first.
+        case (.published, .readNothing): (.published, false)
+        // The tables may be others than those that were published.
+        case (.unproven, .readNothing), (_, .readCommit): (.published, true)
+        case (_, .publishedProven): (.published, false)
+        case (_, .publishedUnproven): (.unproven, false)
+        case (.unproven, .pollEnded): (.unread, true)
+        case (_, .pollEnded): (.unread, false)
         }
     }
 
-    /// Whatever order the steps come in, a commit is published or left to the poll, never both and never neither.
-    @Test func reportsEachCommitOnce() {
-        for first in [false, true] {
-            for needsEvents in [false, true] {
-                for readsEvents in [false, true] {
-                    var path = FastPath()
-                    var reports = path.indexWasRead(showsCommit: first, needsEvents: needsEvents) == .publish ? 1 : 0
-                    if readsEvents, path.eventsWereRead() == .publish { reports += 1 }
-                    if path.pollEnded() { reports += 1 }
-                    #expect(reports == (first ? 1 : 0))
-                }
+    private func take(_ step: Step, _ path: inout FastPath) -> Bool {
+        switch step {
+        case .readNothing: return path.indexWasRead(showsCommit: false)
+        case .readCommit: return path.indexWasRead(showsCommit: true)
+        case .publishedProven: path.commitWasPublished(isProven: true)
+        case .publishedUnproven: path.commitWasPublished(isProven: false)
+        case .pollEnded: return path.pollEnded()
+        }
+        return false
+    }
+
+    @Test func followsTheTable() {
+        for (state, way) in Self.ways {
+            for step in Step.allCases {
+                var path = FastPath()
+                for former in way { _ = take(former, &path) }
+                #expect(path.state == state)
+                let (next, isReported) = Self.expected(state, step)
+                #expect(take(step, &path) == isReported, "\(state), \(step)")
+                #expect(path.state == next, "\(state), \(step)")
+                // The poll need not wait a second time for a commit to become visible.
+                #expect(path.leavesIndexUnread == (next == .unread))
+                #expect(path.hasPublished == (next == .published))
             }
+        }
+    }
+
+    /// Whatever was read, a commit is published or left to the poll, never both and never neither.
+    @Test func reportsEachCommitOnce() {
+        for reads in [[false], [true], [false, false], [false, true], [true, false]] {
+            var path = FastPath()
+            var reports = reads.count(where: { path.indexWasRead(showsCommit: $0) })
+            if path.pollEnded() { reports += 1 }
+            #expect(reports == (reads.contains(true) ? 1 : 0))
         }
     }
 }
@@ -109,17 +92,18 @@ import Testing
         let shell = try shellBeforeItsFirstCommit()
         #expect(try rig.tables { try shell.execute("INSERT INTO b VALUES (1)") } == complete(["b"]))
         try shell.execute("INSERT INTO a VALUES (1)")
-        #expect(rig.pollWALIndex() == .changed(complete(["a"])))
+        #expect(rig.pollWALIndex() == complete(["a"]))
+        #expect(rig.eventReadings == 0)
         #expect(try rig.findings().isEmpty)
-        #expect(rig.pollWALIndex() == .unchanged)
+        #expect(rig.pollWALIndex() == nil)
         try shell.close()
     }
 
     @Test func namesTheTablesOnceTheEventsAreRead() throws {
         let shell = try shellBeforeItsFirstCommit()
         try shell.execute("INSERT INTO a VALUES (1)")
-        #expect(rig.pollWALIndex() == .needsEvents)
-        #expect(rig.finishWALIndexPoll() == .changed(complete(["a"])))
+        #expect(rig.pollWALIndex() == complete(["a"]))
+        #expect(rig.eventReadings == 1)
         #expect(try rig.findings().isEmpty)
         try shell.close()
     }
@@ -132,28 +116,25 @@ import Testing
         let second = try rig.shell()
         _ = try rig.findings()
         try second.execute("INSERT INTO b VALUES (1)")
-        #expect(rig.pollWALIndex() == .needsEvents)
-        #expect(rig.finishWALIndexPoll() == .changed(complete(["b"])))
+        #expect(rig.pollWALIndex() == complete(["b"]))
+        #expect(rig.eventReadings == 1)
         #expect(try rig.findings().isEmpty)
         try second.close()
     }
 
-    /// Without the events, the poll reports the commit, and its tables are unknown.
-    @Test func reportsACommitWhoseEventsWereNotRead() throws {
+    /// Without the events, its tables are unknown.
+    @Test func reportsACommitWhoseEventsWereLost() throws {
         let shell = try shellBeforeItsFirstCommit()
         try shell.execute("INSERT INTO a VALUES (1)")
-        #expect(rig.pollWALIndex() == .needsEvents)
-        #expect(try rig.tables {} == .unknown)
-        #expect(rig.tables.count == 1)
+        #expect(rig.pollWALIndexWithoutEvents() == .unknown)
+        #expect(try rig.findings().isEmpty)
         try shell.close()
     }
 
     @Test func leavesACommitDuringTheReadingToTheNextPoll() throws {
         let shell = try shellBeforeItsFirstCommit()
         try shell.execute("INSERT INTO b VALUES (1)")
-        #expect(rig.pollWALIndex() == .needsEvents)
-        try shell.execute("INSERT INTO a VALUES (2)")
-        #expect(rig.finishWALIndexPoll() == .changed(complete(["b"])))
+        #expect(rig.pollWALIndex { try shell.execute("INSERT INTO a VALUES (2)") } == complete(["b"]))
         #expect(try rig.tables {} == complete(["a"]))
         try shell.close()
     }
@@ -162,10 +143,11 @@ import Testing
     @Test func namesNoTablesIfASessionBeganDuringTheReading() throws {
         let shell = try shellBeforeItsFirstCommit()
         try shell.execute("INSERT INTO b VALUES (1)")
-        #expect(rig.pollWALIndex() == .needsEvents)
-        try shell.close()
-        try rig.once("INSERT INTO a VALUES (2)")
-        #expect(rig.finishWALIndexPoll() == .changed(.unknown))
+        let found = rig.pollWALIndex {
+            try shell.close()
+            try rig.once("INSERT INTO a VALUES (2)")
+        }
+        #expect(found == .unknown)
         #expect(try rig.findings() == [.changed])
     }
 }

@@ -25,7 +25,7 @@ import Testing
 
     /// Polls once, which leaves it open whether a program or a copy wrote the store.
     private func doubt() {
-        let found = observer.poll()
+        let found = observer.poll { nil }
         #expect(found.finding == .unchanged && found.nextPollDelay != nil)
     }
 
@@ -37,19 +37,19 @@ import Testing
         let reader = try Shell(store)
         wasClosed()
         wasOpened()
-        #expect(observer.poll().finding == .changed)
+        #expect(observer.poll { nil }.finding == .changed)
         // There is no poll between the two.
         try reader.close()
         wasClosed()
 
         let writer = try Shell(store, "INSERT INTO note VALUES ('y')")
         wasOpened()
-        #expect(observer.poll().finding == .changed)
+        #expect(observer.poll { nil }.finding == .changed)
         try writer.close()
         wasWritten()
         doubt()
         wasClosed()
-        #expect(observer.poll().finding == .unchanged)
+        #expect(observer.poll { nil }.finding == .unchanged)
     }
 
     /// A copied-over store was never in a WAL, and the next program to open it reads it.
@@ -61,10 +61,10 @@ import Testing
         if isDoubted { doubt() }
         let reader = try Shell(store)
         wasOpened()
-        #expect(observer.poll().finding == .changed)
-        #expect(observer.poll().finding == .unchanged)
+        #expect(observer.poll { nil }.finding == .changed)
+        #expect(observer.poll { nil }.finding == .unchanged)
         try reader.close()
         wasClosed()
-        #expect(observer.poll().finding == .unchanged)
+        #expect(observer.poll { nil }.finding == .unchanged)
     }
 }

@@ -7,9 +7,7 @@ import SystemPackage
 /// Detects other processes' commits to one SQLite store, without a SQLite connection, a lock or a trace on disk.
 ///
 /// Forward the kernel's file events to `recordEvent(_:created:modified:removed:closed:)`, then call `poll()`. When
-/// `poll()` returns a delay, poll again after it, even if no event arrives. When a call says that it needs events, read
-/// those that the kernel has queued by then and pass this store's to the call that completes it, before anything else:
-/// they prove that a change is complete after a program has reopened the store. Confined to one thread.
+/// `poll()` returns a delay, poll again after it, even if no event arrives. Confined to one thread.
 ///
 /// It reads through descriptors of its own, never by mapping: SQLite truncates a `-shm` that it finds, and a process
 /// that touches memory mapped from a truncated file is killed.
@@ -78,8 +76,6 @@ package final class StoreObserver {
     var abandonedJournal: AbandonedJournal?
     /// The database's stamp at a commit with a journal that was published when the store was in WAL mode again.
     var journaledStamp: StoreFiles.Stamp?
-    /// A finished scan that waits for events.
-    var adoption: ScanAdoption?
 
     /// The database file's identity if hard links lead to it too, as of the last poll.
     package var sharedDatabase: FileIdentity? { files?.sharedIdentity }
@@ -181,7 +177,6 @@ package final class StoreObserver {
         backoff = PollDelay()
         isUnreadable = false
         fastPath = FastPath()
-        adoption = nil
         stampPublishedUnderLock = nil
         (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
         bracket = JournalBracket()
@@ -208,29 +203,20 @@ package final class StoreObserver {
         bracket.record(part, created: created, modified: modified, removed: removed, closed: closed)
     }
 
-    /// Spins for some microseconds for the first visible commit after a write to the WAL alone. Publish what it finds,
-    /// then call `poll()` in any case.
-    package func pollWALIndex() -> FastPathFinding {
+    /// Reads the events that the kernel has queued by now, which are recorded later. Returns those of the store's side
+    /// files, or nil if events were lost. They prove that a change is complete after a program has reopened the store.
+    package typealias EventReader = () -> SideFileEventCounts?
+
+    /// Spins for some microseconds for the first visible commit after a write to the WAL alone. Publish the tables that
+    /// it returns, then call `poll()` in any case. Nil if no commit is visible yet, or a full poll is needed.
+    package func pollWALIndex(_ queuedEvents: EventReader) -> TableChanges? {
         guard touchedParts.isEmpty, !isUnreadable, backoff.isFresh, let files, files.walIndex != nil,
             let showsCommit = try? awaitCommit(files)
-        else { return .unchanged }
+        else { return nil }
         leaveIdle()
-        return finding(after: fastPath.indexWasRead(showsCommit: showsCommit, needsEvents: tracker.needsEvents))
-    }
-
-    /// Completes a `pollWALIndex()` that needed events. `events`: this store's queued side-file events that are not
-    /// recorded yet, or nil if events were lost.
-    package func finishWALIndexPoll(with events: SideFileEventCounts?) -> FastPathFinding {
-        settleTables(with: events)
-        return finding(after: fastPath.eventsWereRead())
-    }
-
-    private func finding(after step: FastPath.Step) -> FastPathFinding {
-        switch step {
-        case .poll: .unchanged
-        case .readEvents: .needsEvents
-        case .publish: .changed(tracker.takeChanges() ?? .unknown)
-        }
+        guard fastPath.indexWasRead(showsCommit: showsCommit) else { return nil }
+        if tracker.needsEvents { settleTables(with: queuedEvents()) }
+        return tracker.takeChanges() ?? .unknown
     }
 
     /// Records that events were lost or that the directory was replaced: the store's names may stand for other files.
@@ -242,7 +228,7 @@ package final class StoreObserver {
     }
 
     /// Compares the store with the baseline and returns the difference.
-    package func poll() -> Observation {
+    package func poll(_ queuedEvents: EventReader) -> Observation {
         // The events that an earlier call needed would be too late now.
         if tracker.needsEvents { settleTables(with: nil) }
         let parts = touchedParts
@@ -258,11 +244,11 @@ package final class StoreObserver {
             _ = tracker.takeChanges()
             discardPageMap()
         }
-        found.needsEvents = tracker.needsEvents
         if releasesUnusedStore { found = releasingUnusedStore(found) }
-        let complete = found.needsEvents ? found : withTables(found)
+        if tracker.needsEvents { settleTables(with: queuedEvents()) }
+        if found.finding == .changed { found.tables = tracker.takeChanges() ?? .unknown }
         prepareProbe()
-        return complete
+        return found
     }
 
     /// Closes the database if nobody uses the store any more. A program's close of a file precedes the end of its
@@ -280,24 +266,6 @@ package final class StoreObserver {
         isClosing = false
         releaseBackoff = Self.makeReleaseBackoff()
         return found
-    }
-
-    /// Completes a poll that needed events. `events`: this store's queued side-file events that are not recorded yet,
-    /// or nil if events were lost.
-    package func finish(_ observation: Observation, with events: SideFileEventCounts?) -> Observation {
-        settleTables(with: events)
-        var finished = observation
-        finished.needsEvents = false
-        let complete = withTables(finished)
-        prepareProbe()
-        return complete
-    }
-
-    private func withTables(_ observation: Observation) -> Observation {
-        guard observation.finding == .changed else { return observation }
-        var complete = observation
-        complete.tables = tracker.takeChanges() ?? .unknown
-        return complete
     }
 
     private func inspect(_ parts: Set<StorePart>) -> Observation {

@@ -34,7 +34,7 @@ extension StoreObserver {
             let now = ContinuousClock.now
             if let until, now >= until {
                 // The poll that follows needn't look for as long.
-                _ = fastPath.indexWasRead(showsCommit: false, needsEvents: false)
+                _ = fastPath.indexWasRead(showsCommit: false)
                 return .nothing
             }
             until = until ?? now.advanced(by: Self.spin)
