@@ -31,11 +31,7 @@ package final class StoreObserver {
     /// The delays between polls for a lock that has been held for longer than a commit takes.
     var unlockBackoff = StoreObserver.makeUnlockBackoff()
     @exclusivity(unchecked) var isUnreadable = false
-    var fastPath = FastPath()
-    /// What finds another commit like the last one; nil if there was none of that kind.
-    @exclusivity(unchecked) var probe: CommitProbe?
-    /// The tables of the commit that the probe finds.
-    package internal(set) var repeatedTables = TableChanges.unknown
+    @exclusivity(unchecked) var detector = CommitDetector()
     /// True if a rollback journal was seen since the last settled poll. The journal makes the change counter's verdict
     /// final.
     var usesJournal = false
@@ -83,7 +79,7 @@ package final class StoreObserver {
     /// True while polls report the changed tables. Setting it to false frees the page map.
     package var wantsTables = false {
         didSet {
-            probe = nil
+            detector.expectNothing()
             if !wantsTables { discardPageMap() }
         }
     }
@@ -170,13 +166,12 @@ package final class StoreObserver {
     package func close() {
         discardPageMap()
         _ = tracker.takeChanges()
-        probe = nil
         files = nil
         touchedParts = []
         sessions = WALSessionTracker()
         backoff = PollDelay()
         isUnreadable = false
-        fastPath = FastPath()
+        detector = CommitDetector()
         stampPublishedUnderLock = nil
         (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
         bracket = JournalBracket()
@@ -203,25 +198,8 @@ package final class StoreObserver {
         bracket.record(part, created: created, modified: modified, removed: removed, closed: closed)
     }
 
-    /// Reads the events that the kernel has queued by now, which are recorded later. Returns those of the store's side
-    /// files, or nil if events were lost. They prove that a change is complete after a program has reopened the store.
-    package typealias EventReader = () -> SideFileEventCounts?
-
-    /// Spins for some microseconds for the first visible commit after a write to the WAL alone. Publish the tables that
-    /// it returns, then call `poll()` in any case. Nil if no commit is visible yet, or a full poll is needed.
-    package func pollWALIndex(_ queuedEvents: EventReader) -> TableChanges? {
-        guard touchedParts.isEmpty, !isUnreadable, backoff.isFresh, let files, files.walIndex != nil,
-            let showsCommit = try? awaitCommit(files)
-        else { return nil }
-        leaveIdle()
-        guard fastPath.indexWasRead(showsCommit: showsCommit) else { return nil }
-        if tracker.needsEvents { settleTables(with: queuedEvents()) }
-        return tracker.takeChanges() ?? .unknown
-    }
-
     /// Records that events were lost or that the directory was replaced: the store's names may stand for other files.
     package func recordLostEvents() {
-        probe = nil
         discardPageMap()
         bracket.recordLostEvents()
         touchedParts.insert(.database)
@@ -239,7 +217,7 @@ package final class StoreObserver {
             unlockBackoff = Self.makeUnlockBackoff(afterEvent: true)
         }
         var found = inspect(parts)
-        if fastPath.pollEnded() { found = found.reportingChange }
+        if detector.endPoll() { found = found.reportingChange }
         if case .discontinued = found.finding {
             _ = tracker.takeChanges()
             discardPageMap()

@@ -3,7 +3,7 @@ import SQLiteFormat
 extension StoreObserver {
     /// Discards the page map and cancels the scan, because the events no longer prove anything.
     func discardPageMap() {
-        probe = nil
+        detector.expectNothing()
         tracker.discard()
         rollbackTables = nil
         scanSchedule.cancel()

@@ -1,10 +1,9 @@
-import CLinux
-import Glibc
 import LinuxSystem
 import SQLiteFormat
 
 /// Polls of a store in WAL mode.
 extension StoreObserver {
+    /// Polls the store.
     ///
     /// - Parameter isChanged: True if a change is published in any case.
     func inspectWALMode(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
@@ -140,9 +139,9 @@ extension StoreObserver {
         leaveIdle()
         abandonedWAL.holdsPublishedCommit = false
         // Spins once per transaction. A long transaction is polled at the backoff's pace.
-        let spins = fastPath.leavesIndexUnread && backoff.isFresh
+        let spins = detector.leavesIndexUnread && backoff.isFresh
         var hasChanged = try spins ? awaitCommit(files) : hasCommitted(files)
-        let isNew = hasChanged || fastPath.hasPublished
+        let isNew = hasChanged || detector.hasPublished
         if files.isWALWriteLocked() {
             if isNew { backoff = PollDelay() }
             return Observation(hasChanged ? .changed : .unchanged, nextPollDelay: backoff.next())
@@ -210,25 +209,5 @@ extension StoreObserver {
         if commits.count > 1 || commits.stamp == nil { return observeLocked() }
         // It may have committed just before. A checkpoint then writes the database.
         return try commits.stamp == files.stamp() ? observeLocked(patience: .seconds(2)) : awaitUnlock()
-    }
-
-    func awaitCommit(_ files: StoreFiles) throws -> Bool {
-        if try hasCommitted(files) { return true }
-        let until = ContinuousClock.now.advanced(by: Self.spin)
-        while ContinuousClock.now < until {
-            gs_cpu_relax()
-            if try hasCommitted(files) { return true }
-        }
-        return false
-    }
-
-    static let spin = Duration.microseconds(120)
-
-    func hasCommitted(_ files: StoreFiles) throws -> Bool {
-        guard let index = try files.readIndex(), baseline.isBefore(index) else { return false }
-        baseline.record(WALPosition(index), commitCount: index.commitCount)
-        indexHasCommitted = true
-        tracker.advance(to: index, in: files)
-        return true
     }
 }

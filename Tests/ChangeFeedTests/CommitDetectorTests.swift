@@ -4,19 +4,19 @@ import Testing
 
 @testable import ChangeFeed
 
-/// Each state of the fast path, and what follows it.
-@Suite struct FastPathTests {
+/// Each state of the detector, and what follows it.
+@Suite struct CommitDetectorTests {
     private enum Step: CaseIterable {
         case readNothing, readCommit, publishedProven, publishedUnproven, pollEnded
     }
 
     /// The states, and the steps that lead to them.
-    private static let ways: [(FastPath.State, [Step])] = [
+    private static let ways: [(CommitDetector.State, [Step])] = [
         (.unread, []), (.read, [.readNothing]), (.published, [.readCommit]), (.unproven, [.publishedUnproven]),
     ]
 
     /// The next state, and whether a commit is published or, at the end of the poll, reported again.
-    private static func expected(_ state: FastPath.State, _ step: Step) -> (FastPath.State, Bool) {
+    private static func expected(_ state: CommitDetector.State, _ step: Step) -> (CommitDetector.State, Bool) {
         switch (state, step) {
         case (.unread, .readNothing), (.read, .readNothing): (.read, false)
         // The poll that must follow comes first.
@@ -30,13 +30,13 @@ import Testing
         }
     }
 
-    private func take(_ step: Step, _ path: inout FastPath) -> Bool {
+    private func take(_ step: Step, _ detector: inout CommitDetector) -> Bool {
         switch step {
-        case .readNothing: return path.indexWasRead(showsCommit: false)
-        case .readCommit: return path.indexWasRead(showsCommit: true)
-        case .publishedProven: path.commitWasPublished(isProven: true)
-        case .publishedUnproven: path.commitWasPublished(isProven: false)
-        case .pollEnded: return path.pollEnded()
+        case .readNothing: return detector.recordRead(showsCommit: false)
+        case .readCommit: return detector.recordRead(showsCommit: true)
+        case .publishedProven: detector.recordProbed(isProven: true)
+        case .publishedUnproven: detector.recordProbed(isProven: false)
+        case .pollEnded: return detector.endPoll()
         }
         return false
     }
@@ -44,15 +44,16 @@ import Testing
     @Test func followsTheTable() {
         for (state, way) in Self.ways {
             for step in Step.allCases {
-                var path = FastPath()
-                for former in way { _ = take(former, &path) }
-                #expect(path.state == state)
+                var detector = CommitDetector()
+                for former in way { _ = take(former, &detector) }
+                #expect(detector.state == state)
                 let (next, isReported) = Self.expected(state, step)
-                #expect(take(step, &path) == isReported, "\(state), \(step)")
-                #expect(path.state == next, "\(state), \(step)")
+                let reports = take(step, &detector)
+                #expect(reports == isReported, "\(state), \(step)")
+                #expect(detector.state == next, "\(state), \(step)")
                 // The poll need not wait a second time for a commit to become visible.
-                #expect(path.leavesIndexUnread == (next == .unread))
-                #expect(path.hasPublished == (next == .published))
+                #expect(detector.leavesIndexUnread == (next == .unread))
+                #expect(detector.hasPublished == (next == .published))
             }
         }
     }
@@ -60,9 +61,9 @@ import Testing
     /// Whatever was read, a commit is published or left to the poll, never both and never neither.
     @Test func reportsEachCommitOnce() {
         for reads in [[false], [true], [false, false], [false, true], [true, false]] {
-            var path = FastPath()
-            var reports = reads.count(where: { path.indexWasRead(showsCommit: $0) })
-            if path.pollEnded() { reports += 1 }
+            var detector = CommitDetector()
+            var reports = reads.count(where: { detector.recordRead(showsCommit: $0) })
+            if detector.endPoll() { reports += 1 }
             #expect(reports == (reads.contains(true) ? 1 : 0))
         }
     }
