@@ -30,7 +30,14 @@ package final class StoreObserver {
     var backoff = PollDelay()
     /// The delays between polls for a lock that has been held for longer than a commit takes.
     var unlockBackoff = StoreObserver.makeUnlockBackoff()
-    @exclusivity(unchecked) var isUnreadable = false
+    /// The reason why the store can't be read.
+    enum Obstacle {
+        /// A program locks readers out.
+        case lock
+        case failure(SystemError?)
+    }
+
+    @exclusivity(unchecked) var obstacle: Obstacle?
     @exclusivity(unchecked) var detector = CommitDetector()
     /// True if a rollback journal was seen since the last settled poll. The journal makes the change counter's verdict
     /// final.
@@ -38,29 +45,14 @@ package final class StoreObserver {
     /// The database's stamp at the published commit, if the writer kept its lock after it or used no journal. In
     /// exclusive mode the change counter counts only a program's first commit.
     var stampPublishedUnderLock: StoreFiles.Stamp?
-    /// The database's stamp as of the last finding in rollback mode; nil if another write may be in it.
-    var publishedStamp: StoreFiles.Stamp?
-    /// The same stamp as of the last settled poll, or nil if the write was too recent to tell it from a later one, or
-    /// the poll saw a write that isn't published yet.
-    var settledStamp: StoreFiles.Stamp?
-    /// The same stamp as of the last settled poll.
-    var inspectedStamp: StoreFiles.Stamp?
+    var rollbackStamps = RollbackStamps()
     var bracket = JournalBracket()
     var abandonedWAL = AbandonedWAL()
     var unloggedWrites = UnloggedWrites()
     /// The commits found while a program locked out every reader.
     var lockedCommits: LockedCommits?
-    /// The reason the store can't be read. It is nil if the store is readable or a program's lock is the reason.
-    package private(set) var failure: SystemError?
     private var failures = Backoff(first: .seconds(1), longest: .seconds(60))
-    /// The database's stamp, if the store is in WAL mode and nobody has it open.
-    var idleStamp: StoreFiles.Stamp? {
-        didSet { settledIdleStamp = idleStamp?.whenSettled }
-    }
-    /// The same stamp, or nil if a write could have left it unchanged since.
-    private(set) var settledIdleStamp: StoreFiles.Stamp?
-    /// The deadline for the events that may explain why the database's stamp changed while idle.
-    var idleDoubtDeadline: ContinuousClock.Instant?
+    var idle = IdleState.inUse
     @exclusivity(unchecked) var tracker = TableTracker()
     /// What names the tables of commits in rollback mode, once the store was read.
     var rollbackTables: RollbackTables?
@@ -107,8 +99,7 @@ package final class StoreObserver {
     /// after `close()`.
     package func attach() {
         do { try open() } catch {
-            isUnreadable = true
-            failure = error as? SystemError
+            obstacle = .failure(error as? SystemError)
         }
         releaseUnusedStore()
     }
@@ -121,7 +112,6 @@ package final class StoreObserver {
     /// Opens the store, if there is one, and takes its present state as the baseline. Throws if it can't be read.
     private func open() throws {
         close()
-        failure = nil
         guard let opened = try StoreFiles(directory, name) else { return }
         let stamp = try opened.stamp()
         // Must come first, so that a commit made meanwhile has another stamp.
@@ -141,10 +131,9 @@ package final class StoreObserver {
         indexHasCommitted = baseline.commit.frame > 0
         isWALCurrent = mode == .writeAhead
         switch mode {
-        case .writeAhead, nil: if files.walIndex == nil { idleStamp = stamp }
+        case .writeAhead, nil: if files.walIndex == nil { idle = IdleState(publishedAt: stamp) }
         case .rollback:
-            (publishedStamp, settledStamp) = (stamp, stamp.whenSettled)
-            inspectedStamp = stamp
+            rollbackStamps = RollbackStamps(publishedAt: stamp)
             // The counter does not count further commits of a program in exclusive mode.
             if files.isLockedExclusively() { stampPublishedUnderLock = stamp }
         }
@@ -152,6 +141,11 @@ package final class StoreObserver {
 
     /// False while a program's lock, a resource limit or a missing permission prevents reading.
     package var isReadable: Bool { !isUnreadable }
+
+    var isUnreadable: Bool { obstacle != nil }
+
+    /// The error because of which the store can't be read; nil if it is readable or a program's lock is the reason.
+    package var failure: SystemError? { if case .failure(let error) = obstacle { error } else { nil } }
 
     /// The delay until the next attempt after a failure whose end no event reports: a resource limit, a relocation's
     /// lease, or a parent directory that this user may not go through.
@@ -170,16 +164,16 @@ package final class StoreObserver {
         touchedParts = []
         sessions = WALSessionTracker()
         backoff = PollDelay()
-        isUnreadable = false
+        obstacle = nil
         detector = CommitDetector()
         stampPublishedUnderLock = nil
-        (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
+        rollbackStamps = RollbackStamps()
         bracket = JournalBracket()
         abandonedWAL = AbandonedWAL()
         unloggedWrites = UnloggedWrites()
         lockedCommits = nil
         (journalDeadline, journaledStamp, abandonedJournal) = (nil, nil, nil)
-        leaveIdle()
+        idle = .inUse
     }
 
     /// Records a file event for one of the store's files. This is cheap; `poll()` evaluates the event.
@@ -263,11 +257,11 @@ package final class StoreObserver {
     /// Records that the store can't be read. It becomes readable when its owner grants access or a lease on it ends. No
     /// event reports the end of a resource limit.
     private func unreadable(_ error: any Error) -> Observation {
-        defer { isUnreadable = true }
+        let finding: Observation.Finding = isUnreadable ? .unchanged : .discontinued(.unreadable)
         discardPageMap()
         files = nil
-        failure = error as? SystemError
-        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable), nextPollDelay: retryDelay)
+        obstacle = .failure(error as? SystemError)
+        return Observation(finding, nextPollDelay: retryDelay)
     }
 
     // MARK: Full inspection
@@ -277,20 +271,19 @@ package final class StoreObserver {
         guard let found = try StoreFiles.current(directory, name, unless: files) else {
             files = nil
             sessions = WALSessionTracker()
-            isUnreadable = false
-            failure = nil
+            obstacle = nil
             return Observation(hadStore ? .discontinued(.vanished) : .unchanged)
         }
         guard found === files else {
-            let wasUnreadable = isUnreadable
+            let former = obstacle
             do { try open() } catch {
                 // Reported unless it was unreadable before.
-                isUnreadable = wasUnreadable
+                obstacle = former
                 throw error
             }
             // It may have vanished meanwhile.
             guard files != nil else { return Observation(hadStore ? .discontinued(.vanished) : .unchanged) }
-            return Observation(wasUnreadable ? .changed : .discontinued(hadStore ? .replaced : .appeared))
+            return Observation(former != nil ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
         let hasChanged = try inspectSessions(found)
         isWALCurrent = false
@@ -314,7 +307,7 @@ package final class StoreObserver {
             // The queued events are about the index that has the name now.
             settleTables(with: nil)
         } changed: { former in
-            unloggedWrites = UnloggedWrites(after: former == nil ? idleStamp : nil)
+            unloggedWrites = UnloggedWrites(after: former == nil ? idle.stamp : nil)
             try sessionChanged(files, former)
         }
         if hasEnded {
@@ -329,7 +322,7 @@ package final class StoreObserver {
             tracker.addUnknown()
             discardPageMap()
         }
-        if hasChanged { leaveIdle() }
+        if hasChanged { idle = .inUse }
         return hasChanged
     }
 }

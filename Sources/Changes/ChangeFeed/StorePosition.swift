@@ -9,8 +9,8 @@ package struct StorePosition: Equatable, Sendable {
     /// The last commit in the WAL; `none` if there is none.
     let commit: WALPosition
     let changeCounter: UInt32?
-    /// The database's stamp. Nil if it isn't known, or, where the WAL has no commit, if a later write could have left it
-    /// unchanged.
+    /// The database's stamp. Nil if it isn't known, or if a later write could have left it unchanged and the WAL has no
+    /// commit.
     let stamp: StoreFiles.Stamp?
     /// The last frame of the WAL that the database had as of the stamp.
     var checkpointedFrame: UInt32 = 0
@@ -136,10 +136,10 @@ extension StoreObserver {
         guard baseline.commit.frame > 0 else {
             return StorePosition(
                 identity: files.identity, commit: baseline.commit, changeCounter: baseline.changeCounter,
-                stamp: settledStamp ?? settledIdleStamp ?? openWALStamp(files))
+                stamp: rollbackStamps.settled ?? idle.settledStamp ?? openWALStamp(files))
         }
         // A store in rollback mode may have a WAL left.
-        let alone = settledStamp ?? (files.walIndex == nil ? idleStamp : nil)
+        let alone = rollbackStamps.settled ?? (files.walIndex == nil ? idle.stamp : nil)
         let database = alone.map { ($0, 0) } ?? unloggedWrites.known(in: baseline.commit)
         return StorePosition(
             identity: files.identity, commit: baseline.commit, changeCounter: baseline.changeCounter,

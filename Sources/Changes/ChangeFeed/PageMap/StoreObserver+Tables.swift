@@ -38,8 +38,8 @@ extension StoreObserver {
     /// True if the tables of the next commit can be named.
     package var hasMap: Bool { tracker.hasMap || rollbackTables != nil }
 
-    /// Returns a scan to run on another thread and to adopt afterwards. Returns nil if none is wanted or possible now. A
-    /// session that begins after the events were read disturbs the scan.
+    /// Returns a scan to run on another thread and to adopt afterwards; nil if none can be made now. A session that
+    /// begins after the events were read disturbs it.
     package func beginScan(_ queuedEvents: EventReader) -> PageMapScan? {
         defer { releaseUnusedStore() }
         guard wantsScan, let files else { return nil }

@@ -49,7 +49,7 @@ extension StoreObserver {
     /// Advances the page map to the commit that was just published, and proves its tables by the written pages. The
     /// poll that follows reports the commit again if they are others.
     package func confirmRepeatedCommit() {
-        leaveIdle()
+        idle = .inUse
         indexHasCommitted = true
         var isProven = false
         if let files, let index = try? files.readIndex(), WALPosition(index) == baseline.commit {
@@ -84,7 +84,7 @@ extension StoreObserver {
         guard touchedParts.isEmpty, !isUnreadable, backoff.isFresh, let files, files.walIndex != nil,
             let showsCommit = try? awaitCommit(files)
         else { return nil }
-        leaveIdle()
+        idle = .inUse
         guard detector.recordRead(showsCommit: showsCommit) else { return nil }
         if tracker.needsEvents { settleTables(with: queuedEvents()) }
         return tracker.takeChanges() ?? .unknown

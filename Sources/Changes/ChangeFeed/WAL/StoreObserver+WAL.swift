@@ -19,14 +19,14 @@ extension StoreObserver {
         let isPublished = counter == baseline.changeCounter && stamp?.isIdentical(to: journaledStamp) == true
         // The counter matters again once the store returns to rollback mode.
         baseline.changeCounter = counter
-        (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
+        rollbackStamps = RollbackStamps()
         bracket = JournalBracket()
         defer { usesJournal = false }
         guard usesJournal, !isPublished else { return try inspectOpenWAL(files, isChanged: isChanged) }
         // This change covers all writes so far. What becomes of a hot journal decides what readers find.
         journaledStamp = try files.isJournalHot() ? nil : stamp
         sessions.recordWrite()
-        leaveIdle()
+        idle = .inUse
         tracker.addUnknown()
         discardPageMap()
         return try inspectOpenWAL(files, isChanged: true).reportingChange
@@ -52,7 +52,7 @@ extension StoreObserver {
             if commit != nil || isLost, try !files.isIndexCurrent() || files.isLockedExclusively() {
                 return Observation(.unchanged, nextPollDelay: backoff.next())
             }
-            defer { isUnreadable = false }
+            defer { obstacle = nil }
             backoff = PollDelay()
             if let commit {
                 apply(abandoned: commit)
@@ -68,8 +68,7 @@ extension StoreObserver {
                 let found = try inspectIdle(files, wasWritten: files.walIndex == nil && sessions.isModified)
                 return found.withRecheck(after: abandonedWAL.cooldown)
             }
-            leaveIdle()
-            idleStamp = stamp
+            idle = IdleState(publishedAt: stamp)
             return Observation(.changed)
         }
         // The last program to close a store locks it too, when its WAL is gone or about to go.
@@ -83,7 +82,7 @@ extension StoreObserver {
 
     /// Applies a commit that no index reports, or another one than `index`.
     private func apply(abandoned commit: WALPosition, overruling index: WriteAheadIndex? = nil) {
-        leaveIdle()
+        idle = .inUse
         baseline.record(commit, overruling: index)
         // The next session's index begins with it.
         indexHasCommitted = true
@@ -96,35 +95,19 @@ extension StoreObserver {
     /// finding needs a second poll. `wasWritten` is true if the events so far show a write since the last session's
     /// end.
     func inspectIdle(_ files: StoreFiles, wasWritten: Bool = false, hasHeader: Bool = true) throws -> Observation {
-        let now = try files.stamp()
         // Without a header, only the time of its change of status tells a copy that brings its own times.
-        let isWritten = idleStamp.map { hasHeader ? $0 != now : !$0.isIdentical(to: now) } ?? false
-        guard wasWritten || isWritten else {
-            self.idleStamp = files.walIndex == nil ? now : nil
-            idleDoubtDeadline = nil
+        switch idle.inspect(try files.stamp(), wasWritten: wasWritten, isExact: !hasHeader) {
+        case .unchanged:
+            if files.walIndex != nil { idle = .inUse }
             return Observation(.unchanged)
+        case .doubtful: return Observation(.unchanged, nextPollDelay: IdleState.settlingTime)
+        case .written:
+            sessions.recordWrite()
+            tracker.addUnknown()
+            discardPageMap()
+            return Observation(.changed)
         }
-        guard let until = idleDoubtDeadline, until <= .now else {
-            idleDoubtDeadline = idleDoubtDeadline ?? .now.advanced(by: Self.settlingTime)
-            return Observation(.unchanged, nextPollDelay: Self.settlingTime)
-        }
-        sessions.recordWrite()
-        self.idleStamp = now
-        idleDoubtDeadline = nil
-        tracker.addUnknown()
-        discardPageMap()
-        return Observation(.changed)
     }
-
-    /// Ends the idle state: a program has the store open, or the write is published.
-    func leaveIdle() {
-        idleStamp = nil
-        idleDoubtDeadline = nil
-    }
-
-    /// The time a poll allows for queued events. It is longer than a program takes from its write to the removal of its
-    /// index, when it holds neither lock.
-    static let settlingTime = Duration.milliseconds(5)
 
     /// Polls the WAL through its index. The event of a write to the WAL precedes the commit's visibility, so the index
     /// is re-read for some microseconds, and then for as long as somebody holds the WAL's write lock.
@@ -136,7 +119,7 @@ extension StoreObserver {
     ///   - afterDatabaseEvent: True unless writes to the WAL alone were reported.
     ///   - isChanged: True if a change is published in any case.
     func inspectWAL(_ files: StoreFiles, afterDatabaseEvent: Bool, isChanged: Bool = false) throws -> Observation {
-        leaveIdle()
+        idle = .inUse
         abandonedWAL.holdsPublishedCommit = false
         // Spins once per transaction. A long transaction is polled at the backoff's pace.
         let spins = detector.leavesIndexUnread && backoff.isFresh
@@ -186,7 +169,7 @@ extension StoreObserver {
             case .found: hasChanged = true
             }
         }
-        defer { isUnreadable = false }
+        defer { obstacle = nil }
         return Observation(hasChanged || isUnreadable ? .changed : .unchanged, nextPollDelay: delay)
             .withRecheck(after: abandonedWAL.cooldown)
     }

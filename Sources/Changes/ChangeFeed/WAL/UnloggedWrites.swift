@@ -91,8 +91,8 @@ struct UnloggedWrites {
         if now.isCheckpointing { return .checkpointing }
         if isChanged { return .found }
         guard let deadline else {
-            deadline = .now.advanced(by: StoreObserver.settlingTime)
-            return .doubtful(StoreObserver.settlingTime)
+            deadline = .now.advanced(by: IdleState.settlingTime)
+            return .doubtful(IdleState.settlingTime)
         }
         let delay = ContinuousClock.now.duration(to: deadline)
         return delay > .zero ? .doubtful(delay) : .found
