@@ -21,9 +21,9 @@ package final class StoreObserver {
     @exclusivity(unchecked) var files: StoreFiles?
     @exclusivity(unchecked) var baseline = CommitBaseline()
     var sessions = WALSessionTracker()
-    /// True if the last look at the whole store ended with its WAL and index. An index may also be left beside a store
-    /// that is in another mode.
-    var isWALCurrent = false
+    /// True if the last poll looked at the WAL through its index. An index may also be left beside a store in another
+    /// mode.
+    var followsIndex = false
     /// True if a commit was found in the index that is open now.
     var indexHasCommitted = false
     @exclusivity(unchecked) private(set) var touchedParts: Set<StorePart> = []
@@ -129,7 +129,6 @@ package final class StoreObserver {
 
     private func recordMode(of files: StoreFiles, stamp: StoreFiles.Stamp, mode: DatabaseHeader.JournalMode?) {
         indexHasCommitted = baseline.commit.frame > 0
-        isWALCurrent = mode == .writeAhead
         switch mode {
         case .writeAhead, nil: if files.walIndex == nil { idle = IdleState(publishedAt: stamp) }
         case .rollback:
@@ -165,6 +164,7 @@ package final class StoreObserver {
         sessions = WALSessionTracker()
         backoff = PollDelay()
         obstacle = nil
+        followsIndex = false
         detector = CommitDetector()
         stampPublishedUnderLock = nil
         rollbackStamps = RollbackStamps()
@@ -242,7 +242,7 @@ package final class StoreObserver {
 
     private func inspect(_ parts: Set<StorePart>) -> Observation {
         do {
-            if let files, isWALCurrent, files.walIndex != nil, parts.isSubset(of: [.wal]) {
+            if let files, files.walIndex != nil, followsIndex || !parts.isEmpty, parts.isSubset(of: [.wal]) {
                 return try inspectWAL(files, afterDatabaseEvent: false)
             }
             return try inspectStore()
@@ -286,7 +286,7 @@ package final class StoreObserver {
             return Observation(former != nil ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
         let hasChanged = try inspectSessions(found)
-        isWALCurrent = false
+        followsIndex = false
         let mode = try found.header()?.journalMode
         if mode != .rollback { rollbackTables = nil }
         let observation =

@@ -34,7 +34,6 @@ extension StoreObserver {
 
     private func inspectOpenWAL(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
         guard files.walIndex != nil else { return try inspectWithoutIndex(files) }
-        isWALCurrent = true
         return try inspectWAL(files, afterDatabaseEvent: true, isChanged: isChanged)
     }
 
@@ -120,6 +119,7 @@ extension StoreObserver {
     ///   - isChanged: True if a change is published in any case.
     func inspectWAL(_ files: StoreFiles, afterDatabaseEvent: Bool, isChanged: Bool = false) throws -> Observation {
         idle = .inUse
+        followsIndex = true
         abandonedWAL.holdsPublishedCommit = false
         // Spins once per transaction. A long transaction is polled at the backoff's pace.
         let spins = detector.leavesIndexUnread && backoff.isFresh
