@@ -67,6 +67,8 @@ extension StoreObserver {
                 let found = try inspectIdle(files, wasWritten: files.walIndex == nil && sessions.isModified)
                 return found.withRecheck(after: abandonedWAL.cooldown)
             }
+            // This change covers all writes so far.
+            sessions.recordWrite()
             idle = IdleState(publishedAt: stamp)
             return Observation(.changed)
         }
