@@ -12,6 +12,8 @@ import Testing
         INSERT INTO note (text) SELECT hex(randomblob(200)) FROM n
         """
 
+    private static let small = "BEGIN; INSERT INTO note (text) VALUES ('not written')"
+
     private func rig() throws -> ObserverRig {
         try ObserverRig { try ObserverRig.once($0, "CREATE TABLE note (id INTEGER PRIMARY KEY, text)") }
     }
@@ -85,7 +87,7 @@ import Testing
     /// Nothing is published of a transaction alone, however long it takes.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"], [false, true])
     func ignoresATransaction(_ mode: String, _ isKilled: Bool) throws {
-        for statement in [Self.spill, "BEGIN; INSERT INTO note (text) VALUES ('not written')"] {
+        for statement in [Self.spill, Self.small] {
             try ignoresATransaction(mode, isKilled, statement)
         }
     }
@@ -117,6 +119,22 @@ import Testing
         case "zeros": try rig.put([UInt8](repeating: 0, count: 4152), "-journal")
         default: #expect(truncate(rig.store.string + "-journal", 600) == 0)
         }
+        #expect(try pollLater(rig) == [.changed])
+        #expect(try pollLater(rig) == [])
+    }
+
+    /// Readers roll back the transaction, if it has written anything, in another database.
+    @Test(arguments: [spill, small], [false, true])
+    func findsACopyBesideAJournal(_ statement: String, _ keepsTimes: Bool) throws {
+        let rig = try rig()
+        let other = rig.directory.path.appending("other")
+        let shell = try rig.shell()
+        try shell.execute(statement)
+        try shell.kill()
+        #expect(try pollLater(rig) == [])
+        try run("cp", [Word(rig.store), Word(other)])
+        if keepsTimes { try run("touch", ["-r", Word(rig.store), Word(other)]) }
+        try run("cp", ["--preserve=timestamps", Word(other), Word(rig.store)])
         #expect(try pollLater(rig) == [.changed])
         #expect(try pollLater(rig) == [])
     }

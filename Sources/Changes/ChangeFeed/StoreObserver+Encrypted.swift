@@ -30,7 +30,7 @@ extension StoreObserver {
             let mayBeCommitted = try idle.stamp != stamp && !files.isJournalHot()
             return mayBeCommitted || isUnreadable ? observeLocked() : awaitUnlock()
         }
-        if usesJournal || abandonedJournal != nil, try inspectAbandonedJournal(files, at: stamp) {
+        if usesJournal || abandonedJournal != nil, try isAbandonedJournalOverruled(files, at: stamp) {
             idle = IdleState(publishedAt: .absent)
         }
         backoff = PollDelay()

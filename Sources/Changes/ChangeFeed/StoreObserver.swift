@@ -121,7 +121,7 @@ package final class StoreObserver {
         abandonedWAL.inspectedStamp = try opened.walIndex != nil && opened.isWALInUse() ? nil : inspectedStamp
         abandonedWAL.holdsPublishedCommit = opened.walIndex == nil && baseline.commit.frame > 0
         if opened.walIndex != nil { unloggedWrites.record(try databaseState(opened)) }
-        abandonedJournal = try? AbandonedJournal(opened, at: stamp)
+        abandonedJournal = opened.isTransactionUnderWay() ? nil : try? AbandonedJournal(opened, at: stamp)
         recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
         files = opened
         failures.reset()

@@ -16,7 +16,9 @@ extension StoreObserver {
         let stamp = try files.stamp()
         guard try !files.isJournalHot() else { return try inspectBesideHotJournal(files, at: stamp) }
         journalDeadline = nil
-        if let left = abandonedJournal.take(), left.database == stamp { stampPublishedUnderLock = .absent }
+        if abandonedJournal != nil, try isAbandonedJournalOverruled(files, at: stamp) {
+            stampPublishedUnderLock = .absent
+        }
         guard let counter = try files.header()?.changeCounter, counter != baseline.changeCounter else {
             return try inspectUncounted(files, at: stamp)
         }
@@ -57,7 +59,7 @@ extension StoreObserver {
             guard mayBeExclusive else { return Observation(.unchanged) }
             return isUnreadable ? observeLocked() : awaitUnlock()
         }
-        if try inspectAbandonedJournal(files, at: stamp) { stampPublishedUnderLock = .absent }
+        if try isAbandonedJournalOverruled(files, at: stamp) { stampPublishedUnderLock = .absent }
         let isAbandoned = !files.isTransactionUnderWay()
         let counter = try files.committedChangeCounter(isAbandoned: isAbandoned)
         let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
@@ -74,12 +76,14 @@ extension StoreObserver {
         return settled(.changed)
     }
 
-    /// Looks at a journal that may be hot and whose program is gone. Returns true if one of the last poll was removed,
-    /// emptied or altered, and its transaction wasn't rolled back: readers find other content now.
-    func inspectAbandonedJournal(_ files: StoreFiles, at stamp: StoreFiles.Stamp) throws -> Bool {
-        let former = abandonedJournal
-        abandonedJournal = try AbandonedJournal(files, at: stamp)
-        return former.map { $0.database == stamp && $0.journal != abandonedJournal?.journal } ?? false
+    /// Looks at a journal that may be hot and whose program is gone. Returns true if readers find other content than at
+    /// the last poll: the journal was removed, emptied or altered, or another store was copied over.
+    func isAbandonedJournalOverruled(_ files: StoreFiles, at stamp: StoreFiles.Stamp) throws -> Bool {
+        let now = try AbandonedJournal(files, at: stamp)
+        // A reader may be rolling it back, or has done so since.
+        guard !files.isTransactionUnderWay(), try files.stamp() == stamp else { return false }
+        defer { abandonedJournal = now }
+        return abandonedJournal?.isOverruled(by: now, at: stamp) ?? false
     }
 
     /// The time that a transaction takes before a poll looks for commits that came before it.
