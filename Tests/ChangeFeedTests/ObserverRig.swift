@@ -130,7 +130,7 @@ final class ObserverRig {
             let isRepeated = early.isEmpty && findRepeatedCommit() == .repeated
             if isRepeated {
                 found.append(.changed)
-                tables.append(observer.repeatedTables)
+                tables.append(observer.expectedTables ?? .unknown)
                 observer.confirmRepeatedCommit()
             }
             let notices = try early + source.next(timeout: early.isEmpty && !isRepeated ? wait : .zero)
@@ -170,7 +170,7 @@ final class ObserverRig {
     /// Publishes the commit that `findRepeatedCommit` found, and returns its tables.
     func confirmRepeatedCommit() -> TableChanges {
         defer { observer.confirmRepeatedCommit() }
-        return observer.repeatedTables
+        return observer.expectedTables ?? .unknown
     }
 
     /// Looks as `pollWALIndex` does, but the queued events are lost.

@@ -228,7 +228,7 @@ package final class FollowedStore {
     /// Compares the store with its state at the last poll. Returns the event to publish; nil if nothing was committed.
     func poll(_ queuedEvents: StoreObserver.EventReader) -> StoreEvent? {
         let observation = observer.poll(queuedEvents)
-        defer { repeatedChange = observer.awaitsRepeatedCommit ? .change(wire(observer.repeatedTables)) : nil }
+        defer { repeatedChange = observer.expectedTables.map { .change(wire($0)) } }
         isCommitUnderWay = observation.nextPollDelay != nil
         let delay = [observation.nextPollDelay, observation.recheckDelay].compactMap { $0 }.min()
         pollAt = delay.map { ContinuousClock.now.advanced(by: $0) }

@@ -18,11 +18,10 @@ struct CommitDetector {
     private(set) var state = State.unread
     /// What finds another commit like the last one; nil if there was none of that kind.
     private var probe: CommitProbe?
-    /// The tables of the commit that the probe finds.
-    private(set) var expectedTables = TableChanges.unknown
+    private var probedTables = TableChanges.unknown
 
-    /// True if the probe can find the next commit.
-    var hasProbe: Bool { probe != nil }
+    /// The tables of the commit that the probe finds; nil if there is no probe.
+    var expectedTables: TableChanges? { probe == nil ? nil : probedTables }
 
     /// True if the poll itself must wait for a commit to become visible.
     var leavesIndexUnread: Bool { state == .unread }
@@ -66,7 +65,7 @@ struct CommitDetector {
     ) {
         if probe?.isValid(files, after: commit, trees: charge?.trees) == true { return }
         probe = CommitProbe(files, after: commit, trees: charge?.trees)
-        expectedTables = charge.map { TableChanges($0.names, isComplete: true) } ?? .unknown
+        probedTables = charge.map { TableChanges($0.names, isComplete: true) } ?? .unknown
     }
 
     /// Discards the probe: the next commit may be of any kind.

@@ -6,25 +6,22 @@ extension StoreObserver {
     package enum ProbeFinding {
         /// There is no commit yet.
         case nothing
-        /// There is a commit. Publish `repeatedTables`, and call `confirmRepeatedCommit()` afterwards, and then
+        /// There is a commit. Publish `expectedTables`, and call `confirmRepeatedCommit()` afterwards, and then
         /// `poll()`.
         case repeated
         /// There is a commit to other tables, or the probe isn't prepared. Look with `pollWALIndex()`.
         case other
     }
 
-    /// True if a commit like the last one can be found by `findRepeatedCommit`.
-    package var awaitsRepeatedCommit: Bool { detector.hasProbe }
-
-    /// The tables of the commit that `findRepeatedCommit` finds.
-    package var repeatedTables: TableChanges { detector.expectedTables }
+    /// The tables of another commit like the last one; nil if `findRepeatedCommit` can't find it.
+    package var expectedTables: TableChanges? { detector.expectedTables }
 
     /// Looks for a commit that changed the same tables as the one before.
     ///
     /// - Parameter isAnnounced: True if a write to the WAL was reported. Then it looks for some microseconds, because
     ///   the event precedes the commit.
     package func findRepeatedCommit(isAnnounced: Bool) -> ProbeFinding {
-        guard detector.hasProbe, touchedParts.isEmpty else { return .other }
+        guard touchedParts.isEmpty else { return .other }
         var until: ContinuousClock.Instant?
         while true {
             switch detector.probeNext(tracker.map) {
@@ -55,7 +52,7 @@ extension StoreObserver {
         if let files, let index = try? files.readIndex(), WALPosition(index) == baseline.commit {
             tracker.advance(to: index, in: files)
             let found = tracker.needsEvents ? nil : tracker.takeChanges()
-            isProven = found != nil && found == repeatedTables
+            isProven = found != nil && found == expectedTables
             if !isProven { tracker.add(found) }
         }
         detector.recordProbed(isProven: isProven)
