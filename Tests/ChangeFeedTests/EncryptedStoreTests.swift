@@ -71,12 +71,15 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
-    @Test func findsCommitsInExclusiveRollbackMode() throws {
-        let rig = try rig()
+    /// Its journal is a file or in memory, and it ignores the index that a program in WAL mode has left.
+    @Test(arguments: ["none", "empty", "zeroed"], [false, true])
+    func findsCommitsInExclusiveRollbackMode(index: String, hasJournal: Bool) throws {
+        let indexes = ["empty": LogBytes.emptyIndex, "zeroed": [UInt8](repeating: 0, count: 32768)]
+        let rig = try rig(index: indexes[index])
         let locks = try locks(rig)
-        try rig.put(Self.hotJournal, "-journal")
+        if hasJournal { try rig.put(Self.hotJournal, "-journal") }
         try rig.putPage(1)
-        try rig.put([], "-journal")
+        if hasJournal { try rig.put([], "-journal") }
         #expect(try rig.findings() == [.discontinued(.unreadable)])
         try rig.putPage(2)
         #expect(try rig.findings() == [])
@@ -111,6 +114,20 @@ import Testing
         #expect(try rig.findings() == [])
         #expect(locks != nil)
         Self.end(&locks)
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
+    /// The program that was interrupted is gone.
+    @Test(arguments: [nil, [UInt8](repeating: 0, count: 512)])
+    func findsThatAJournalIsGone(_ rest: [UInt8]?) throws {
+        let rig = try ObserverRig { store in
+            try ObserverRig.put([UInt8](repeating: 0xE5, count: 2 * LogBytes.pageSize), at: store)
+            let counts: [UInt8] = [0, 0, 0, 1, 0, 0, 0, 77, 0, 0, 0, 2, 0, 0, 2, 0, 0, 0, 16, 0]
+            try ObserverRig.put(Self.hotJournal.prefix(8) + counts, at: FilePath(store.string + "-journal"))
+        }
+        #expect(try rig.findings() == [])
+        try rig.put(rest, "-journal")
         #expect(try rig.findings() == [.changed])
         #expect(try rig.findings() == [])
     }

@@ -12,6 +12,8 @@ import Testing
         INSERT INTO note (text) SELECT hex(randomblob(200)) FROM n
         """
 
+    private static let small = "BEGIN; INSERT INTO note (text) VALUES ('not written')"
+
     private func rig() throws -> ObserverRig {
         try ObserverRig { try ObserverRig.once($0, "CREATE TABLE note (id INTEGER PRIMARY KEY, text)") }
     }
@@ -85,15 +87,56 @@ import Testing
     /// Nothing is published of a transaction alone, however long it takes.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"], [false, true])
     func ignoresATransaction(_ mode: String, _ isKilled: Bool) throws {
+        for statement in [Self.spill, Self.small] {
+            try ignoresATransaction(mode, isKilled, statement)
+        }
+    }
+
+    private func ignoresATransaction(_ mode: String, _ isKilled: Bool, _ statement: String) throws {
         let rig = try rig()
         let shell = try rig.shell("PRAGMA journal_mode = \(mode)")
-        try shell.execute(Self.spill)
+        try shell.execute(statement)
         #expect(try pollLater(rig) == [])
         #expect(rig.poll().nextPollDelay == nil)
         if isKilled { try shell.kill() } else { try shell.execute("ROLLBACK") }
         #expect(try pollLater(rig) == [])
         try rollBack(rig)
         #expect(try rig.findings() == [])
+    }
+
+    /// Readers no longer roll back what was written.
+    @Test(arguments: ["gone", "empty", "zeros", "cut"], [false, true])
+    func findsThatAJournalIsLost(_ how: String, _ wasThereAtFirst: Bool) throws {
+        let rig = try rig()
+        let shell = try rig.shell()
+        try shell.execute(Self.spill)
+        try shell.kill()
+        if wasThereAtFirst { try rig.attach() }
+        #expect(try pollLater(rig) == [])
+        switch how {
+        case "gone": try rig.put(nil, "-journal")
+        case "empty": try rig.put([], "-journal")
+        case "zeros": try rig.put([UInt8](repeating: 0, count: 4152), "-journal")
+        default: #expect(truncate(rig.store.string + "-journal", 600) == 0)
+        }
+        #expect(try pollLater(rig) == [.changed])
+        #expect(try pollLater(rig) == [])
+    }
+
+    /// Readers roll back the transaction, if it has written anything, in another database.
+    @Test(arguments: [spill, small], [false, true])
+    func findsACopyBesideAJournal(_ statement: String, _ keepsTimes: Bool) throws {
+        let rig = try rig()
+        let other = rig.directory.path.appending("other")
+        let shell = try rig.shell()
+        try shell.execute(statement)
+        try shell.kill()
+        #expect(try pollLater(rig) == [])
+        try run("cp", [Word(rig.store), Word(other)])
+        if keepsTimes { try run("touch", ["-r", Word(rig.store), Word(other)]) }
+        try run("cp", ["--preserve=timestamps", Word(other), Word(rig.store)])
+        #expect(try pollLater(rig) == [.changed])
+        #expect(try pollLater(rig) == [])
     }
 
     // MARK: Killed within a commit

@@ -62,9 +62,9 @@ final class ObserverRig {
     func runScans() {
         let deadline = Deadline(after: .seconds(5))
         while true {
-            if observer.wantsScan, let scan = observer.beginScan(with: drainEvents()) {
+            if let scan = observer.beginScan(drainEvents) {
                 scan.run()
-                if observer.adopt(scan) { observer.finishAdoption(with: drainEvents()) }
+                observer.adopt(scan, drainEvents)
             } else {
                 // A scan that took long on a busy machine postpones the next one.
                 guard !observer.hasMap, let due = observer.scanDue, !deadline.hasPassed else { return }
@@ -92,11 +92,11 @@ final class ObserverRig {
     /// Runs a scan, with `before` between its begin and its reading, and `after` between its reading and its end.
     /// Returns false if there was none to run.
     func runScan(after before: () throws -> Void = {}, before after: () throws -> Void = {}) throws -> Bool {
-        guard let scan = observer.beginScan(with: drainEvents()) else { return false }
+        guard let scan = observer.beginScan(drainEvents) else { return false }
         try before()
         scan.run()
         try after()
-        if observer.adopt(scan) { observer.finishAdoption(with: drainEvents()) }
+        observer.adopt(scan, drainEvents)
         return true
     }
 
@@ -130,7 +130,7 @@ final class ObserverRig {
             let isRepeated = early.isEmpty && findRepeatedCommit() == .repeated
             if isRepeated {
                 found.append(.changed)
-                tables.append(observer.repeatedTables)
+                tables.append(observer.expectedTables ?? .unknown)
                 observer.confirmRepeatedCommit()
             }
             let notices = try early + source.next(timeout: early.isEmpty && !isRepeated ? wait : .zero)
@@ -148,8 +148,21 @@ final class ObserverRig {
         }
     }
 
-    /// Reads the wal-index as right after a write to the log. The events stay queued.
-    func pollWALIndex() -> FastPathFinding { observer.pollWALIndex() }
+    /// Reads the wal-index as right after a write to the log. The events stay queued, unless the tables can't be named
+    /// without them: then they are read after `work`.
+    func pollWALIndex(beforeEvents work: () throws -> Void = {}) -> TableChanges? {
+        var failure: (any Error)?
+        let found = observer.pollWALIndex {
+            eventReadings += 1
+            do { try work() } catch { failure = error }
+            return drainEvents()
+        }
+        if let failure { Issue.record(failure) }
+        return found
+    }
+
+    /// The number of times that `pollWALIndex` has read the events.
+    private(set) var eventReadings = 0
 
     /// Looks for a commit like the last one, before any event is read.
     func findRepeatedCommit() -> StoreObserver.ProbeFinding { observer.findRepeatedCommit(isAnnounced: false) }
@@ -157,17 +170,14 @@ final class ObserverRig {
     /// Publishes the commit that `findRepeatedCommit` found, and returns its tables.
     func confirmRepeatedCommit() -> TableChanges {
         defer { observer.confirmRepeatedCommit() }
-        return observer.repeatedTables
+        return observer.expectedTables ?? .unknown
     }
 
-    /// Completes `pollWALIndex` with the events that are queued now.
-    func finishWALIndexPoll() -> FastPathFinding { observer.finishWALIndexPoll(with: drainEvents()) }
+    /// Looks as `pollWALIndex` does, but the queued events are lost.
+    func pollWALIndexWithoutEvents() -> TableChanges? { observer.pollWALIndex { nil } }
 
     /// Polls once without an event.
-    func poll() -> Observation {
-        let observation = observer.poll()
-        return observation.needsEvents ? observer.finish(observation, with: drainEvents()) : observation
-    }
+    func poll() -> Observation { observer.poll(drainEvents) }
 
     private func record(_ event: DirectoryEvent) {
         guard let part = name.part(named: event.name) else { return }

@@ -27,7 +27,7 @@ import Testing
 
     private func poll() -> Observation {
         observer.recordEvent(.database, created: true, modified: true, removed: true)
-        return observer.poll()
+        return observer.poll { nil }
     }
 
     @Test func reportsAReplacementThatCannotBeRead() throws {

@@ -103,6 +103,33 @@ import Testing
         try #require(rig.position).difference(to: #require(rig.presentPosition))
     }
 
+    /// The log stays, so its last commit is the same.
+    @Test(arguments: [false, true], [false, true])
+    func tokensTellACopyBesideALog(_ isKilled: Bool, _ isAwaited: Bool) throws {
+        let rig = try rig("WAL")
+        let other = rig.directory.path.appending("other")
+        try ObserverRig.once(other, "CREATE TABLE note (id INTEGER PRIMARY KEY, text)")
+        let shell = try rig.shell(isKilled ? "PRAGMA locking_mode = EXCLUSIVE" : "")
+        try shell.execute("INSERT INTO note (text) VALUES ('x'); PRAGMA wal_checkpoint")
+        if isKilled { try shell.kill() }
+        #expect(try rig.findings() == [.changed])
+        if isAwaited {
+            awaitFileClock()
+            #expect(try rig.findings() == [])
+        }
+        #expect(try differenceToPresent(rig) == .none)
+        let before = try #require(rig.position)
+        awaitFileClock()
+        for _ in 0..<2 {
+            try copy(other, to: rig.store)
+            #expect(try before.difference(to: #require(rig.presentPosition)) == .changed)
+        }
+        let copied = try #require(rig.presentPosition)
+        try rig.putPage(7)
+        #expect(try copied.difference(to: #require(rig.presentPosition)) == .changed)
+        if !isKilled { try shell.kill() }
+    }
+
     /// A scan for the tables of later changes read the copy before its event was handled.
     @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
     func findsACopyThatAScanReadEarly(_ mode: String) throws {
@@ -202,6 +229,21 @@ import Testing
         try shell.execute("INSERT INTO note (text) VALUES ('not counted')")
         try shell.kill()
         #expect(try rig.findings().contains(.changed))
+        #expect(try rig.findings() == [])
+    }
+
+    /// A program in WAL mode has left its index, before the store's mode was changed.
+    @Test(arguments: ["DELETE", "MEMORY", "OFF"]) func findsExclusiveCommitsBesideAnIndex(_ mode: String) throws {
+        let rig = try rig()
+        try rig.put([UInt8](repeating: 0, count: 32768), "-shm")
+        #expect(try rig.findings() == [])
+        let shell = try rig.shell("PRAGMA journal_mode = \(mode); PRAGMA locking_mode = EXCLUSIVE")
+        try shell.execute("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings().last == .discontinued(.unreadable))
+        try shell.execute("INSERT INTO note (text) VALUES ('y')")
+        #expect(try rig.findings() == [])
+        try shell.close()
+        #expect(try rig.findings() == [.changed])
         #expect(try rig.findings() == [])
     }
 

@@ -25,7 +25,7 @@ import Testing
             _ = setFileSystemUser(65_534)
             defer { _ = setFileSystemUser(0) }
             observer.recordEvent(.database, created: true, modified: true, removed: false)
-            return observer.poll()
+            return observer.poll { nil }
         }
         _ = poll()
         #expect(observer.isReadable)

@@ -22,10 +22,8 @@ package struct Observation: Sendable, Equatable {
     /// The delay until a poll that confirms this result. It is set when a file's timestamps can't tell yet whether the
     /// file was written again.
     package private(set) var recheckDelay: Duration?
-    /// The changed tables, if the finding is `changed` and no events are needed.
+    /// The changed tables, if the finding is `changed`.
     package internal(set) var tables = TableChanges.unknown
-    /// True if `StoreObserver.finish(_:with:)` must complete it.
-    package internal(set) var needsEvents = false
 
     package init(_ finding: Finding, nextPollDelay: Duration? = nil) {
         self.finding = finding
@@ -44,14 +42,4 @@ package struct Observation: Sendable, Equatable {
         copy.recheckDelay = delay
         return copy
     }
-}
-
-/// The result of reading a store's wal-index right after a write to its WAL.
-package enum FastPathFinding: Sendable, Equatable {
-    /// No commit is visible yet, or a full poll is needed.
-    case unchanged
-    /// A commit is visible. `StoreObserver.finishWALIndexPoll(with:)` names its tables.
-    case needsEvents
-    /// A reader that opens the store now sees a commit that changed these tables.
-    case changed(TableChanges)
 }

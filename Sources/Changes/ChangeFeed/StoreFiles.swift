@@ -161,9 +161,6 @@ final class StoreFiles {
         /// The stamp of a file that doesn't exist.
         static let absent = Stamp(size: -1, modified: 0, changed: 0)
 
-        /// A stamp that a later write could have left unchanged.
-        static let unsettled = Stamp(size: -2, modified: 0, changed: 0)
-
         init(size: Int64, modified: Int64, changed: Int64) {
             (self.size, self.modified, self.changed) = (size, modified, changed)
         }
@@ -200,6 +197,11 @@ final class StoreFiles {
         }
         return try header()?.changeCounter
     }
+
+    func hasJournalRecords() throws(SystemError) -> Bool { try RollbackJournal.hasRecords(name.journal, in: directory) }
+
+    /// Returns the journal's stamp, `absent` if there is none.
+    func journalStamp() throws(SystemError) -> Stamp { try directory.status(name.journal).map(Stamp.init) ?? .absent }
 
     func hasJournal() throws(SystemError) -> Bool { try directory.status(name.journal) != nil }
 

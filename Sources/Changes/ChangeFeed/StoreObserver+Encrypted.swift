@@ -8,10 +8,18 @@ extension StoreObserver {
     /// - Parameter isChanged: True if a change is published in any case.
     func inspectWithoutHeader(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
         // It may have had a header before.
-        if idleStamp == nil { idleStamp = inspectedStamp }
-        (publishedStamp, settledStamp, inspectedStamp, stampPublishedUnderLock) = (nil, nil, nil, nil)
+        if idle.stamp == nil, let stamp = rollbackStamps.inspected { idle = IdleState(publishedAt: stamp) }
+        rollbackStamps = RollbackStamps()
+        stampPublishedUnderLock = nil
         let hasLog = try files.walStamp().map { $0.size > 0 } ?? false
         if files.walIndex != nil || hasLog || abandonedWAL.holdsPublishedCommit {
+            // A program with a rollback journal ignores an index that another one left. With its journal in memory, a
+            // write to the database is all that shows.
+            if !hasLog, files.walIndex != nil, files.isLockedExclusively(),
+                try !unloggedWrites.isPublished(at: files.stamp())
+            {
+                return observeLocked()
+            }
             return try inspectWALMode(files, isChanged: isChanged)
         }
         lockedCommits = nil
@@ -19,17 +27,19 @@ extension StoreObserver {
         let stamp = try files.stamp()
         if files.waitForWriter() {
             // Without a hot journal, what was written is committed, or in a journal in memory.
-            let mayBeCommitted = try idleStamp != stamp && !files.isJournalHot()
+            let mayBeCommitted = try idle.stamp != stamp && !files.isJournalHot()
             return mayBeCommitted || isUnreadable ? observeLocked() : awaitUnlock()
+        }
+        if usesJournal || abandonedJournal != nil, try isAbandonedJournalOverruled(files, at: stamp) {
+            idle = IdleState(publishedAt: .absent)
         }
         backoff = PollDelay()
         usesJournal = false
         bracket = JournalBracket()
         guard isUnreadable else { return try inspectIdle(files, hasHeader: false) }
-        isUnreadable = false
+        obstacle = nil
         sessions.recordWrite()
-        leaveIdle()
-        idleStamp = stamp
+        idle = IdleState(publishedAt: stamp)
         tracker.addUnknown()
         discardPageMap()
         return Observation(.changed)

@@ -7,9 +7,7 @@ import SystemPackage
 /// Detects other processes' commits to one SQLite store, without a SQLite connection, a lock or a trace on disk.
 ///
 /// Forward the kernel's file events to `recordEvent(_:created:modified:removed:closed:)`, then call `poll()`. When
-/// `poll()` returns a delay, poll again after it, even if no event arrives. When a call says that it needs events, read
-/// those that the kernel has queued by then and pass this store's to the call that completes it, before anything else:
-/// they prove that a change is complete after a program has reopened the store. Confined to one thread.
+/// `poll()` returns a delay, poll again after it, even if no event arrives. Confined to one thread.
 ///
 /// It reads through descriptors of its own, never by mapping: SQLite truncates a `-shm` that it finds, and a process
 /// that touches memory mapped from a truncated file is killed.
@@ -23,47 +21,38 @@ package final class StoreObserver {
     @exclusivity(unchecked) var files: StoreFiles?
     @exclusivity(unchecked) var baseline = CommitBaseline()
     var sessions = WALSessionTracker()
+    /// True if the last poll looked at the WAL through its index. An index may also be left beside a store in another
+    /// mode.
+    var followsIndex = false
     /// True if a commit was found in the index that is open now.
     var indexHasCommitted = false
     @exclusivity(unchecked) private(set) var touchedParts: Set<StorePart> = []
     var backoff = PollDelay()
     /// The delays between polls for a lock that has been held for longer than a commit takes.
     var unlockBackoff = StoreObserver.makeUnlockBackoff()
-    @exclusivity(unchecked) var isUnreadable = false
-    var fastPath = FastPath()
-    /// What finds another commit like the last one; nil if there was none of that kind.
-    @exclusivity(unchecked) var probe: CommitProbe?
-    /// The tables of the commit that the probe finds.
-    package internal(set) var repeatedTables = TableChanges.unknown
+    /// The reason why the store can't be read.
+    enum Obstacle {
+        /// A program locks readers out.
+        case lock
+        case failure(SystemError?)
+    }
+
+    @exclusivity(unchecked) var obstacle: Obstacle?
+    @exclusivity(unchecked) var detector = CommitDetector()
     /// True if a rollback journal was seen since the last settled poll. The journal makes the change counter's verdict
     /// final.
     var usesJournal = false
     /// The database's stamp at the published commit, if the writer kept its lock after it or used no journal. In
     /// exclusive mode the change counter counts only a program's first commit.
     var stampPublishedUnderLock: StoreFiles.Stamp?
-    /// The database's stamp as of the last finding in rollback mode; nil if another write may be in it.
-    var publishedStamp: StoreFiles.Stamp?
-    /// The same stamp as of the last settled poll, or nil if the write was too recent to tell it from a later one, or
-    /// the poll saw a write that isn't published yet.
-    var settledStamp: StoreFiles.Stamp?
-    /// The same stamp as of the last settled poll.
-    var inspectedStamp: StoreFiles.Stamp?
+    var rollbackStamps = RollbackStamps()
     var bracket = JournalBracket()
     var abandonedWAL = AbandonedWAL()
     var unloggedWrites = UnloggedWrites()
     /// The commits found while a program locked out every reader.
     var lockedCommits: LockedCommits?
-    /// The reason the store can't be read. It is nil if the store is readable or a program's lock is the reason.
-    package private(set) var failure: SystemError?
     private var failures = Backoff(first: .seconds(1), longest: .seconds(60))
-    /// The database's stamp, if the store is in WAL mode and nobody has it open.
-    var idleStamp: StoreFiles.Stamp? {
-        didSet { settledIdleStamp = idleStamp?.whenSettled }
-    }
-    /// The same stamp, or nil if a write could have left it unchanged since.
-    private(set) var settledIdleStamp: StoreFiles.Stamp?
-    /// The deadline for the events that may explain why the database's stamp changed while idle.
-    var idleDoubtDeadline: ContinuousClock.Instant?
+    var idle = IdleState.inUse
     @exclusivity(unchecked) var tracker = TableTracker()
     /// What names the tables of commits in rollback mode, once the store was read.
     var rollbackTables: RollbackTables?
@@ -71,10 +60,10 @@ package final class StoreObserver {
     var eventCounts = SideFileEventCounts()
     /// The time from which commits before a transaction that goes on are looked for.
     var journalDeadline: ContinuousClock.Instant?
+    /// The hot journal whose program was gone at the last poll.
+    var abandonedJournal: AbandonedJournal?
     /// The database's stamp at a commit with a journal that was published when the store was in WAL mode again.
     var journaledStamp: StoreFiles.Stamp?
-    /// A finished scan that waits for events.
-    var adoption: ScanAdoption?
 
     /// The database file's identity if hard links lead to it too, as of the last poll.
     package var sharedDatabase: FileIdentity? { files?.sharedIdentity }
@@ -82,7 +71,7 @@ package final class StoreObserver {
     /// True while polls report the changed tables. Setting it to false frees the page map.
     package var wantsTables = false {
         didSet {
-            probe = nil
+            detector.expectNothing()
             if !wantsTables { discardPageMap() }
         }
     }
@@ -110,8 +99,7 @@ package final class StoreObserver {
     /// after `close()`.
     package func attach() {
         do { try open() } catch {
-            isUnreadable = true
-            failure = error as? SystemError
+            obstacle = .failure(error as? SystemError)
         }
         releaseUnusedStore()
     }
@@ -124,7 +112,6 @@ package final class StoreObserver {
     /// Opens the store, if there is one, and takes its present state as the baseline. Throws if it can't be read.
     private func open() throws {
         close()
-        failure = nil
         guard let opened = try StoreFiles(directory, name) else { return }
         let stamp = try opened.stamp()
         // Must come first, so that a commit made meanwhile has another stamp.
@@ -134,6 +121,7 @@ package final class StoreObserver {
         abandonedWAL.inspectedStamp = try opened.walIndex != nil && opened.isWALInUse() ? nil : inspectedStamp
         abandonedWAL.holdsPublishedCommit = opened.walIndex == nil && baseline.commit.frame > 0
         if opened.walIndex != nil { unloggedWrites.record(try databaseState(opened)) }
+        abandonedJournal = opened.isTransactionUnderWay() ? nil : try? AbandonedJournal(opened, at: stamp)
         recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
         files = opened
         failures.reset()
@@ -142,10 +130,9 @@ package final class StoreObserver {
     private func recordMode(of files: StoreFiles, stamp: StoreFiles.Stamp, mode: DatabaseHeader.JournalMode?) {
         indexHasCommitted = baseline.commit.frame > 0
         switch mode {
-        case .writeAhead, nil: if files.walIndex == nil { idleStamp = stamp }
+        case .writeAhead, nil: if files.walIndex == nil { idle = IdleState(publishedAt: stamp) }
         case .rollback:
-            (publishedStamp, settledStamp) = (stamp, stamp.whenSettled)
-            inspectedStamp = stamp
+            rollbackStamps = RollbackStamps(publishedAt: stamp)
             // The counter does not count further commits of a program in exclusive mode.
             if files.isLockedExclusively() { stampPublishedUnderLock = stamp }
         }
@@ -153,6 +140,11 @@ package final class StoreObserver {
 
     /// False while a program's lock, a resource limit or a missing permission prevents reading.
     package var isReadable: Bool { !isUnreadable }
+
+    var isUnreadable: Bool { obstacle != nil }
+
+    /// The error because of which the store can't be read; nil if it is readable or a program's lock is the reason.
+    package var failure: SystemError? { if case .failure(let error) = obstacle { error } else { nil } }
 
     /// The delay until the next attempt after a failure whose end no event reports: a resource limit, a relocation's
     /// lease, or a parent directory that this user may not go through.
@@ -167,22 +159,21 @@ package final class StoreObserver {
     package func close() {
         discardPageMap()
         _ = tracker.takeChanges()
-        probe = nil
         files = nil
         touchedParts = []
         sessions = WALSessionTracker()
         backoff = PollDelay()
-        isUnreadable = false
-        fastPath = FastPath()
-        adoption = nil
+        obstacle = nil
+        followsIndex = false
+        detector = CommitDetector()
         stampPublishedUnderLock = nil
-        (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
+        rollbackStamps = RollbackStamps()
         bracket = JournalBracket()
         abandonedWAL = AbandonedWAL()
         unloggedWrites = UnloggedWrites()
         lockedCommits = nil
-        (journalDeadline, journaledStamp) = (nil, nil)
-        leaveIdle()
+        (journalDeadline, journaledStamp, abandonedJournal) = (nil, nil, nil)
+        idle = .inUse
     }
 
     /// Records a file event for one of the store's files. This is cheap; `poll()` evaluates the event.
@@ -201,41 +192,15 @@ package final class StoreObserver {
         bracket.record(part, created: created, modified: modified, removed: removed, closed: closed)
     }
 
-    /// Spins for some microseconds for the first visible commit after a write to the WAL alone. Publish what it finds,
-    /// then call `poll()` in any case.
-    package func pollWALIndex() -> FastPathFinding {
-        guard touchedParts.isEmpty, !isUnreadable, backoff.isFresh, let files, files.walIndex != nil,
-            let showsCommit = try? awaitCommit(files)
-        else { return .unchanged }
-        leaveIdle()
-        return finding(after: fastPath.indexWasRead(showsCommit: showsCommit, needsEvents: tracker.needsEvents))
-    }
-
-    /// Completes a `pollWALIndex()` that needed events. `events`: this store's queued side-file events that are not
-    /// recorded yet, or nil if events were lost.
-    package func finishWALIndexPoll(with events: SideFileEventCounts?) -> FastPathFinding {
-        settleTables(with: events)
-        return finding(after: fastPath.eventsWereRead())
-    }
-
-    private func finding(after step: FastPath.Step) -> FastPathFinding {
-        switch step {
-        case .poll: .unchanged
-        case .readEvents: .needsEvents
-        case .publish: .changed(tracker.takeChanges() ?? .unknown)
-        }
-    }
-
     /// Records that events were lost or that the directory was replaced: the store's names may stand for other files.
     package func recordLostEvents() {
-        probe = nil
         discardPageMap()
         bracket.recordLostEvents()
         touchedParts.insert(.database)
     }
 
     /// Compares the store with the baseline and returns the difference.
-    package func poll() -> Observation {
+    package func poll(_ queuedEvents: EventReader) -> Observation {
         // The events that an earlier call needed would be too late now.
         if tracker.needsEvents { settleTables(with: nil) }
         let parts = touchedParts
@@ -246,16 +211,16 @@ package final class StoreObserver {
             unlockBackoff = Self.makeUnlockBackoff(afterEvent: true)
         }
         var found = inspect(parts)
-        if fastPath.pollEnded() { found = found.reportingChange }
+        if detector.endPoll() { found = found.reportingChange }
         if case .discontinued = found.finding {
             _ = tracker.takeChanges()
             discardPageMap()
         }
-        found.needsEvents = tracker.needsEvents
         if releasesUnusedStore { found = releasingUnusedStore(found) }
-        let complete = found.needsEvents ? found : withTables(found)
+        if tracker.needsEvents { settleTables(with: queuedEvents()) }
+        if found.finding == .changed { found.tables = tracker.takeChanges() ?? .unknown }
         prepareProbe()
-        return complete
+        return found
     }
 
     /// Closes the database if nobody uses the store any more. A program's close of a file precedes the end of its
@@ -275,27 +240,9 @@ package final class StoreObserver {
         return found
     }
 
-    /// Completes a poll that needed events. `events`: this store's queued side-file events that are not recorded yet,
-    /// or nil if events were lost.
-    package func finish(_ observation: Observation, with events: SideFileEventCounts?) -> Observation {
-        settleTables(with: events)
-        var finished = observation
-        finished.needsEvents = false
-        let complete = withTables(finished)
-        prepareProbe()
-        return complete
-    }
-
-    private func withTables(_ observation: Observation) -> Observation {
-        guard observation.finding == .changed else { return observation }
-        var complete = observation
-        complete.tables = tracker.takeChanges() ?? .unknown
-        return complete
-    }
-
     private func inspect(_ parts: Set<StorePart>) -> Observation {
         do {
-            if let files, files.walIndex != nil, parts.isSubset(of: [.wal]) {
+            if let files, files.walIndex != nil, followsIndex || !parts.isEmpty, parts.isSubset(of: [.wal]) {
                 return try inspectWAL(files, afterDatabaseEvent: false)
             }
             return try inspectStore()
@@ -310,11 +257,11 @@ package final class StoreObserver {
     /// Records that the store can't be read. It becomes readable when its owner grants access or a lease on it ends. No
     /// event reports the end of a resource limit.
     private func unreadable(_ error: any Error) -> Observation {
-        defer { isUnreadable = true }
+        let finding: Observation.Finding = isUnreadable ? .unchanged : .discontinued(.unreadable)
         discardPageMap()
         files = nil
-        failure = error as? SystemError
-        return Observation(isUnreadable ? .unchanged : .discontinued(.unreadable), nextPollDelay: retryDelay)
+        obstacle = .failure(error as? SystemError)
+        return Observation(finding, nextPollDelay: retryDelay)
     }
 
     // MARK: Full inspection
@@ -324,22 +271,22 @@ package final class StoreObserver {
         guard let found = try StoreFiles.current(directory, name, unless: files) else {
             files = nil
             sessions = WALSessionTracker()
-            isUnreadable = false
-            failure = nil
+            obstacle = nil
             return Observation(hadStore ? .discontinued(.vanished) : .unchanged)
         }
         guard found === files else {
-            let wasUnreadable = isUnreadable
+            let former = obstacle
             do { try open() } catch {
                 // Reported unless it was unreadable before.
-                isUnreadable = wasUnreadable
+                obstacle = former
                 throw error
             }
             // It may have vanished meanwhile.
             guard files != nil else { return Observation(hadStore ? .discontinued(.vanished) : .unchanged) }
-            return Observation(wasUnreadable ? .changed : .discontinued(hadStore ? .replaced : .appeared))
+            return Observation(former != nil ? .changed : .discontinued(hadStore ? .replaced : .appeared))
         }
         let hasChanged = try inspectSessions(found)
+        followsIndex = false
         let mode = try found.header()?.journalMode
         if mode != .rollback { rollbackTables = nil }
         let observation =
@@ -360,7 +307,7 @@ package final class StoreObserver {
             // The queued events are about the index that has the name now.
             settleTables(with: nil)
         } changed: { former in
-            unloggedWrites = UnloggedWrites(after: former == nil ? idleStamp : nil)
+            unloggedWrites = UnloggedWrites(after: former == nil ? idle.stamp : nil)
             try sessionChanged(files, former)
         }
         if hasEnded {
@@ -375,7 +322,7 @@ package final class StoreObserver {
             tracker.addUnknown()
             discardPageMap()
         }
-        if hasChanged { leaveIdle() }
+        if hasChanged { idle = .inUse }
         return hasChanged
     }
 }

@@ -9,8 +9,8 @@ package struct StorePosition: Equatable, Sendable {
     /// The last commit in the WAL; `none` if there is none.
     let commit: WALPosition
     let changeCounter: UInt32?
-    /// The database's stamp. If a later write could have left it unchanged, it is `unsettled` where the WAL has
-    /// commits, and else nil.
+    /// The database's stamp. Nil if it isn't known, or if a later write could have left it unchanged and the WAL has no
+    /// commit.
     let stamp: StoreFiles.Stamp?
     /// The last frame of the WAL that the database had as of the stamp.
     var checkpointedFrame: UInt32 = 0
@@ -27,15 +27,13 @@ package struct StorePosition: Equatable, Sendable {
 
     package func difference(to later: StorePosition) -> Difference {
         guard identity == later.identity else { return .replaced }
+        guard commit == later.commit else { return .changed }
         // Commits and checkpoints never leave the WAL with the same last commit and other content in front of it. But
         // what is behind it may be another file's: `cp` leaves the WAL of a killed program.
-        if commit.frame > 0, commit == later.commit {
-            guard later.checkpointedFrame <= checkpointedFrame, let stamp, stamp != .unsettled else { return .none }
-            return stamp.isIdentical(to: later.stamp) ? .none : .changed
-        }
-        guard commit == later.commit, changeCounter == later.changeCounter, stamp?.isIdentical(to: later.stamp) == true
-        else { return .changed }
-        return .none
+        let isCheckpointed = commit.frame > 0 && later.checkpointedFrame > checkpointedFrame
+        if isCheckpointed { return .none }
+        let isCounted = commit.frame > 0 || changeCounter == later.changeCounter
+        return isCounted && stamp?.isIdentical(to: later.stamp) == true ? .none : .changed
     }
 }
 
@@ -138,12 +136,14 @@ extension StoreObserver {
         guard baseline.commit.frame > 0 else {
             return StorePosition(
                 identity: files.identity, commit: baseline.commit, changeCounter: baseline.changeCounter,
-                stamp: settledStamp ?? settledIdleStamp ?? openWALStamp(files))
+                stamp: rollbackStamps.settled ?? idle.settledStamp ?? openWALStamp(files))
         }
-        let database = files.walIndex == nil ? idleStamp.map { ($0, 0) } : unloggedWrites.known(in: baseline.commit)
+        // A store in rollback mode may have a WAL left.
+        let alone = rollbackStamps.settled ?? (files.walIndex == nil ? idle.stamp : nil)
+        let database = alone.map { ($0, 0) } ?? unloggedWrites.known(in: baseline.commit)
         return StorePosition(
             identity: files.identity, commit: baseline.commit, changeCounter: baseline.changeCounter,
-            stamp: database.map { $0.0.whenSettled ?? .unsettled }, checkpointedFrame: database?.1 ?? 0)
+            stamp: database?.0, checkpointedFrame: database?.1 ?? 0)
     }
 
     /// Returns the database's stamp while the store has an index and the WAL no commit: checkpoints alone write the

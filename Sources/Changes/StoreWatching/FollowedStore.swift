@@ -204,8 +204,12 @@ package final class FollowedStore {
         observer.recordLostEvents()
     }
 
-    /// Looks for a commit right after a write to the log and nothing else. `poll` must follow.
-    func pollWALIndex() -> FastPathFinding { state == .following ? observer.pollWALIndex() : .unchanged }
+    /// Looks for a commit right after a write to the log and nothing else. Returns the event to publish; nil if none is
+    /// found. `poll` must follow.
+    func pollWALIndex(_ queuedEvents: StoreObserver.EventReader) -> StoreEvent? {
+        guard state == .following, let tables = observer.pollWALIndex(queuedEvents) else { return nil }
+        return .change(wire(tables))
+    }
 
     /// The event of another commit like the last one, if the next one can be found by `findRepeatedChange`.
     @exclusivity(unchecked) private(set) var repeatedChange: StoreEvent?
@@ -221,27 +225,10 @@ package final class FollowedStore {
     /// Proves the tables of a repeated change after its publication.
     func confirmRepeatedChange() { observer.confirmRepeatedCommit() }
 
-    /// Completes a `pollWALIndex` that needed events. `events`: the queued ones; nil if some were lost.
-    func finishWALIndexPoll(with events: SideFileEventCounts?) -> FastPathFinding {
-        observer.finishWALIndexPoll(with: events)
-    }
-
-    /// Returns the event to publish; nil if nothing was committed.
-    func event(for finding: FastPathFinding) -> StoreEvent? {
-        if case .changed(let tables) = finding { .change(wire(tables)) } else { nil }
-    }
-
-    /// Compares the store with its state at the last poll.
-    func poll() -> Observation { observer.poll() }
-
-    /// Completes a `poll` that needed events. `events`: the queued ones; nil if some were lost.
-    func finish(_ observation: Observation, with events: SideFileEventCounts?) -> Observation {
-        observer.finish(observation, with: events)
-    }
-
-    /// Records the result of a complete poll. Returns the event to publish; nil if nothing was committed.
-    func record(_ observation: Observation) -> StoreEvent? {
-        defer { repeatedChange = observer.awaitsRepeatedCommit ? .change(wire(observer.repeatedTables)) : nil }
+    /// Compares the store with its state at the last poll. Returns the event to publish; nil if nothing was committed.
+    func poll(_ queuedEvents: StoreObserver.EventReader) -> StoreEvent? {
+        let observation = observer.poll(queuedEvents)
+        defer { repeatedChange = observer.expectedTables.map { .change(wire($0)) } }
         isCommitUnderWay = observation.nextPollDelay != nil
         let delay = [observation.nextPollDelay, observation.recheckDelay].compactMap { $0 }.min()
         pollAt = delay.map { ContinuousClock.now.advanced(by: $0) }
@@ -292,12 +279,12 @@ package final class FollowedStore {
     var isScanning: Bool { observer.isScanning }
 
     /// True if a scan is wanted and may begin now: a commit in progress is published first.
-    var mayScan: Bool { !isCommitUnderWay && observer.wantsScan }
+    private var mayScan: Bool { !isCommitUnderWay && observer.wantsScan }
 
     /// Returns the scan that another thread must run so that changes can name their tables; nil if there is nothing to
-    /// scan, or not yet. `events`: the queued ones; nil if some were lost.
-    func beginScan(with events: SideFileEventCounts?) -> PageMapScan? {
-        observer.beginScan(with: events)
+    /// scan, or not yet.
+    func beginScan(_ queuedEvents: StoreObserver.EventReader) -> PageMapScan? {
+        mayScan ? observer.beginScan(queuedEvents) : nil
     }
 
     /// Schedules a poll at the time of the next scan, if that must wait.
@@ -305,11 +292,8 @@ package final class FollowedStore {
         if !isCommitUnderWay, let due = observer.scanDue { pollAt = pollAt.map { min($0, due) } ?? due }
     }
 
-    /// Begins to adopt a finished scan. Returns true if `finishAdoption` must complete it.
-    func adopt(_ scan: PageMapScan) -> Bool { observer.adopt(scan) }
-
-    /// Completes an `adopt` that needed events. `events`: the queued ones; nil if some were lost.
-    func finishAdoption(with events: SideFileEventCounts?) { observer.finishAdoption(with: events) }
+    /// Takes over the page map of a finished scan.
+    func adopt(_ scan: PageMapScan, _ queuedEvents: StoreObserver.EventReader) { observer.adopt(scan, queuedEvents) }
 
     private static func state(after reason: Observation.Reason) -> FollowingState {
         switch reason {

@@ -23,7 +23,7 @@ struct PendingAnswers {
 extension FollowedStores {
     /// Has another thread scan the store if there is something to scan, and schedules a poll if that must wait.
     func scanTables(of store: FollowedStore) {
-        if let scan = store.mayScan ? store.beginScan(with: readQueuedEvents(of: store)) : nil {
+        if let scan = store.beginScan({ readQueuedEvents(of: store) }) {
             let isUnderWay = loop.scanner.perform(scan) { [loop, address = store.address] in
                 loop.perform { $0.adopt(scan, of: address) }
             }
@@ -36,7 +36,7 @@ extension FollowedStores {
 
     private func adopt(_ scan: PageMapScan, of address: StoreAddress) {
         if let store = stores[address] {
-            if store.adopt(scan) { store.finishAdoption(with: readQueuedEvents(of: store)) }
+            store.adopt(scan) { readQueuedEvents(of: store) }
             scanTables(of: store)
             if store.isScanning { return }
         }

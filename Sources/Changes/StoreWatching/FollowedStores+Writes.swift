@@ -20,10 +20,7 @@ extension FollowedStores {
             }
         }
         // An earlier event is handled first.
-        let finding = unhandled.isEmpty ? store.pollWALIndex() : .unchanged
-        let complete =
-            finding == .needsEvents ? store.finishWALIndexPoll(with: readQueuedEvents(of: store)) : finding
-        if let event = store.event(for: complete) {
+        if unhandled.isEmpty, let event = store.pollWALIndex({ readQueuedEvents(of: store) }) {
             receiver.publish(event, of: store.address)
             readerYield.yield()
         }

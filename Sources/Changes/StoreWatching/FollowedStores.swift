@@ -170,7 +170,7 @@ extension FollowedStores {
             pollScheduled.insert(store.address)
             return
         }
-        let found = observe(store)
+        let found = store.poll { readQueuedEvents(of: store) }
         if case .reset? = found {
             publish(found, of: store)
             // It isn't followed, whatever is there now.
@@ -180,12 +180,6 @@ extension FollowedStores {
         }
         watchDatabase(of: store)
         scanTables(of: store)
-    }
-
-    private func observe(_ store: FollowedStore) -> StoreEvent? {
-        let observation = store.poll()
-        guard observation.needsEvents else { return store.record(observation) }
-        return store.record(store.finish(observation, with: readQueuedEvents(of: store)))
     }
 
     func publish(_ event: StoreEvent?, of store: FollowedStore) {

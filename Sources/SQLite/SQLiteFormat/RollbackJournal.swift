@@ -20,6 +20,19 @@ package enum RollbackJournal {
         }
     }
 
+    /// True if readers roll a transaction back from the journal. Before the transaction writes the database, the first
+    /// header counts the records.
+    package static func hasRecords(_ name: FilePath.Component, in directory: Directory) throws(SystemError) -> Bool {
+        guard let found = try directory.status(name), found.kind == .regular, found.size > 0 else { return false }
+        do throws(SystemError) {
+            let journal = try directory.open(name, flags: O_RDONLY)
+            return Part(try journal.read(count: Part.headerLength, at: 0)).map { $0.recordCount > 0 } ?? false
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return false
+        }
+    }
+
     /// Returns the database's change counter before the transaction of a hot journal, if the transaction has changed
     /// page 1. Returns nil if it hasn't, or if the journal is too large to be searched for that page.
     package static func originalChangeCounter(

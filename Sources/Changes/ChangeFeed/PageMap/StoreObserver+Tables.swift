@@ -3,11 +3,10 @@ import SQLiteFormat
 extension StoreObserver {
     /// Discards the page map and cancels the scan, because the events no longer prove anything.
     func discardPageMap() {
-        probe = nil
+        detector.expectNothing()
         tracker.discard()
         rollbackTables = nil
         scanSchedule.cancel()
-        adoption = nil
     }
 
     /// Returns all counts so far if the open index is the one they end with, else nil. `unrecorded`: those not recorded
@@ -39,12 +38,12 @@ extension StoreObserver {
     /// True if the tables of the next commit can be named.
     package var hasMap: Bool { tracker.hasMap || rollbackTables != nil }
 
-    /// Returns a scan to run on another thread and to pass to `adopt(_:)` afterwards. Returns nil if none is wanted or
-    /// possible now. `events`: this store's queued side-file events that are not recorded yet, or nil if events were
-    /// lost. A session that begins after they were read disturbs the scan.
-    package func beginScan(with events: SideFileEventCounts?) -> PageMapScan? {
+    /// Returns a scan to run on another thread and to adopt afterwards; nil if none can be made now. A session that
+    /// begins after the events were read disturbs it.
+    package func beginScan(_ queuedEvents: EventReader) -> PageMapScan? {
         defer { releaseUnusedStore() }
         guard wantsScan, let files else { return nil }
+        let events = queuedEvents()
         let index = try? files.readIndex()
         // A commit that is not published yet is published first.
         guard files.walIndex == nil || index.map({ !baseline.isBefore($0) && !baseline.isOverruled($0) }) == true,
@@ -70,59 +69,45 @@ extension StoreObserver {
     /// True while a scan begun by `beginScan()` is unfinished.
     package var isScanning: Bool { scanSchedule.current != nil }
 
-    /// A finished scan's map, and the index that was there before the events were read.
-    struct ScanAdoption {
-        let scan: PageMapScan
-        let found: PageMapScan.Finding
-        let index: WriteAheadIndex?
-    }
-
-    /// Begins to adopt the map of a finished scan. Does nothing if the scan was cancelled. Returns true if
-    /// `finishAdoption(with:)` must complete it.
-    package func adopt(_ scan: PageMapScan) -> Bool {
+    /// Adopts the map of a finished scan. Does nothing if the scan was cancelled.
+    package func adopt(_ scan: PageMapScan, _ queuedEvents: EventReader) {
         defer { releaseUnusedStore() }
-        guard scanSchedule.current === scan, let result = scan.result else { return false }
+        guard scanSchedule.current === scan, let result = scan.result else { return }
         switch result {
-        case .failure(let error):
-            scanSchedule.end(error)
-            return false
+        case .failure(let error): scanSchedule.end(error)
         case .success(let found):
-            adoption = ScanAdoption(scan: scan, found: found, index: try? files?.readIndex())
-            return true
+            // Must come before the events are read.
+            let index = try? files?.readIndex()
+            let isKnown = begin(scan, found, at: index, with: queuedEvents())
+            scanSchedule.end(isKnown ? nil : Unattributable.disturbed)
         }
     }
 
-    /// Completes an `adopt(_:)` that needed events. `events`: this store's queued side-file events that are not
-    /// recorded yet, or nil if events were lost.
-    package func finishAdoption(with events: SideFileEventCounts?) {
-        defer { releaseUnusedStore() }
-        guard let adoption = adoption.take(), scanSchedule.current === adoption.scan else { return }
-        let isKnown = begin(adoption, with: events)
-        scanSchedule.end(isKnown ? nil : Unattributable.disturbed)
-    }
-
-    private func begin(_ adoption: ScanAdoption, with events: SideFileEventCounts?) -> Bool {
+    /// Begins to track tables with the map that the scan found. `index` was read before the events.
+    private func begin(
+        _ scan: PageMapScan, _ found: PageMapScan.Finding, at index: WriteAheadIndex?, with events: SideFileEventCounts?
+    ) -> Bool {
         guard let files else { return false }
-        if let digests = adoption.found.digests {
+        if let digests = found.digests {
             // A commit that isn't published yet may be in what was read.
-            guard let counter = adoption.scan.changeCounter, counter == baseline.changeCounter,
+            guard let counter = scan.changeCounter, counter == baseline.changeCounter,
                 (try? files.isIndexCurrent()) == true, files.walIndex == nil,
                 (try? files.isUnwritten(since: counter)) == true,
-                adoption.found.stamp.map({ $0 == (try? files.stamp()) }) == true
+                found.stamp.map({ $0 == (try? files.stamp()) }) == true
             else { return false }
-            rollbackTables = RollbackTables(adoption.found.pageMap, digests, at: counter)
+            rollbackTables = RollbackTables(found.pageMap, digests, at: counter)
             return true
         }
         let now = counts(files, adding: events)
-        guard let commit = adoption.scan.commit else {
-            guard let now, files.walIndex == nil, now.isSameSession(as: adoption.scan.events) else { return false }
-            tracker.begin(adoption.found.pageMap, at: nil, session: now)
+        guard let commit = scan.commit else {
+            guard let now, files.walIndex == nil, now.isSameSession(as: scan.events) else { return false }
+            tracker.begin(found.pageMap, at: nil, session: now)
             return true
         }
-        tracker.begin(adoption.found.pageMap, at: commit, session: now)
+        tracker.begin(found.pageMap, at: commit, session: now)
         // Commits published meanwhile must not be published again. The map may lag behind the baseline but never be
         // ahead of it.
-        guard let index = adoption.index, WALPosition(index) == baseline.commit, baseline.commit != WALPosition(commit)
+        guard let index, WALPosition(index) == baseline.commit, baseline.commit != WALPosition(commit)
         else { return true }
         let pending = tracker.takeChanges()
         tracker.advance(to: index, in: files)

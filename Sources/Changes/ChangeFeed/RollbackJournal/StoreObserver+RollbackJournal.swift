@@ -6,7 +6,7 @@ import LinuxSystem
 extension StoreObserver {
     /// Polls a store in rollback mode. The change counter is final when no hot journal is left that could undo it.
     func inspectRollbackMode(_ files: StoreFiles) throws -> Observation {
-        leaveIdle()
+        idle = .inUse
         // In this mode each commit writes the database, so none of the writes was made between two WAL sessions.
         sessions.recordWrite()
         tracker.discard()
@@ -16,6 +16,9 @@ extension StoreObserver {
         let stamp = try files.stamp()
         guard try !files.isJournalHot() else { return try inspectBesideHotJournal(files, at: stamp) }
         journalDeadline = nil
+        if abandonedJournal != nil, try isAbandonedJournalOverruled(files, at: stamp) {
+            stampPublishedUnderLock = .absent
+        }
         guard let counter = try files.header()?.changeCounter, counter != baseline.changeCounter else {
             return try inspectUncounted(files, at: stamp)
         }
@@ -28,7 +31,7 @@ extension StoreObserver {
         baseline.changeCounter = counter
         // This commit stands for all writes so far, including those its transaction made since the poll began.
         let present = try files.stamp()
-        publishedStamp = present.isIdentical(to: stamp) ? stamp : nil
+        rollbackStamps.published = present.isIdentical(to: stamp) ? stamp : nil
         try settle(at: present, files)
         // A held lock means that readers may have to wait; it also reveals later commits that aren't counted. A file
         // copied over a store, without a journal or a lock, may be incomplete.
@@ -37,7 +40,7 @@ extension StoreObserver {
         stampPublishedUnderLock = mayContinue ? present : nil
         let found = settled(.changed)
         return mayContinue
-            ? Observation(found.finding, nextPollDelay: isLocked ? backoff.next() : Self.settlingTime) : found
+            ? Observation(found.finding, nextPollDelay: isLocked ? backoff.next() : IdleState.settlingTime) : found
     }
 
     /// Polls a store whose journal could undo what was written. An event reports the transaction's end, but none may
@@ -56,6 +59,7 @@ extension StoreObserver {
             guard mayBeExclusive else { return Observation(.unchanged) }
             return isUnreadable ? observeLocked() : awaitUnlock()
         }
+        if try isAbandonedJournalOverruled(files, at: stamp) { stampPublishedUnderLock = .absent }
         let isAbandoned = !files.isTransactionUnderWay()
         let counter = try files.committedChangeCounter(isAbandoned: isAbandoned)
         let wasWritten = stampPublishedUnderLock.map { $0 != stamp } ?? false
@@ -64,12 +68,22 @@ extension StoreObserver {
             return Observation(.unchanged, nextPollDelay: backoff.next())
         }
         baseline.changeCounter = counter
-        (publishedStamp, settledStamp, inspectedStamp) = (stamp, stamp.whenSettled, stamp)
+        rollbackStamps = RollbackStamps(publishedAt: stamp)
         // A reader that may not write can read only when another program has rolled back the transaction.
         stampPublishedUnderLock = isAbandoned ? stamp : nil
         tracker.addUnknown()
         rollbackTables?.recordUncountedChange()
         return settled(.changed)
+    }
+
+    /// Looks at a journal that may be hot and whose program is gone. Returns true if readers find other content than at
+    /// the last poll: the journal was removed, emptied or altered, or another store was copied over.
+    func isAbandonedJournalOverruled(_ files: StoreFiles, at stamp: StoreFiles.Stamp) throws -> Bool {
+        let now = try AbandonedJournal(files, at: stamp)
+        // A reader may be rolling it back, or has done so since.
+        guard !files.isTransactionUnderWay(), try files.stamp() == stamp else { return false }
+        defer { abandonedJournal = now }
+        return abandonedJournal?.isOverruled(by: now, at: stamp) ?? false
     }
 
     /// The time that a transaction takes before a poll looks for commits that came before it.
@@ -93,7 +107,7 @@ extension StoreObserver {
         let isCopied = try mayBeCopied && rollbackTables?.isCurrent(in: files) != true
         stampPublishedUnderLock = nil
         // It is published now, or its content is what was published.
-        if wasWritten || mayBeCopied || isUnreadable { publishedStamp = stamp }
+        if wasWritten || mayBeCopied || isUnreadable { rollbackStamps.published = stamp }
         try settle(at: stamp, files)
         guard wasWritten || isCopied else {
             catchUpTables(files)
@@ -103,13 +117,13 @@ extension StoreObserver {
         rollbackTables?.recordUncountedChange()
         // The copy may be incomplete.
         if isCopied { stampPublishedUnderLock = stamp }
-        return Observation(settled(.changed).finding, nextPollDelay: isCopied ? Self.settlingTime : nil)
+        return Observation(settled(.changed).finding, nextPollDelay: isCopied ? IdleState.settlingTime : nil)
     }
 
     /// True if the database was written since the last settled poll, and not by a transaction. No event reports what a
     /// program writes to mapped memory, but the file's time does.
     private func isWrittenUnannounced(_ files: StoreFiles, _ stamp: StoreFiles.Stamp) throws -> Bool {
-        guard let inspectedStamp, inspectedStamp != stamp else { return false }
+        guard let former = rollbackStamps.inspected, former != stamp else { return false }
         return try !files.hasJournal()
     }
 
@@ -144,17 +158,14 @@ extension StoreObserver {
     }
 
     private func settle(at stamp: StoreFiles.Stamp, _ files: StoreFiles) throws {
-        // A stamp that a write in the same clock tick would leave unchanged proves nothing, nor does that of a write
-        // whose event is still to come: a token with it would hide that write if this process ended before.
-        settledStamp = stamp.isIdentical(to: publishedStamp) ? stamp.whenSettled : nil
-        inspectedStamp = stamp
+        rollbackStamps.settle(at: stamp)
         bracket.settle(hasJournal: try files.hasJournal())
     }
 
     func settled(_ finding: Observation.Finding) -> Observation {
         backoff = PollDelay()
         usesJournal = false
-        defer { isUnreadable = false }
+        defer { obstacle = nil }
         if isUnreadable { tracker.addUnknown() }
         return Observation(isUnreadable ? .changed : finding)
     }
@@ -165,7 +176,7 @@ extension StoreObserver {
         if !isUnreadable, let again = backoff.nextWithin(patience) {
             return Observation(.unchanged, nextPollDelay: again)
         }
-        defer { isUnreadable = true }
+        defer { obstacle = obstacle ?? .lock }
         // The program may leave exclusive mode without a write or a close, which raises no event.
         return Observation(
             isUnreadable ? .unchanged : .discontinued(.unreadable), nextPollDelay: unlockBackoff.next())

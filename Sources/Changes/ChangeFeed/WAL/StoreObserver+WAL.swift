@@ -1,10 +1,9 @@
-import CLinux
-import Glibc
 import LinuxSystem
 import SQLiteFormat
 
 /// Polls of a store in WAL mode.
 extension StoreObserver {
+    /// Polls the store.
     ///
     /// - Parameter isChanged: True if a change is published in any case.
     func inspectWALMode(_ files: StoreFiles, isChanged: Bool) throws -> Observation {
@@ -20,14 +19,14 @@ extension StoreObserver {
         let isPublished = counter == baseline.changeCounter && stamp?.isIdentical(to: journaledStamp) == true
         // The counter matters again once the store returns to rollback mode.
         baseline.changeCounter = counter
-        (publishedStamp, settledStamp, inspectedStamp) = (nil, nil, nil)
+        rollbackStamps = RollbackStamps()
         bracket = JournalBracket()
         defer { usesJournal = false }
         guard usesJournal, !isPublished else { return try inspectOpenWAL(files, isChanged: isChanged) }
-        // This change covers all writes so far.
-        journaledStamp = stamp
+        // This change covers all writes so far. What becomes of a hot journal decides what readers find.
+        journaledStamp = try files.isJournalHot() ? nil : stamp
         sessions.recordWrite()
-        leaveIdle()
+        idle = .inUse
         tracker.addUnknown()
         discardPageMap()
         return try inspectOpenWAL(files, isChanged: true).reportingChange
@@ -44,33 +43,33 @@ extension StoreObserver {
         guard files.isLockedExclusively() else {
             lockedCommits = nil
             if let cooldown = abandonedWAL.cooldown { return Observation(.unchanged, nextPollDelay: cooldown) }
+            // Must come first, so that a write meanwhile has another stamp.
+            let stamp = try files.stamp()
             let commit = try abandonedWAL.commit(otherThan: baseline.commit, in: files)
             // Somebody has opened the store since. The frames may belong to a transaction that no reader sees yet.
             let isLost = abandonedWAL.hasLostCommit
             if commit != nil || isLost, try !files.isIndexCurrent() || files.isLockedExclusively() {
                 return Observation(.unchanged, nextPollDelay: backoff.next())
             }
-            defer { isUnreadable = false }
+            defer { obstacle = nil }
             backoff = PollDelay()
             if let commit {
                 apply(abandoned: commit)
                 abandonedWAL.holdsPublishedCommit = true
-                return Observation(.changed)
-            }
-            if isLost {
+            } else if isLost {
                 abandonedWAL.holdsPublishedCommit = false
                 baseline.recordEmptied(nil)
-                leaveIdle()
                 tracker.addUnknown()
                 discardPageMap()
-                return Observation(.changed)
-            }
-            guard isUnreadable else {
+            } else if isUnreadable {
+                tracker.addUnknown()
+            } else {
                 let found = try inspectIdle(files, wasWritten: files.walIndex == nil && sessions.isModified)
                 return found.withRecheck(after: abandonedWAL.cooldown)
             }
-            leaveIdle()
-            tracker.addUnknown()
+            // This change covers all writes so far.
+            sessions.recordWrite()
+            idle = IdleState(publishedAt: stamp)
             return Observation(.changed)
         }
         // The last program to close a store locks it too, when its WAL is gone or about to go.
@@ -84,7 +83,7 @@ extension StoreObserver {
 
     /// Applies a commit that no index reports, or another one than `index`.
     private func apply(abandoned commit: WALPosition, overruling index: WriteAheadIndex? = nil) {
-        leaveIdle()
+        idle = .inUse
         baseline.record(commit, overruling: index)
         // The next session's index begins with it.
         indexHasCommitted = true
@@ -97,35 +96,19 @@ extension StoreObserver {
     /// finding needs a second poll. `wasWritten` is true if the events so far show a write since the last session's
     /// end.
     func inspectIdle(_ files: StoreFiles, wasWritten: Bool = false, hasHeader: Bool = true) throws -> Observation {
-        let now = try files.stamp()
         // Without a header, only the time of its change of status tells a copy that brings its own times.
-        let isWritten = idleStamp.map { hasHeader ? $0 != now : !$0.isIdentical(to: now) } ?? false
-        guard wasWritten || isWritten else {
-            self.idleStamp = files.walIndex == nil ? now : nil
-            idleDoubtDeadline = nil
+        switch idle.inspect(try files.stamp(), wasWritten: wasWritten, isExact: !hasHeader) {
+        case .unchanged:
+            if files.walIndex != nil { idle = .inUse }
             return Observation(.unchanged)
+        case .doubtful: return Observation(.unchanged, nextPollDelay: IdleState.settlingTime)
+        case .written:
+            sessions.recordWrite()
+            tracker.addUnknown()
+            discardPageMap()
+            return Observation(.changed)
         }
-        guard let until = idleDoubtDeadline, until <= .now else {
-            idleDoubtDeadline = idleDoubtDeadline ?? .now.advanced(by: Self.settlingTime)
-            return Observation(.unchanged, nextPollDelay: Self.settlingTime)
-        }
-        sessions.recordWrite()
-        self.idleStamp = now
-        idleDoubtDeadline = nil
-        tracker.addUnknown()
-        discardPageMap()
-        return Observation(.changed)
     }
-
-    /// Ends the idle state: a program has the store open, or the write is published.
-    func leaveIdle() {
-        idleStamp = nil
-        idleDoubtDeadline = nil
-    }
-
-    /// The time a poll allows for queued events. It is longer than a program takes from its write to the removal of its
-    /// index, when it holds neither lock.
-    static let settlingTime = Duration.milliseconds(5)
 
     /// Polls the WAL through its index. The event of a write to the WAL precedes the commit's visibility, so the index
     /// is re-read for some microseconds, and then for as long as somebody holds the WAL's write lock.
@@ -137,12 +120,13 @@ extension StoreObserver {
     ///   - afterDatabaseEvent: True unless writes to the WAL alone were reported.
     ///   - isChanged: True if a change is published in any case.
     func inspectWAL(_ files: StoreFiles, afterDatabaseEvent: Bool, isChanged: Bool = false) throws -> Observation {
-        leaveIdle()
+        idle = .inUse
+        followsIndex = true
         abandonedWAL.holdsPublishedCommit = false
         // Spins once per transaction. A long transaction is polled at the backoff's pace.
-        let spins = fastPath.leavesIndexUnread && backoff.isFresh
+        let spins = detector.leavesIndexUnread && backoff.isFresh
         var hasChanged = try spins ? awaitCommit(files) : hasCommitted(files)
-        let isNew = hasChanged || fastPath.hasPublished
+        let isNew = hasChanged || detector.hasPublished
         if files.isWALWriteLocked() {
             if isNew { backoff = PollDelay() }
             return Observation(hasChanged ? .changed : .unchanged, nextPollDelay: backoff.next())
@@ -180,13 +164,14 @@ extension StoreObserver {
         backoff = PollDelay()
         var delay: Duration?
         if afterDatabaseEvent || emptied != nil || unloggedWrites.isDoubtful {
-            switch try inspectDatabase(files, emptied: emptied, isChanged: isChanged || hasChanged || isNew) {
+            let isPublished = isChanged || hasChanged || isNew || isUnreadable
+            switch try inspectDatabase(files, emptied: emptied, isChanged: isPublished) {
             case .nothing, .checkpointing: break
             case .doubtful(let time): delay = time
             case .found: hasChanged = true
             }
         }
-        defer { isUnreadable = false }
+        defer { obstacle = nil }
         return Observation(hasChanged || isUnreadable ? .changed : .unchanged, nextPollDelay: delay)
             .withRecheck(after: abandonedWAL.cooldown)
     }
@@ -209,25 +194,5 @@ extension StoreObserver {
         if commits.count > 1 || commits.stamp == nil { return observeLocked() }
         // It may have committed just before. A checkpoint then writes the database.
         return try commits.stamp == files.stamp() ? observeLocked(patience: .seconds(2)) : awaitUnlock()
-    }
-
-    func awaitCommit(_ files: StoreFiles) throws -> Bool {
-        if try hasCommitted(files) { return true }
-        let until = ContinuousClock.now.advanced(by: Self.spin)
-        while ContinuousClock.now < until {
-            gs_cpu_relax()
-            if try hasCommitted(files) { return true }
-        }
-        return false
-    }
-
-    static let spin = Duration.microseconds(120)
-
-    func hasCommitted(_ files: StoreFiles) throws -> Bool {
-        guard let index = try files.readIndex(), baseline.isBefore(index) else { return false }
-        baseline.record(WALPosition(index), commitCount: index.commitCount)
-        indexHasCommitted = true
-        tracker.advance(to: index, in: files)
-        return true
     }
 }

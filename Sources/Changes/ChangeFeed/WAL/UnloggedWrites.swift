@@ -54,8 +54,11 @@ struct UnloggedWrites {
         known.map { ($0.stamp, $0.index?.salt == commit.salt ? $0.index?.backfilledFrame ?? 0 : 0) }
     }
 
-    /// True if a write awaits its explanation.
-    var isDoubtful: Bool { deadline != nil }
+    /// True if nothing is known of the database, or a write awaits its explanation.
+    var isDoubtful: Bool { known == nil || deadline != nil }
+
+    /// True if the database has this stamp since what is in it was published.
+    func isPublished(at stamp: StoreFiles.Stamp) -> Bool { (known?.stamp ?? idleStamp) == stamp }
 
     mutating func recordEvent(_ part: StorePart, modified: Bool) {
         if part == .database, modified { isAnnounced = true }
@@ -88,8 +91,8 @@ struct UnloggedWrites {
         if now.isCheckpointing { return .checkpointing }
         if isChanged { return .found }
         guard let deadline else {
-            deadline = .now.advanced(by: StoreObserver.settlingTime)
-            return .doubtful(StoreObserver.settlingTime)
+            deadline = .now.advanced(by: IdleState.settlingTime)
+            return .doubtful(IdleState.settlingTime)
         }
         let delay = ContinuousClock.now.duration(to: deadline)
         return delay > .zero ? .doubtful(delay) : .found
