@@ -1,5 +1,5 @@
-/// A log for the messages of followed stores. The agent passes its own; the library, which apps use, passes none, and so
-/// builds no logging package.
+/// A log for the messages of followed stores. The agent connects it to its logger. The library, which apps use, drops
+/// the messages, and so builds no logging package.
 package struct FeedLog: Sendable {
     /// The level of a message.
     package enum Level: Sendable { case notice, warning, error }

@@ -30,7 +30,7 @@ extension RunningProcess {
 }
 
 /// A store on disk, with all files that belong to it.
-struct StoreFiles {
+struct StoreFiles: Sendable, CustomStringConvertible {
     let path: FilePath
     let name: StoreName
 
@@ -39,6 +39,8 @@ struct StoreFiles {
         self.path = path
         self.name = name
     }
+
+    var description: String { path.string }
 
     var directory: FilePath { path.removingLastComponent() }
     var support: FilePath { directory.appending(name.support) }
@@ -51,11 +53,11 @@ struct StoreFiles {
 
     /// Copies every part into another directory, as `cp -a` does.
     func copy(to directory: FilePath) throws -> StoreFiles {
-        for part in try parts() {
-            let done = try run("cp", ["-a", "--", Word(self.directory.appending(part)), Word(directory)])
-            guard done.status == 0 else { throw Unexpected("cp: \(done.errors)") }
-            try run("chmod", ["-R", "u+rwX", "--", Word(directory.appending(part))])
-        }
+        let parts = try parts()
+        let done = try run(
+            "cp", ["-a", "--"] + parts.map { Word(self.directory.appending($0)) } + [Word(directory)])
+        guard done.status == 0 else { throw Unexpected("cp: \(done.errors)") }
+        try run("chmod", ["-R", "u+rwX", "--"] + parts.map { Word(directory.appending($0)) })
         return try StoreFiles(directory.appending(name.database))
     }
 
