@@ -53,11 +53,11 @@ struct StoreFiles: Sendable, CustomStringConvertible {
 
     /// Copies every part into another directory, as `cp -a` does.
     func copy(to directory: FilePath) throws -> StoreFiles {
-        let parts = try parts()
-        let done = try run(
-            "cp", ["-a", "--"] + parts.map { Word(self.directory.appending($0)) } + [Word(directory)])
-        guard done.status == 0 else { throw Unexpected("cp: \(done.errors)") }
-        try run("chmod", ["-R", "u+rwX", "--"] + parts.map { Word(directory.appending($0)) })
+        for part in try parts() {
+            let done = try run("cp", ["-a", "--", Word(self.directory.appending(part)), Word(directory)])
+            guard done.status == 0 else { throw Unexpected("cp: \(done.errors)") }
+            try run("chmod", ["-R", "u+rwX", "--", Word(directory.appending(part))])
+        }
         return try StoreFiles(directory.appending(name.database))
     }
 
