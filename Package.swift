@@ -57,9 +57,9 @@ func tests(
 let system = floor(
     "Sources/System",
     .systemLibrary(name: "CInotifyTools", providers: [.apt(["libinotifytools0-dev"])]),
-    .systemLibrary(name: "CXXHash", providers: [.apt(["libxxhash-dev"])]),
     .systemLibrary(name: "CYAML", providers: [.apt(["libyaml-dev"])]),
     .target(name: "CLinux"),
+    .target(name: "CXXHash"),
     room("LinuxSystem", "CLinux"),
     room("DirectoryWatching", "CLinux", "LinuxSystem"),
     room(
@@ -94,8 +94,7 @@ let coreData = floor(
 let changes = floor(
     "Sources/Changes",
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
-    room(
-        "StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat", .logging),
+    room("StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     room(
         "PersistentHistory", "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat",
         "SQLiteStore"))
@@ -120,7 +119,7 @@ let apps = floor(
     "Sources/Apps",
     room(
         "GroupStore", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
-        "LinuxSystem", "SQLiteFormat", "StoreWatching", .logging),
+        "LinuxSystem", "SQLiteFormat", "StoreWatching"),
     room(
         "GroupStoreGRDB", "FileCoordination", "GroupContainers", "GroupStore", "LinuxSystem", "SQLiteStore",
         "StoreRelocation", .grdb, .grdbSQLite))
@@ -203,7 +202,7 @@ let unitTests = floor(
         "CoreDataStoreTests", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat",
         "SQLiteStore"),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
-    tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching", .logging),
+    tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching"),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),
     tests("MigrationAuditTests", "ManagedObjectModels", "MigrationAudit", "SQLiteStore"),
     tests("MappingModelsTests", "LinuxSystem", "ManagedObjectModels", "MappingModels", "PropertyLists"),

@@ -126,7 +126,7 @@ package final class Agent {
             history?.receive(event, of: store)
         }
         try feedThread.start(
-            receiver: receiver, states: states, descriptors: descriptors, log: log,
+            receiver: receiver, states: states, descriptors: descriptors, log: FeedLog(log),
             prepare: { [configuration] in $0.configure(FollowingPlan(configuration)) },
             failed: { error in
                 failure.withLock { $0 = error }

@@ -1,7 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
 import LinuxSystem
-import Logging
 import SystemPackage
 import TestSupport
 import Testing
@@ -32,7 +31,7 @@ final class DirectRig {
         loop = FeedLoop(source: try InotifySource())
         let events = Events()
         self.events = events
-        feed = DirectFeed(loop: loop, log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }) {
+        feed = DirectFeed(loop: loop, log: .none) {
             number, event, token in events.found.append(Found(number: number, event: event, token: token))
         }
     }

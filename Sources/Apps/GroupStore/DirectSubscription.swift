@@ -3,7 +3,6 @@ import CLinux
 import DirectoryWatching
 import Glibc
 import LinuxSystem
-import Logging
 import StoreWatching
 import Synchronization
 import SystemPackage
@@ -227,8 +226,7 @@ private final class DirectWatcher: Sendable {
 
         private func follow(_ loop: FeedLoop) throws {
             defer { loop.close() }
-            let log = Logger(label: "groupstore") { _ in SwiftLogNoOpLogHandler() }
-            let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
+            let feed = DirectFeed(loop: loop, log: .none) { [unowned self] number, event, token in
                 if ready.contains(number) { subscriptions[number]?.receive(event, token: token) }
             }
             self.feed = feed

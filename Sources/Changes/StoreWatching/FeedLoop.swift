@@ -1,7 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
 import LinuxSystem
-import Logging
 import Synchronization
 
 /// The loop that waits for file events and does all work on followed stores, in order. One thread runs it; other
@@ -23,7 +22,7 @@ package final class FeedLoop: Sendable {
 
     /// Returns the stores of this loop, none yet. Only the thread that runs the loop may use them.
     package func makeStores(
-        for receiver: any StoreEventReceiver, states: FollowingStates, descriptors: DescriptorBudget, log: Logger
+        for receiver: any StoreEventReceiver, states: FollowingStates, descriptors: DescriptorBudget, log: FeedLog
     ) -> FollowedStores {
         FollowedStores(
             source: source, receiver: receiver, loop: self, states: states, descriptors: descriptors, log: log)

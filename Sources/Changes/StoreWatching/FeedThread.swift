@@ -1,5 +1,4 @@
 import LinuxSystem
-import Logging
 import Synchronization
 
 /// The thread that runs a `FeedLoop`.
@@ -16,7 +15,7 @@ package final class FeedThread: Sendable {
     /// fails. Throws `SystemError`.
     package func start(
         receiver: any StoreEventReceiver, states: FollowingStates, descriptors: DescriptorBudget = .unlimited,
-        log: Logger, prepare: @escaping @Sendable (FollowedStores) -> Void,
+        log: FeedLog, prepare: @escaping @Sendable (FollowedStores) -> Void,
         failed: @escaping @Sendable (any Error) -> Void
     ) throws {
         let isPrepared = MonotonicSemaphore()

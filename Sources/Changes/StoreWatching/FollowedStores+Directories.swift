@@ -1,7 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
 import LinuxSystem
-import Logging
 import SystemPackage
 
 /// The watches on directories: those that are needed, and those that fail for now.
@@ -78,7 +77,7 @@ extension FollowedStores {
         let isNew = unwatchable.updateValue(reason, forKey: directory) == nil
         states.setUnwatchable(reason, directory)
         // A refused subscription leaves nothing behind; the next one is refused for the same reason.
-        if loggedUnwatchable.insert(directory).inserted { log.error("\(reason)") }
+        if loggedUnwatchable.insert(directory).inserted { log.write(.error, reason) }
         if isNew {
             for store in stores.values where store.directory == directory {
                 store.lostEvents()
@@ -90,7 +89,9 @@ extension FollowedStores {
 
     /// Records that the directory is watched again. Commits made meanwhile were not published.
     private func recordWatch(of directory: FilePath) {
-        if loggedUnwatchable.remove(directory) != nil { log.notice("\(PrintablePath(directory)) is watched now") }
+        if loggedUnwatchable.remove(directory) != nil {
+            log.write(.notice, "\(PrintablePath(directory)) is watched now")
+        }
         guard unwatchable.removeValue(forKey: directory) != nil else { return }
         states.setUnwatchable(nil, directory)
         for store in stores.values where store.directory == directory && released[store.address] == nil {
@@ -118,10 +119,10 @@ extension FollowedStores {
             // The requester gets the error each time, the log once a minute.
             guard shortageLoggedAt.map({ $0.duration(to: .now) > .seconds(60) }) ?? true else { return }
             shortageLoggedAt = .now
-            return log.error("\(message)")
+            return log.write(.error, message)
         }
         guard starved.insert(address).inserted else { return }
-        log.error("\(message)")
+        log.write(.error, message)
         states.set(.unwatched, of: address, because: descriptors.shortage)
         if isSubscribed {
             receiver.open(address)
@@ -137,7 +138,7 @@ extension FollowedStores {
             return
         }
         guard limited.insert(store.address).inserted else { return }
-        log.error("\(PrintablePath(store.path)) can't be read: \(limit.message); \(limit.remedy)")
+        log.write(.error, "\(PrintablePath(store.path)) can't be read: \(limit.message); \(limit.remedy)")
     }
 
     /// Checks all directories and polls all stores, whether or not an event arrived: file systems were mounted or

@@ -117,14 +117,14 @@ extension FollowedStores {
         let reason =
             "can't watch hard links of \(PrintablePath(store.path)); writes through them will be missed: \(cause)"
         guard unwatchableDatabases.updateValue(reason, forKey: store.address) == nil else { return }
-        log.error("\(reason)")
+        log.write(.error, reason)
         if released[store.address] == nil { publish(.reset(.unreadable), of: store) }
         scheduleRetry()
     }
 
     private func recordDatabaseWatch(of store: FollowedStore) {
         guard unwatchableDatabases.removeValue(forKey: store.address) != nil else { return }
-        log.notice("\(PrintablePath(store.path)) is watched now")
+        log.write(.notice, "\(PrintablePath(store.path)) is watched now")
         // Commits made meanwhile were not published.
         poll(store, atLeast: .change(.unknown))
     }

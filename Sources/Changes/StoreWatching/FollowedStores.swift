@@ -2,7 +2,6 @@ import AgentProtocol
 import ChangeFeed
 import DirectoryWatching
 import LinuxSystem
-import Logging
 import SQLiteFormat
 import Synchronization
 import SystemPackage
@@ -23,7 +22,7 @@ package final class FollowedStores {
     var starved: Set<StoreAddress> = []
     /// The time of the last log line about a subscription refused for lack of descriptors.
     var shortageLoggedAt: ContinuousClock.Instant?
-    let log: Logger
+    let log: FeedLog
     private(set) var plan = FollowingPlan()
     package private(set) var stores: [StoreAddress: FollowedStore] = [:]
     /// The stores that each file name belongs to, by directory.
@@ -65,7 +64,7 @@ package final class FollowedStores {
 
     init(
         source: any EventSource, receiver: any StoreEventReceiver, loop: FeedLoop, states: FollowingStates,
-        descriptors: DescriptorBudget, log: Logger
+        descriptors: DescriptorBudget, log: FeedLog
     ) {
         self.source = source
         self.receiver = receiver
@@ -119,7 +118,7 @@ extension FollowedStores {
             case .woken: break
             }
         }
-        if overflowed { log.warning("the inotify event queue overflowed; polling all stores again") }
+        if overflowed { log.write(.warning, "the inotify event queue overflowed; polling all stores again") }
         let now = ContinuousClock.now
         for address in overflowed ? Set(stores.keys) : touched.union(pollScheduled) {
             guard let store = stores[address] else { continue }

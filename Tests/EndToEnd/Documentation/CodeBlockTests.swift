@@ -74,12 +74,13 @@ import Testing
         let checkouts = build.removingLastComponent().removingLastComponent().appending("checkouts").string
         let modules: [String] = [
             build.string + "/Modules", Self.root + "/Sources/SQLite/CSQLite", Self.root + "/Sources/CoreData/CZlib",
-            Self.root + "/Sources/System/CXXHash", checkouts + "/GRDB.swift/Sources/GRDBSQLite",
-            checkouts + "/swift-system/Sources/CSystem/include", Self.root + "/Sources/System/CYAML",
-            Self.root + "/Sources/CoreData/CExpat",
+            checkouts + "/GRDB.swift/Sources/GRDBSQLite", checkouts + "/swift-system/Sources/CSystem/include",
+            Self.root + "/Sources/System/CYAML", Self.root + "/Sources/CoreData/CExpat",
         ]
         var options: [Word] = ["-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks"]
-        options += ["-Xcc", Word("-fmodule-map-file=\(build.string)/CLinux.build/module.modulemap")]
+        for target in ["CLinux", "CXXHash"] {
+            options += ["-Xcc", Word("-fmodule-map-file=\(build.string)/\(target).build/module.modulemap")]
+        }
         for module in modules { options += ["-I", Word(module)] }
         let done = try run("swiftc", options + files, within: .ample)
         #expect(done.status == 0, "\(done.output)\(done.errors)")

@@ -62,16 +62,21 @@ import Testing
     }
 
     @Test func theAgentRelocatesAndFollowsAnyName() throws {
-        for name in Self.names {
-            let places = try Places()
-            let legacy = try makeOddStore(name, places)
-            let support = try legacy.supportSnapshot()
-            let agent = try AgentProcess(places, legacy: [legacy.path])
-            let subscriber = try agent.subscribe(name)
-            if FileStatus(following: legacy.path) != nil { try subscriber.next("relocated") }
-            try awaitRetirement(of: legacy, agent)
+        let places = try Places()
+        // One agent waits once for all of them to settle.
+        let stores = try Self.names.map { try makeOddStore($0, places) }
+        let supports = try stores.map { try $0.supportSnapshot() }
+        let agent = try AgentProcess(places, legacy: stores.map(\.path))
+        let subscriptions = try zip(Self.names, stores).map { name, legacy in
+            let connection = try agent.subscribe(name)
+            return (connection, isEarly: FileStatus(following: legacy.path) != nil)
+        }
+        for (number, name) in Self.names.enumerated() {
+            let (subscriber, isEarly) = subscriptions[number]
+            if isEarly { try subscriber.next("relocated") }
+            try awaitRetirement(of: stores[number], agent)
             let published = try StoreFiles(places.group.appending(component(name)))
-            try expectWhole(published, support, name)
+            try expectWhole(published, supports[number], name)
 
             try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
             // The relocation may end this late, and its event then covers the commit.

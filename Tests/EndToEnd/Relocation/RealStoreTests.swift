@@ -8,10 +8,12 @@ import Testing
 enum RealStores {
     static let directory = getenv("GROUPSTORE_REAL_STORES").map { FilePath(String(cString: $0)) }
 
+    /// Throws if the directory has no store.
     static func all() throws -> [StoreFiles] {
         guard let directory else { return [] }
         var found: [FilePath] = []
         try collect(Directory(directory), &found)
+        guard !found.isEmpty else { throw Unexpected("no store in \(directory)") }
         return try found.sorted { $0.string < $1.string }.map { try StoreFiles($0) }
     }
 
@@ -42,49 +44,41 @@ struct RealStoreTests {
         }
     }
 
-    @Test(arguments: Places.FileSystem.allCases)
-    func theCommandRelocatesEveryStore(_ fileSystem: Places.FileSystem) throws {
-        let stores = try RealStores.all()
-        try #require(!stores.isEmpty)
-        for original in stores {
-            let places = try Places(fileSystem)
-            let legacy = try original.copy(to: places.legacy)
-            let content = try Content(legacy)
+    @Test(arguments: try RealStores.all(), Places.FileSystem.allCases)
+    func theCommandRelocatesEveryStore(_ original: StoreFiles, _ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        let legacy = try original.copy(to: places.legacy)
+        let content = try Content(legacy)
 
-            let done = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
-            #expect(done.status == 0, "\(original.path): \(done.errors)")
-            #expect(done.outcome == "relocated")
-            #expect(done.summary.string("method") == (fileSystem == .same ? "rename" : "copy"))
-            #expect(try Directory(places.legacy).names().isEmpty)
-            let published = try StoreFiles(places.group.appending(legacy.name.database))
-            #expect(try Content(published) == content, "\(original.path)")
+        let done = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
+        #expect(done.status == 0, "\(original.path): \(done.errors)")
+        #expect(done.outcome == "relocated")
+        #expect(done.summary.string("method") == (fileSystem == .same ? "rename" : "copy"))
+        #expect(try Directory(places.legacy).names().isEmpty)
+        let published = try StoreFiles(places.group.appending(legacy.name.database))
+        #expect(try Content(published) == content, "\(original.path)")
 
-            let again = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
-            #expect(again.status == 0, "\(again.errors)")
-            #expect(["already_relocated", "nothing_to_do"].contains(again.outcome))
-            #expect(try Content(published) == content)
-        }
+        let again = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
+        #expect(again.status == 0, "\(again.errors)")
+        #expect(["already_relocated", "nothing_to_do"].contains(again.outcome))
+        #expect(try Content(published) == content)
     }
 
-    @Test(.soak, arguments: Places.FileSystem.allCases)
-    func theAgentRelocatesEveryStore(_ fileSystem: Places.FileSystem) throws {
-        let stores = try RealStores.all()
-        try #require(!stores.isEmpty)
-        for original in stores {
-            let places = try Places(fileSystem)
-            let legacy = try original.copy(to: places.legacy)
-            let content = try Content(legacy)
+    @Test(.soak, arguments: try RealStores.all(), Places.FileSystem.allCases)
+    func theAgentRelocatesEveryStore(_ original: StoreFiles, _ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        let legacy = try original.copy(to: places.legacy)
+        let content = try Content(legacy)
 
-            let agent = try AgentProcess(places, legacy: [legacy.path])
-            try awaitRetirement(of: legacy, agent)
-            #expect(try agent.stop().status == 0)
-            let published = try StoreFiles(places.group.appending(legacy.name.database))
-            #expect(try Content(published) == content, "\(original.path)")
+        let agent = try AgentProcess(places, legacy: [legacy.path])
+        try awaitRetirement(of: legacy, agent)
+        #expect(try agent.stop().status == 0)
+        let published = try StoreFiles(places.group.appending(legacy.name.database))
+        #expect(try Content(published) == content, "\(original.path)")
 
-            let again = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
-            #expect(["already_relocated", "nothing_to_do"].contains(again.outcome), "\(again.output)")
-            #expect(again.status == 0)
-        }
+        let again = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")
+        #expect(["already_relocated", "nothing_to_do"].contains(again.outcome), "\(again.output)")
+        #expect(again.status == 0)
     }
 }
 

@@ -30,7 +30,7 @@ extension RunningProcess {
 }
 
 /// A store on disk, with all files that belong to it.
-struct StoreFiles {
+struct StoreFiles: Sendable, CustomStringConvertible {
     let path: FilePath
     let name: StoreName
 
@@ -39,6 +39,8 @@ struct StoreFiles {
         self.path = path
         self.name = name
     }
+
+    var description: String { path.string }
 
     var directory: FilePath { path.removingLastComponent() }
     var support: FilePath { directory.appending(name.support) }

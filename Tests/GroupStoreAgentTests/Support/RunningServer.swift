@@ -84,7 +84,7 @@ final class RunningServer {
         if let error = started.withLock({ $0 }) { throw error }
         try feedThread.start(
             receiver: FeedReceiver(publisher: publisher, scheduler: scheduler), states: states,
-            descriptors: descriptors, log: log, prepare: { $0.configure(FollowingPlan(configuration)) },
+            descriptors: descriptors, log: FeedLog(log), prepare: { $0.configure(FollowingPlan(configuration)) },
             failed: { _ in })
     }
 

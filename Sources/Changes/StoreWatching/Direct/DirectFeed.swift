@@ -1,7 +1,6 @@
 import AgentProtocol
 import DirectoryWatching
 import LinuxSystem
-import Logging
 import SQLiteFormat
 import SystemPackage
 
@@ -34,7 +33,7 @@ package final class DirectFeed {
     private var nextNumber = 0
 
     /// - Parameter handler: Called for each event, as soon as it is known.
-    package init(loop: FeedLoop, log: Logger, handler: @escaping Handler) {
+    package init(loop: FeedLoop, log: FeedLog, handler: @escaping Handler) {
         stores = loop.makeStores(
             for: receiver, states: FollowingStates(),
             descriptors: DescriptorBudget(remedy: "raise ulimit -Hn before it is started"), log: log)

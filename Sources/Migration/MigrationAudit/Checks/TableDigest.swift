@@ -36,7 +36,7 @@ private struct TableWalk: ~Copyable {
     private let pageSize: Int
     private let format: PageFormat
     private let isCancelled: () -> Bool
-    private let state: OpaquePointer?
+    private let hash: OpaquePointer?
     private let page: UnsafeMutableRawBufferPointer
     /// The number of pages that a walk without a cycle may still visit.
     private var remaining: Int64
@@ -56,21 +56,20 @@ private struct TableWalk: ~Copyable {
         self.isCancelled = isCancelled
         pageSize = header.pageSize
         page = .allocate(byteCount: header.pageSize, alignment: 8)
-        state = XXH3_createState()
-        XXH3_128bits_reset(state)
+        hash = gs_hash_create()
     }
 
     deinit {
-        XXH3_freeState(state)
+        gs_hash_free(hash)
         page.deallocate()
     }
 
     var digest: (UInt64, UInt64) {
-        let digest = XXH3_128bits_digest(state)
+        let digest = gs_hash_current(hash)
         return (digest.high64, digest.low64)
     }
 
-    private func add(_ bytes: UnsafeRawBufferPointer) { gs_hash_update(state, bytes.baseAddress, bytes.count) }
+    private func add(_ bytes: UnsafeRawBufferPointer) { gs_hash_update(hash, bytes.baseAddress, bytes.count) }
 
     /// Reads a page into memory. Returns false if it isn't in the file, or after more pages than the file has.
     private mutating func read(_ number: UInt32) throws(SystemError) -> Bool {
@@ -97,8 +96,8 @@ private struct TableWalk: ~Copyable {
             keys.append(key)
         }
         guard let links = PageLinks(node) else { return false }
-        let state = state
-        keys.withUnsafeBytes { _ = gs_hash_update(state, $0.baseAddress, $0.count) }
+        let hash = hash
+        keys.withUnsafeBytes { gs_hash_update(hash, $0.baseAddress, $0.count) }
         for child in links.children { guard try visit(child, depth: depth + 1) else { return false } }
         return true
     }

@@ -1,7 +1,7 @@
 /// Matches a text by backtracking, with a stack of its own instead of recursion.
 struct PatternMatcher {
     /// Some patterns need time that grows exponentially with the text's length.
-    private static let maximumSteps = 50_000_000
+    static let maximumSteps = 50_000_000
     /// The limits of the stack and the log, which together take less than 256 MiB.
     private static let maximumAlternatives = 4_000_000
     private static let maximumLogCount = 4_000_000
@@ -24,10 +24,10 @@ struct PatternMatcher {
     /// The former values of registers.
     private var log: [(register: Int, value: Int)] = []
     private var alternatives: [Alternative] = []
-    private var remainingSteps = PatternMatcher.maximumSteps
+    private var remainingSteps: Int
 
-    init(_ program: PatternProgram, _ text: [Unicode.Scalar]) {
-        (self.program, self.text) = (program, text)
+    init(_ program: PatternProgram, _ text: [Unicode.Scalar], steps: Int) {
+        (self.program, self.text, remainingSteps) = (program, text, steps)
         registers = [Int](repeating: -1, count: program.registerCount)
     }
 

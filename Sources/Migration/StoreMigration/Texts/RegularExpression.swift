@@ -23,9 +23,9 @@ struct RegularExpression {
         program = try PatternProgram(.sequence(parts), captureCount: 0)
     }
 
-    /// Returns true if the pattern matches the whole text. Throws if finding out takes too many steps.
-    func matches(_ text: String) throws(PatternError) -> Bool {
-        var matcher = PatternMatcher(program, Array(text.unicodeScalars))
+    /// Returns true if the pattern matches the whole text. Throws if finding out takes more than `steps`.
+    func matches(_ text: String, steps: Int = PatternMatcher.maximumSteps) throws(PatternError) -> Bool {
+        var matcher = PatternMatcher(program, Array(text.unicodeScalars), steps: steps)
         return try matcher.matchesWhole()
     }
 }

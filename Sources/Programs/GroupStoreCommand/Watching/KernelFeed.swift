@@ -4,7 +4,6 @@ import DirectoryWatching
 import Glibc
 import GroupStore
 import LinuxSystem
-import Logging
 import StoreWatching
 import SystemPackage
 
@@ -39,7 +38,9 @@ final class KernelFeed: WatchedFeed {
         reduceTimerSlack()
         ResourceLimit.raiseDescriptors()
         loop = FeedLoop(source: try InotifySource())
-        let log = Logger(label: "watch") { _ in StandardErrorLines() }
+        let log = FeedLog { level, message in
+            if level != .notice { Output.write("groupstore: \(message)", to: STDERR_FILENO) }
+        }
         let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
             receive(event, of: number, token)
         }
@@ -138,17 +139,4 @@ func afterRelocations<Result>(_ body: () throws -> Result) throws -> Result {
             pause(.milliseconds(10))
         }
     }
-}
-
-/// Writes log lines to standard error.
-private struct StandardErrorLines: LogHandler {
-    var logLevel = Logger.Level.warning
-    var metadata: Logger.Metadata = [:]
-
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-        get { metadata[key] }
-        set { metadata[key] = newValue }
-    }
-
-    func log(event: LogEvent) { Output.write("groupstore: \(event.message)", to: STDERR_FILENO) }
 }

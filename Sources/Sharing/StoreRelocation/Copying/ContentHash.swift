@@ -3,22 +3,17 @@ import CXXHash
 /// A running 128-bit XXH3 hash (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md). It detects errors of a
 /// disk or a copy loop. It is no defence against forged content.
 struct ContentHash: ~Copyable {
-    private let state: OpaquePointer?
+    private let hash = gs_hash_create()
 
-    init() {
-        state = XXH3_createState()
-        XXH3_128bits_reset(state)
-    }
-
-    deinit { XXH3_freeState(state) }
+    deinit { gs_hash_free(hash) }
 
     mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        gs_hash_update(state, bytes.baseAddress, bytes.count)
+        gs_hash_update(hash, bytes.baseAddress, bytes.count)
     }
 
     /// Returns `xxh3-128:` and 32 hexadecimal digits.
     func text() -> String {
-        let digest = XXH3_128bits_digest(state)
+        let digest = gs_hash_current(hash)
         return "xxh3-128:" + Self.digits(digest.high64) + Self.digits(digest.low64)
     }
 
