@@ -98,7 +98,7 @@ extension Relocation {
         let decision = try RelocationDecision(RelocationEndpoints(request), request)
         try RelocationPreconditions(decision).check()
         report(.plan(content.sentence(inPlace: endpoints.group.path), bytesToCopy: decision.bytesToCopy))
-        let outcome = try publish(content, of: endpoints.group, snapshot: snapshot, decision: decision, inPlace: true)
+        let outcome = try publish(.init(publishing: content, of: snapshot, decision, inPlace: true))
         summary.setAside = outcome.setAside
         if outcome.setAside != nil {
             summary.outcome = .setAside
