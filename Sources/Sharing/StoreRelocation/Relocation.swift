@@ -169,15 +169,14 @@ package struct Relocation {
             case .nothingToDo(let adopted):
                 // The legacy store went elsewhere in the meantime: restore what made room for it.
                 guard archivedSets.isEmpty else { throw StoreTransfer.RetryReason.changed }
-                var summary = summary(.nothingToDo, endpoints)
-                summary.notes = notes + (adopted ? ["no legacy store; the group's own is used"] : [])
-                return summary
+                if adopted { notes.append("no legacy store; the group's own is used") }
+                return summary(.nothingToDo, endpoints, notes: notes)
             case .alreadyRelocated:
                 return summary(.alreadyRelocated, endpoints)
             case .archiveLegacy(let reason):
                 let id = TransferIdentifier()
                 notes += try archive(decision.legacy, decision, reason: reason, id: id)
-                let summary = summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+                let summary = summary(.alreadyRelocated, endpoints, notes: notes)
                 guard decision.comparison == .merged else { return summary }
                 return mergeProgress.completing(summary, legacyArchive: endpoints.container.archivePath(id))
             case .merge:
@@ -185,14 +184,15 @@ package struct Relocation {
             case .retireLegacy where request.retirement == .archive:
                 let reason = "the group container has its rows already"
                 notes += try archive(decision.legacy, decision, reason: reason)
-                return summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+                return summary(.alreadyRelocated, endpoints, notes: notes)
             case .retireLegacy:
-                let result = try transfer(.init(decision.legacy, .discard, decision))
-                return summary(.alreadyRelocated, endpoints, notes: notes + result.notes, result: nil)
+                notes += try transfer(.init(snapshot: decision.legacy, purpose: .discard, decision: decision)).notes
+                return summary(.alreadyRelocated, endpoints, notes: notes)
             case .relocate(.none):
                 notes += try retirementNotes(endpoints)
-                let result = try publish(.init(publishing: content, of: decision.legacy, decision))
-                return summary(.relocated, endpoints, notes: notes + result.notes, result: result)
+                var summary = summary(.relocated, endpoints, notes: notes)
+                summary.add(try publish(.init(publishing: content, of: decision.legacy, decision)))
+                return summary
             case .relocate(.leftovers):
                 let id = TransferIdentifier()
                 archivedSets.append(.leftovers(id))
@@ -214,7 +214,8 @@ package struct Relocation {
         _ store: StoreSnapshot, _ decision: RelocationDecision, reason: String,
         id: TransferIdentifier = TransferIdentifier()
     ) throws -> [String] {
-        let result = try transfer(PlannedTransfer(store, .archive(reason: reason), decision, id: id))
+        let result = try transfer(
+            PlannedTransfer(snapshot: store, purpose: .archive(reason: reason), decision: decision, id: id))
         let (path, archive) = (store.location.path, decision.endpoints.container.archivePath(id))
         return ["\(PrintablePath(path)) is archived in \(PrintablePath(archive)): \(reason)"] + result.notes
     }
@@ -260,6 +261,17 @@ package struct Relocation {
             isStillValid: { try decision.isStillValid(for: planned.purpose) },
             counterpartExists: { try decision.counterpartExists(planned.purpose, store) }, report: report
         ).run()
+    }
+
+    /// Decides on a change of the group's store under its own name.
+    func decisionInPlace(_ endpoints: RelocationEndpoints) throws -> RelocationDecision {
+        var request = request
+        request.source = endpoints.group.path
+        request.name = nil
+        request.retirement = .delete
+        let decision = try RelocationDecision(RelocationEndpoints(request), request)
+        try RelocationPreconditions(decision).check()
+        return decision
     }
 
     /// Returns true if the store used write-ahead logging before any transfer turned it off.
@@ -310,24 +322,24 @@ package struct Relocation {
     }
 
     private func summary(
-        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, method: Transfer.Method? = nil
+        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, notes: [String] = []
     ) -> RelocationSummary {
         var summary = RelocationSummary(outcome, from: request.source, to: endpoints.group.path)
-        summary.method = method
-        return summary
-    }
-
-    private func summary(
-        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, notes: [String],
-        result: StoreTransfer.Outcome?
-    ) -> RelocationSummary {
-        var summary = summary(result?.setAside == nil ? outcome : .setAside, endpoints, method: result?.method)
-        summary.setAside = result?.setAside
-        summary.bytes = result?.bytes ?? 0
-        summary.transformed = result?.transformed
-        summary.losses = result?.transformed?.losses ?? .none
-        summary.archive = result?.archive
         summary.notes = notes
         return summary
+    }
+}
+
+extension RelocationSummary {
+    /// Adds what a transfer has done. A store that was set aside decides the outcome.
+    mutating func add(_ transfer: StoreTransfer.Outcome) {
+        if transfer.setAside != nil { outcome = .setAside }
+        setAside = transfer.setAside
+        method = transfer.method
+        bytes = transfer.bytes
+        transformed = transfer.transformed
+        losses = transfer.transformed?.losses ?? .none
+        archive = transfer.archive
+        notes += transfer.notes
     }
 }

@@ -12,24 +12,20 @@ struct PlannedTransfer {
     /// What a publishing transfer puts in the store's place.
     var content = PublishedContent.same
     var isInPlace = false
-    var id: TransferIdentifier
+    var id = TransferIdentifier()
 
-    init(
-        _ snapshot: StoreSnapshot, _ purpose: Transfer.Purpose, _ decision: RelocationDecision,
-        id: TransferIdentifier = TransferIdentifier()
-    ) {
-        (self.snapshot, self.purpose, self.decision, self.id) = (snapshot, purpose, decision, id)
-    }
+    var store: StoreLocation { snapshot.location }
+}
 
+extension PlannedTransfer {
     /// Creates the transfer that publishes a store, with some content, under the group's name for it.
     init(
         publishing content: PublishedContent, of snapshot: StoreSnapshot, _ decision: RelocationDecision,
         inPlace: Bool = false
     ) {
         let name = decision.endpoints.group.name.database
-        self.init(snapshot, .publish(as: StoredPath(FilePath(root: nil, [name]))), decision)
-        (self.content, isInPlace) = (content, inPlace)
+        self.init(
+            snapshot: snapshot, purpose: .publish(as: StoredPath(FilePath(root: nil, [name]))), decision: decision,
+            content: content, isInPlace: inPlace)
     }
-
-    var store: StoreLocation { snapshot.location }
 }

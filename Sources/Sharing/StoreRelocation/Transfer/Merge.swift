@@ -54,12 +54,7 @@ extension Relocation {
             throw StoreTransfer.RetryReason.changed
         }
         let hash = try StoreContents.publishedHash(legacy)
-        var inPlace = request
-        inPlace.source = endpoints.group.path
-        inPlace.name = nil
-        inPlace.retirement = .delete
-        let groupDecision = try RelocationDecision(RelocationEndpoints(inPlace), inPlace)
-        try RelocationPreconditions(groupDecision).check()
+        let groupDecision = try decisionInPlace(endpoints)
         let content = PublishedContent.merged(combination, legacy: endpoints.legacy, hash: hash)
         var outcome = try publish(.init(publishing: content, of: decision.group, groupDecision, inPlace: true))
         outcome.notes.insert(contentsOf: logNotes, at: 0)
