@@ -73,7 +73,7 @@ extension HistoryReadResult {
             return
         }
         if summary.object.string("outcome") == "reset" {
-            let reason = messages.first?.object.string("reason").flatMap(StoreEvent.ResetReason.init)
+            let reason = messages.first?.object.string("reason").map(StoreEvent.ResetReason.init)
             self = .discontinued(reason ?? .epoch, token)
         } else if summary.object.bool("more") != false || messages.contains(where: { $0.object["truncated"] != nil }) {
             // A change with a row longer than a line is sent without rows, like one with too many rows.

@@ -83,9 +83,8 @@ package final class Publisher: Sendable {
 
     func line(_ event: EventLog.Numbered, of store: StoreAddress, isUntrusted: Bool = false) -> [UInt8] {
         let visible = isUntrusted ? event.event.withoutPlaces : event.event
-        var object = visible.json(store: store, token: token(event.number, event.position))
-        if let rows = event.rows { object["rows"] = .array(rows.map { .object($0) }) }
-        return WireLine.bytes(object)
+        let token = token(event.number, event.position)
+        return WireLine.bytes(visible.json(store: store.bytes, token: token, rows: event.rows))
     }
 
     /// Encodes an event that was just numbered, a change by its store's encoder.

@@ -99,7 +99,14 @@ import Testing
             if case .hello(let wire, let agent, _) = message {
                 #expect(wire == WireLine.protocolVersion && agent == version.name)
             }
-            if case .event(let type, _) = message { types.insert(type) }
+            if case .event(let type, let object) = message {
+                types.insert(type)
+                if object["id"] == nil, let token = object.string("token") {
+                    let event = try #require(StoreEvent(type: type, object), "\(type)")
+                    let rows = object["rows"].map { _ in object.objects("rows") }
+                    #expect(event.json(store: object.path("store") ?? [], token: token, rows: rows) == object)
+                }
+            }
             #expect(try JSONValue.object(message.json).includes(JSONValue(parsing: line)))
         }
         #expect(refused == ["unknown_op"])

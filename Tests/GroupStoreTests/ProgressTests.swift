@@ -5,24 +5,21 @@ import Testing
 
 /// Events that tell how far a relocation or migration is.
 @Suite struct ProgressTests {
-    @Test func readsWhatAnAgentSends() {
+    @Test func deliversHowFarTheWorkIs() {
         for work in [StoreProgress.Work.relocating, .migrating] {
-            let sent = StoreEvent.progress(StoreProgress(work, fraction: 0.5, activity: "copying"))
-            let change = StoreChange(type: sent.type, sent.json(store: [], token: "t"))
-            guard case .progress(let progress, "t")? = change else {
-                Issue.record("\(String(describing: change))")
+            let change = StoreChange(.progress(StoreProgress(work, fraction: 0.5, activity: "copying")), token: "t")
+            guard case .progress(let progress, "t") = change else {
+                Issue.record("\(change)")
                 continue
             }
             #expect(progress.work.rawValue == work.rawValue)
             #expect(progress.fraction == 0.5 && progress.activity == "copying")
-            #expect(change?.changesContent == false && change?.token == "t")
+            #expect(!change.changesContent && change.token == "t")
         }
     }
 
     @Test func tellsProgressFromTheBeginningOfARelocation() {
-        let sent = StoreEvent.relocating(waitingFor: [])
-        #expect(
-            StoreChange(type: sent.type, sent.json(store: [], token: "t")) == .relocating(waitingFor: [], token: "t"))
+        #expect(StoreChange(.relocating(waitingFor: []), token: "t") == .relocating(waitingFor: [], token: "t"))
     }
 
     @Test func asksForProgressOnlyIfWanted() throws {

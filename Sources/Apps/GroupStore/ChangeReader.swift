@@ -265,11 +265,13 @@ final class ChangeReader: Sendable {
             if type == AgentConfigured.type { feed.connection = nil }
             return nil
         }
-        guard object.store == subscription.store else { return nil }
-        if let change = StoreChange(type: type, object) { return change }
-        // A bookmark, or an event of a later agent.
-        if let token = object.string("token") { state.withLock { $0.token = token } }
-        return nil
+        guard object.store == subscription.store, let token = object.string("token") else { return nil }
+        guard let event = StoreEvent(type: type, object) else {
+            // A bookmark, or an event of a later agent.
+            state.withLock { $0.token = token }
+            return nil
+        }
+        return StoreChange(event, rows: object["rows"].map { _ in object.objects("rows") }, token: token)
     }
 
     /// Returns the agent's next event; nil if the store's place or its legacy place must be looked at first.
@@ -307,9 +309,9 @@ final class ChangeReader: Sendable {
             state.withLock { $0.direct = direct }
             if isEnded { direct.end() }
         }
-        let change = try direct.next(within: time)
-        guard let token = change?.token else { return change }
-        return feed.move(token: token) ?? change
+        guard let (event, position) = try direct.next(within: time) else { return nil }
+        let token = position.description
+        return feed.move(token: token) ?? StoreChange(event, token: token)
     }
 
     /// Waits until the store's presenters in this process have it open again. The agent tells them and this subscriber

@@ -7,13 +7,14 @@ import StoreWatching
 import Synchronization
 import SystemPackage
 
-/// A subscription to a store's changes without an agent. Changes that aren't taken wait here, where many become one.
+/// A subscription to a store's events without an agent. Events that aren't taken wait here, where many changes become
+/// one.
 package final class DirectSubscription: Sendable {
     private struct State {
-        var waiting: [StoreChange] = []
+        var waiting: [(event: StoreEvent, token: DirectToken)] = []
         var failure: GroupStoreError?
         var isEnded = false
-        /// True if the present call of `next`, or the next one, returns without a change.
+        /// True if the present call of `next`, or the next one, returns without an event.
         var isWoken = false
         var number: Int?
     }
@@ -23,13 +24,13 @@ package final class DirectSubscription: Sendable {
     private let state = Mutex(State())
     private let arrived = MonotonicSemaphore()
 
-    /// Starts to follow the store. The first change is a `reset` with the reason `subscribed`, or what happened since
+    /// Starts to follow the store. The first event is a `reset` with the reason `subscribed`, or what happened since
     /// the token.
     ///
     /// - Parameters:
     ///   - path: The absolute path of the database, which need not exist.
     ///   - tables: Leaves out changes that are known to affect only other tables.
-    ///   - arriving: Called on the watching thread when a change can be taken, before `next` returns it. It mustn't
+    ///   - arriving: Called on the watching thread when an event can be taken, before `next` returns it. It mustn't
     ///     wait for anything.
     /// - Throws: ``GroupStoreError`` with `system`.
     package init(
@@ -47,24 +48,27 @@ package final class DirectSubscription: Sendable {
         }
     }
 
-    /// Makes `next` return nil once, the present call or the next one, if no change waits.
+    /// Makes `next` return nil once, the present call or the next one, if no event waits.
     func wake() {
         state.withLock { $0.isWoken = true }
         arrived.signal()
     }
 
-    /// Returns the next change, or nil if none came within the time. Throws the error that ended the subscription.
-    package func next(within time: Duration?) throws(GroupStoreError) -> StoreChange? {
+    /// Returns the next event and the position after it, or nil if none came within the time. Throws the error that
+    /// ended the subscription.
+    package func next(
+        within time: Duration?
+    ) throws(GroupStoreError) -> (event: StoreEvent, token: DirectToken)? {
         let deadline = time.map(Deadline.init(after:)) ?? .none
         while true {
-            let (change, failure, isOver) = state.withLock { state in
+            let (next, failure, isOver) = state.withLock { state in
                 defer { state.isWoken = false }
                 return (
                     state.waiting.isEmpty ? nil : state.waiting.removeFirst(), state.failure,
                     state.isEnded || state.isWoken
                 )
             }
-            if let change { return change }
+            if let next { return next }
             if let failure { throw failure }
             if isOver { return nil }
             guard let remaining = deadline.remaining else {
@@ -106,38 +110,16 @@ package final class DirectSubscription: Sendable {
 
     fileprivate func receive(_ event: StoreEvent, token: DirectToken) {
         if case .change(let changed) = event, let tables, !tables.admits(changed) { return }
-        guard let change = StoreChange(event, token: token.description) else { return }
-        deliver(change)
-    }
-
-    fileprivate func deliver(_ change: StoreChange) {
         state.withLock { state in
-            if case .reset = change { state.waiting = [] }
-            if let last = state.waiting.last, let merged = last.merged(with: change) {
-                state.waiting[state.waiting.count - 1] = merged
+            if case .reset = event { state.waiting = [] }
+            if case .change(let later) = event, case .change(let earlier)? = state.waiting.last?.event {
+                state.waiting[state.waiting.count - 1] = (.change(earlier.union(later)), token)
             } else {
-                state.waiting.append(change)
+                state.waiting.append((event, token))
             }
         }
         arriving?()
         arrived.signal()
-    }
-}
-
-extension StoreChange {
-    /// Returns the change for an event that this process found itself.
-    init?(_ event: StoreEvent, token: String) {
-        let object = event.json(store: [], token: token)
-        self.init(type: event.type, object)
-    }
-
-    /// Returns one change for two; nil if both are needed.
-    fileprivate func merged(with later: StoreChange) -> StoreChange? {
-        guard case .changed(let first, let isComplete, nil, _) = self,
-            case .changed(let second, let isLaterComplete, nil, let token) = later
-        else { return nil }
-        let names = first.flatMap { first in second.map { Set(first).union($0).sorted() } }
-        return .changed(tables: names, isComplete: isComplete && isLaterComplete && names != nil, token: token)
     }
 }
 
@@ -179,7 +161,7 @@ private final class DirectWatcher: Sendable {
         // Only the watching thread uses these.
         nonisolated(unsafe) private var feed: DirectFeed?
         nonisolated(unsafe) private var subscriptions: [Int: DirectSubscription] = [:]
-        /// The subscriptions that get events: those whose first change was delivered.
+        /// The subscriptions that get events: those whose first event was delivered.
         nonisolated(unsafe) private var ready: Set<Int> = []
 
         init() throws {
@@ -276,10 +258,10 @@ private final class DirectWatcher: Sendable {
         private func begin(_ subscription: DirectSubscription, _ number: Int, since token: String?) {
             guard let now = feed?.token(of: number) else { return }
             guard let token else {
-                return subscription.deliver(.reset(reason: "subscribed", token: now.description))
+                return subscription.receive(.reset(.subscribed), token: now)
             }
             guard let former = DirectToken(token) else {
-                return subscription.deliver(.reset(reason: "epoch", token: now.description))
+                return subscription.receive(.reset(.epoch), token: now)
             }
             if let event = former.event(until: now) { subscription.receive(event, token: now) }
         }

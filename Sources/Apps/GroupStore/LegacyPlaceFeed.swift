@@ -2,6 +2,7 @@ import AgentProtocol
 import CLinux
 import Glibc
 import LinuxSystem
+import StoreWatching
 import Synchronization
 import SystemPackage
 
@@ -55,10 +56,10 @@ final class LegacyPlaceFeed {
         }
     }
 
-    /// Returns the change unless it is a relocation's work: its end is announced by itself.
-    private func current(_ change: StoreChange?) -> StoreChange? {
+    /// Returns the event's change unless it is a relocation's work: its end is announced by itself.
+    private func current(_ found: (event: StoreEvent, token: DirectToken)?) -> StoreChange? {
         switch store.location {
-        case .legacy, .absent: change
+        case .legacy, .absent: found.map { StoreChange($0.event, token: $0.token.description) }
         case .group, .moving: nil
         }
     }

@@ -17,6 +17,12 @@ extension ItemAddress {
     init?(_ item: ClaimedItem) { self.init(group: item.container, path: item.path.bytes) }
 }
 
+extension FileHolder {
+    package init(_ holder: StoreEvent.Holder) {
+        self.init(pid: holder.pid, program: holder.program, isElsewhere: holder.isElsewhere)
+    }
+}
+
 extension PresenterRequest {
     var answer: AnswerOperation.Request {
         switch self {
@@ -85,9 +91,7 @@ extension ClaimIntent {
 
 extension ClaimSettlement {
     init(_ error: WireError) {
-        let holders = error.holders.map {
-            FileHolder(pid: $0.pid, program: $0.program, isElsewhere: $0.isElsewhere)
-        }
+        let holders = error.holders.map(FileHolder.init)
         switch (error.code, holders.first) {
         case ("busy", _): self = .unanswered(holders)
         case ("presenter_failed", let holder?):

@@ -279,8 +279,8 @@ extension RowChange.Value {
             self = .malformedText(object.string("text_b64").flatMap { Data(base64Encoded: $0) }.map { Array($0) } ?? [])
         case .object(let object):
             self = .blob(object.string("base64").flatMap { Data(base64Encoded: $0) }.map { Array($0) } ?? [])
-        case .null, .bool, .array: self = .null
-        case .encoded(let text): self = (try? JSONValue(parsing: text)).map(RowChange.Value.init) ?? .null
+        // No parser returns an encoded value.
+        case .null, .bool, .array, .encoded: self = .null
         }
     }
 }
@@ -332,19 +332,5 @@ extension RowValues {
             return rows.compactMap { if case .array(let row) = $0 { row.first.map(RowChange.Value.init) } else { nil } }
         }
         related = Dictionary(zip(table.relationships, keys), uniquingKeysWith: { first, _ in first })
-    }
-}
-
-extension JSONObject {
-    /// Returns a list of texts; nil if the member is missing or something else.
-    fileprivate func strings(_ key: String) -> [String]? {
-        guard case .array(let values)? = self[key] else { return nil }
-        return values.compactMap { if case .string(let text) = $0 { text } else { nil } }
-    }
-
-    /// Returns a list of objects; empty if the member is missing or something else.
-    fileprivate func objects(_ key: String) -> [JSONObject] {
-        guard case .array(let values)? = self[key] else { return [] }
-        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
     }
 }

@@ -146,51 +146,43 @@ extension StoreChange {
         }
     }
 
-    /// Returns nil for an event of a later agent that this library doesn't know. Its token is kept all the same.
-    init?(type: String, _ object: JSONObject) {
-        guard let token = object.string("token") else { return nil }
-        if let work = Progress.Work(rawValue: type), let fraction = object.number("fraction") {
-            self = .progress(Progress(work, fraction: fraction, activity: object.string("doing") ?? ""), token: token)
-            return
-        }
-        switch type {
-        case "change":
-            var tables: [String]?
-            if case .array(let values)? = object["tables"] {
-                tables = values.compactMap { if case .string(let name) = $0 { name } else { nil } }
+    /// Creates a change from an event, with the rows and the token of its line.
+    init(_ event: StoreEvent, rows: [JSONObject]? = nil, token: String) {
+        self =
+            switch event {
+            case .change(let tables):
+                .changed(
+                    tables: tables.names, isComplete: tables.isComplete,
+                    rows: rows.map { $0.compactMap { RowChange($0) } }, token: token)
+            case .relocating(let holders): .relocating(waitingFor: holders.map(Holder.init), token: token)
+            case .progress(let progress): .progress(Progress(progress), token: token)
+            case .relocated(let from, let to): .relocated(from: URL(from), to: URL(to), token: token)
+            case .migrated(let fromModel, let toModel):
+                .migrated(fromModel: fromModel, toModel: toModel, token: token)
+            case .abandoned(let outcome, let message): .abandoned(outcome: outcome, message: message, token: token)
+            case .reset(let reason): .reset(reason: reason.rawValue, token: token)
             }
-            var rows: [RowChange]?
-            if case .array(let values)? = object["rows"] {
-                rows = values.compactMap { if case .object(let row) = $0 { RowChange(row) } else { nil } }
-            }
-            self = .changed(tables: tables, isComplete: object.bool("complete") ?? false, rows: rows, token: token)
-        case "relocating": self = .relocating(waitingFor: object.holders("waiting_for"), token: token)
-        case "relocated":
-            self = .relocated(from: object.url("from"), to: object.url("to"), token: token)
-        case "migrated":
-            self = .migrated(
-                fromModel: object.string("from_model"), toModel: object.string("to_model") ?? "", token: token)
-        case "abandoned":
-            self = .abandoned(
-                outcome: object.string("outcome") ?? "", message: object.string("message") ?? "", token: token)
-        case "reset": self = .reset(reason: object.string("reason") ?? "", token: token)
-        default: return nil
-        }
     }
 }
 
-extension JSONObject {
-    func url(_ key: String) -> URL {
-        URL(filePath: String(decoding: path(key) ?? [], as: UTF8.self), directoryHint: .notDirectory)
-    }
+extension URL {
+    /// The file at a path, whose bytes may be none.
+    init(_ path: [UInt8]) { self.init(filePath: String(decoding: path, as: UTF8.self), directoryHint: .notDirectory) }
+}
 
-    func holders(_ key: String) -> [StoreChange.Holder] {
-        guard case .array(let values)? = self[key] else { return [] }
-        return values.compactMap { value in
-            guard case .object(let holder) = value else { return nil }
-            return StoreChange.Holder(
-                pid: Int32(clamping: holder.integer("pid") ?? 0), program: holder.string("program") ?? "?",
-                isElsewhere: holder.bool("elsewhere") ?? false)
-        }
+extension StoreChange.Holder {
+    init(_ holder: StoreEvent.Holder) {
+        self.init(pid: holder.pid, program: holder.program, isElsewhere: holder.isElsewhere)
+    }
+}
+
+extension StoreChange.Progress {
+    fileprivate init(_ progress: StoreProgress) {
+        let work: Work =
+            switch progress.work {
+            case .relocating: .relocating
+            case .migrating: .migrating
+            }
+        self.init(work, fraction: progress.fraction, activity: progress.activity)
     }
 }

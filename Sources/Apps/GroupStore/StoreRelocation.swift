@@ -118,7 +118,8 @@ extension RelocationProgress {
     fileprivate init?(type: String, _ object: JSONObject) {
         switch type {
         case "plan", "note", "recovered": self = .note(object.string("text") ?? "")
-        case "waiting": self = .waiting(for: object.holders("holders"))
+        case "waiting":
+            self = .waiting(for: object.objects("holders").map { StoreChange.Holder(StoreEvent.Holder($0)) })
         case "progress": self = .copied(bytes: object.integer("bytes") ?? 0, of: object.integer("of") ?? 0)
         default: return nil
         }
@@ -126,7 +127,8 @@ extension RelocationProgress {
 
     fileprivate init(summary: JSONObject) {
         self = .finished(
-            outcome: summary.string("outcome") ?? "", from: summary.url("from"), to: summary.url("to"))
+            outcome: summary.string("outcome") ?? "", from: URL(summary.path("from") ?? []),
+            to: URL(summary.path("to") ?? []))
     }
 }
 

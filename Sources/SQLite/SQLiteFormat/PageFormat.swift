@@ -61,4 +61,15 @@ extension UnsafeRawBufferPointer {
         }
         return nil
     }
+
+    /// Returns the length of a value in a record, by its serial type (§2.1).
+    package static func length(ofSerial serial: UInt64) -> UInt64 {
+        switch serial {
+        case 0...4: serial
+        case 5: 6
+        case 6, 7: 8
+        case 8...11: 0
+        default: (serial - 12) / 2
+        }
+    }
 }

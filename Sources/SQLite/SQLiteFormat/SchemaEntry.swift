@@ -31,7 +31,7 @@ package struct SchemaEntry: Hashable, Sendable {
                 return nil
             }
             header = next
-            let size = Self.size(of: Int(serial))
+            let size = Int(UnsafeRawBufferPointer.length(ofSerial: serial))
             guard body + size <= record.count else { return nil }
             let value = UnsafeRawBufferPointer(rebasing: record[body..<body + size])
             body += size
@@ -43,16 +43,6 @@ package struct SchemaEntry: Hashable, Sendable {
             }
         }
         self.init(type: texts[0], name: texts[1], table: texts[2], root: root, sql: texts[3])
-    }
-
-    private static func size(of serial: Int) -> Int {
-        switch serial {
-        case 0...4: serial
-        case 5: 6
-        case 6, 7: 8
-        case 8...11: 0
-        default: (serial - 12) / 2
-        }
     }
 
     /// Returns a page number, or 0 for NULL.

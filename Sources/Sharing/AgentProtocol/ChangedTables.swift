@@ -30,6 +30,11 @@ package struct ChangedTables: Sendable, Equatable {
         name.utf8.reduce(3) { $0 + ($1 < 0x20 || $1 == 0x7F ? 6 : $1 == 0x22 || $1 == 0x5C ? 2 : 1) }
     }
 
+    /// Reads the members that `write` wrote.
+    init(_ object: JSONObject) {
+        self.init(names: object.strings("tables"), isComplete: object.bool("complete") ?? false)
+    }
+
     func write(to object: inout JSONObject) {
         if let names { object["tables"] = .array(names.map { .string($0) }) }
         object["complete"] = .bool(isComplete)

@@ -1,4 +1,5 @@
-/// An event that is published to a store's subscribers.
+/// An event that is published to a store's subscribers. Only this type encodes and decodes events: `json` and
+/// `init(type:_:)`, and `ChangeLine` on the fast path. Within a process, events are passed on as values.
 package enum StoreEvent: Sendable, Equatable {
     package struct Holder: Sendable, Equatable {
         package let pid: Int32
@@ -30,28 +31,35 @@ package enum StoreEvent: Sendable, Equatable {
     /// Everything the subscriber knows is stale and must be read again.
     case reset(ResetReason)
 
-    package enum ResetReason: String, Sendable {
+    /// The reason of a reset. A later agent may have others.
+    package struct ResetReason: RawRepresentable, Sendable, Hashable {
+        package let rawValue: String
+
+        package init(rawValue: String) { self.rawValue = rawValue }
+
+        /// The subscription begins. Only a client's library says this, to its own program.
+        package static var subscribed: Self { Self(rawValue: "subscribed") }
         /// The subscriber missed events that can't be sent any more.
-        case lagged
+        package static var lagged: Self { Self(rawValue: "lagged") }
         /// The token belongs to another agent or to an earlier run.
-        case epoch
+        package static var epoch: Self { Self(rawValue: "epoch") }
         /// The kernel's queue of file events overflowed.
-        case overflow
+        package static var overflow: Self { Self(rawValue: "overflow") }
         /// Another file has taken the store's name.
-        case replaced
-        case appeared
-        case vanished
+        package static var replaced: Self { Self(rawValue: "replaced") }
+        package static var appeared: Self { Self(rawValue: "appeared") }
+        package static var vanished: Self { Self(rawValue: "vanished") }
         /// The store can't be followed now: a program uses it in exclusive mode, or the agent may not read it.
-        case unreadable
+        package static var unreadable: Self { Self(rawValue: "unreadable") }
         /// The store's history purged changes after the token.
-        case historyTrimmed = "history_trimmed"
+        package static var historyTrimmed: Self { Self(rawValue: "history_trimmed") }
         /// The store's history may have missed changes.
-        case historyGap = "history_gap"
+        package static var historyGap: Self { Self(rawValue: "history_gap") }
         /// The store's model version has changed since the token.
-        case migrated
+        package static var migrated: Self { Self(rawValue: "migrated") }
         /// The agent's configuration no longer has the group. The store is followed again once the configuration
         /// changes.
-        case unconfigured
+        package static var unconfigured: Self { Self(rawValue: "unconfigured") }
     }
 
     /// The same event for a user who may read the store but perhaps not the places it comes from.
@@ -69,8 +77,12 @@ package enum StoreEvent: Sendable, Equatable {
     /// Returns the event's line.
     package func json(store: StoreAddress, token: String) -> JSONObject { json(store: store.bytes, token: token) }
 
-    /// Returns the event's line. `store`: the bytes of the member `store`.
-    package func json(store: [UInt8], token: String) -> JSONObject {
+    /// Returns the event's line.
+    ///
+    /// - Parameters:
+    ///   - store: The bytes of the member `store`.
+    ///   - rows: The changed rows, if they are sent with a change.
+    package func json(store: [UInt8], token: String, rows: [JSONObject]? = nil) -> JSONObject {
         var object: JSONObject = ["type": .string(type)]
         object.setPath("store", bytes: store)
         switch self {
@@ -91,7 +103,28 @@ package enum StoreEvent: Sendable, Equatable {
         case .reset(let reason): object["reason"] = .string(reason.rawValue)
         }
         object["token"] = .string(token)
+        if let rows { object["rows"] = .array(rows.map { .object($0) }) }
         return object
+    }
+
+    /// Parses an event's line, except for its store, token and rows. Members that a shortened line lacks are empty.
+    /// Returns nil for a bookmark, and for an event of a later agent.
+    package init?(type: String, _ object: JSONObject) {
+        if let progress = StoreProgress.Work(rawValue: type).flatMap({ StoreProgress($0, object) }) {
+            self = .progress(progress)
+            return
+        }
+        switch type {
+        case "change": self = .change(ChangedTables(object))
+        case "relocating": self = .relocating(waitingFor: object.objects("waiting_for").map(Holder.init))
+        case "relocated": self = .relocated(from: object.path("from") ?? [], to: object.path("to") ?? [])
+        case "migrated":
+            self = .migrated(fromModel: object.string("from_model"), toModel: object.string("to_model") ?? "")
+        case "abandoned":
+            self = .abandoned(outcome: object.string("outcome") ?? "", message: object.string("message") ?? "")
+        case "reset": self = .reset(ResetReason(rawValue: object.string("reason") ?? ""))
+        default: return nil
+        }
     }
 
     /// Returns the line of a bookmark, which isn't an event: everything up to the token was published, or isn't for
@@ -144,7 +177,7 @@ package struct FeedToken: Sendable, Equatable, CustomStringConvertible {
 }
 
 extension StoreEvent.Holder {
-    init(_ object: JSONObject) {
+    package init(_ object: JSONObject) {
         self.init(
             pid: Int32(clamping: object.integer("pid") ?? 0), program: object.string("program") ?? "?",
             isElsewhere: object.bool("elsewhere") ?? false)

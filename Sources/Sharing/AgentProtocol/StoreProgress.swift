@@ -18,6 +18,12 @@ package struct StoreProgress: Sendable, Equatable {
         self.activity = activity
     }
 
+    /// Reads the members that `write` wrote. Returns nil if the object doesn't say how far the work is.
+    package init?(_ work: Work, _ object: JSONObject) {
+        guard let fraction = object.number("fraction") else { return nil }
+        self.init(work, fraction: fraction, activity: object.string("doing") ?? "")
+    }
+
     /// Writes the members of an event or of a row of `status`.
     package func write(to object: inout JSONObject) {
         if work == .relocating { object["waiting_for"] = .array([]) }

@@ -21,11 +21,7 @@ package struct WireError: Error, Equatable, Sendable {
         code = object.string("code") ?? "unknown"
         message = object.string("message") ?? ""
         hint = object.string("hint")
-        guard case .array(let values)? = object["holders"] else {
-            holders = []
-            return
-        }
-        holders = values.compactMap { if case .object(let holder) = $0 { StoreEvent.Holder(holder) } else { nil } }
+        holders = object.objects("holders").map(StoreEvent.Holder.init)
     }
 
     /// The error, shortened so that it fits a line: without it, a reader wouldn't know what was refused.
@@ -59,6 +55,18 @@ extension JSONObject {
 
     package func object(_ key: String) -> JSONObject? {
         if case .object(let value)? = self[key] { value } else { nil }
+    }
+
+    /// Returns a list of texts; nil if the member is missing or something else.
+    package func strings(_ key: String) -> [String]? {
+        guard case .array(let values)? = self[key] else { return nil }
+        return values.compactMap { if case .string(let text) = $0 { text } else { nil } }
+    }
+
+    /// Returns a list of objects; empty if the member is missing or something else.
+    package func objects(_ key: String) -> [JSONObject] {
+        guard case .array(let values)? = self[key] else { return [] }
+        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
     }
 
     /// Returns a number of seconds, written with or without a fraction.

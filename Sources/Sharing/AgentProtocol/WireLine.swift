@@ -10,7 +10,12 @@ package enum WireLine {
     /// understand the line is dropped, and `truncated` is set.
     ///
     /// A request never loses a member, because an absent one has a meaning: see `request`.
-    package static func bytes(_ object: JSONObject) -> [UInt8] {
+    package static func bytes(_ object: JSONObject) -> [UInt8] { fitting(object).line }
+
+    /// Returns the message that `bytes` encodes.
+    package static func shortened(_ object: JSONObject) -> JSONObject { fitting(object).object }
+
+    private static func fitting(_ object: JSONObject) -> (object: JSONObject, line: [UInt8]) {
         var shortened = object
         // A member that is too long by itself is dropped without encoding it.
         for (key, value) in object.members where !needed.contains(key) && value.isLonger(than: maxLength) {
@@ -22,7 +27,7 @@ package enum WireLine {
             line.reserveCapacity(256)
             shortened.write(to: &line)
             line.append(0x0A)
-            guard line.count > maxLength, let key = longestOptionalKey(of: shortened) else { return line }
+            guard line.count > maxLength, let key = longestOptionalKey(of: shortened) else { return (shortened, line) }
             shortened[key] = nil
             shortened["truncated"] = true
         }

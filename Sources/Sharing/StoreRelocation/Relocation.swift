@@ -7,9 +7,10 @@ import SystemPackage
 
 /// Relocates one store into a group container: request → plan → run.
 ///
-/// The `RelocationRequest` names the store and the group. A `RelocationDecision` inspects both places and makes the
-/// `RelocationPlan`, a pure function of what was found. A run claims the store, so that its presenters relinquish it,
-/// acquires the group's lock, finishes or undoes an interrupted run, then plans and performs a `StoreTransfer`.
+/// The `RelocationRequest` names the store and the group. A run claims the store, so that its presenters relinquish it,
+/// acquires the group's lock, finishes or undoes an interrupted run, then plans and performs the plan's transfers
+/// (`performPlans`), each with the steps of `StoreTransfer.attempt`. A `RelocationDecision` inspects both places and
+/// makes the `RelocationPlan`, a pure function of what was found.
 package struct Relocation {
     var request: RelocationRequest
     let registry: any PresenterRegistry
@@ -39,34 +40,6 @@ package struct Relocation {
         self.opener = opener
         self.report = report
         retries = RetryPolicy(Deadline(after: request.deadline), isCancelled: isCancelled)
-    }
-
-    // MARK: - Plan
-
-    /// Plans the relocation and returns the summary that `run` would. Writes nothing and acquires no lock.
-    package func dryRun() throws(RelocationFailure) -> RelocationSummary {
-        do {
-            let endpoints = try RelocationEndpoints(request)
-            try endpoints.check(request.expected)
-            for journal in try endpoints.container.journals() where try endpoints.isUnfinished(journal) {
-                report(.note("an interrupted relocation of \(PrintablePath(journal.transfer.name.path)) comes first"))
-            }
-            relinquish(endpoints)
-            defer { reacquire(endpoints) }
-            let relocation = planned(for: endpoints.group).planned(for: endpoints.legacy)
-            return try relocation.preview(RelocationDecision(endpoints, relocation.request))
-        } catch is RelocationEndpoints.NoLegacyDirectory {
-            guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }
-            do {
-                var summary = try relocation.previewInPlace()
-                summary.from = request.source
-                return summary
-            } catch {
-                throw RelocationFailure(error, relocation.request)
-            }
-        } catch {
-            throw RelocationFailure(error, request)
-        }
     }
 
     /// True if there is nothing to relocate and nothing was interrupted.
@@ -198,32 +171,30 @@ package struct Relocation {
             case .nothingToDo(let adopted):
                 // The legacy store went elsewhere in the meantime: restore what made room for it.
                 guard archivedSets.isEmpty else { throw StoreTransfer.RetryReason.changed }
-                var summary = summary(.nothingToDo, endpoints)
-                summary.notes = notes + (adopted ? ["no legacy store; the group's own is used"] : [])
-                return summary
+                if adopted { notes.append("no legacy store; the group's own is used") }
+                return summary(.nothingToDo, endpoints, notes: notes)
             case .alreadyRelocated:
                 return summary(.alreadyRelocated, endpoints)
             case .archiveLegacy(let reason):
                 let id = TransferIdentifier()
-                notes += try archive(
-                    endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision, id: id)
-                let summary = summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+                notes += try archive(decision.legacy, decision, reason: reason, id: id)
+                let summary = summary(.alreadyRelocated, endpoints, notes: notes)
                 guard decision.comparison == .merged else { return summary }
                 return mergeProgress.completing(summary, legacyArchive: endpoints.container.archivePath(id))
             case .merge:
                 notes += try mergeProgress.add(merge(decision), at: endpoints.group.path)
             case .retireLegacy where request.retirement == .archive:
                 let reason = "the group container has its rows already"
-                notes += try archive(endpoints.legacy, snapshot: decision.legacy, reason: reason, decision: decision)
-                return summary(.alreadyRelocated, endpoints, notes: notes, result: nil)
+                notes += try archive(decision.legacy, decision, reason: reason)
+                return summary(.alreadyRelocated, endpoints, notes: notes)
             case .retireLegacy:
-                let result = try transfer(
-                    endpoints.legacy, snapshot: decision.legacy, purpose: .discard, decision: decision)
-                return summary(.alreadyRelocated, endpoints, notes: notes + result.notes, result: nil)
+                notes += try transfer(.init(snapshot: decision.legacy, purpose: .discard, decision: decision)).notes
+                return summary(.alreadyRelocated, endpoints, notes: notes)
             case .relocate(.none):
                 notes += try retirementNotes(endpoints)
-                let result = try publish(content, of: endpoints.legacy, snapshot: decision.legacy, decision: decision)
-                return summary(.relocated, endpoints, notes: notes + result.notes, result: result)
+                var summary = summary(.relocated, endpoints, notes: notes)
+                summary.add(try publish(.init(publishing: content, of: decision.legacy, decision)))
+                return summary
             case .relocate(.leftovers):
                 let id = TransferIdentifier()
                 archivedSets.append(.leftovers(id))
@@ -234,8 +205,7 @@ package struct Relocation {
             case .relocate(.store(let reason)):
                 let id = TransferIdentifier()
                 archivedSets.append(.store(id, hadWAL: try hadWAL(decision.group, endpoints.container)))
-                notes += try archive(
-                    endpoints.group, snapshot: decision.group, reason: reason, decision: decision, id: id)
+                notes += try archive(decision.group, decision, reason: reason, id: id)
             case .conflict, .refuse:
                 throw try decision.failure()
             }
@@ -243,46 +213,67 @@ package struct Relocation {
     }
 
     private func archive(
-        _ store: StoreLocation, snapshot: StoreSnapshot, reason: String, decision: RelocationDecision,
+        _ store: StoreSnapshot, _ decision: RelocationDecision, reason: String,
         id: TransferIdentifier = TransferIdentifier()
     ) throws -> [String] {
         let result = try transfer(
-            store, snapshot: snapshot, purpose: .archive(reason: reason), decision: decision, id: id)
-        let archive = decision.endpoints.container.archivePath(id)
-        return ["\(PrintablePath(store.path)) is archived in \(PrintablePath(archive)): \(reason)"] + result.notes
+            PlannedTransfer(snapshot: store, purpose: .archive(reason: reason), decision: decision, id: id))
+        let (path, archive) = (store.location.path, decision.endpoints.container.archivePath(id))
+        return ["\(PrintablePath(path)) is archived in \(PrintablePath(archive)): \(reason)"] + result.notes
     }
 
-    /// Transfers one store. `content` is what a publishing transfer puts in the store's place. A store that keeps its
-    /// name keeps its external data too, unless another store replaces it.
-    func transfer(
-        _ store: StoreLocation, snapshot: StoreSnapshot, purpose: Transfer.Purpose, decision: RelocationDecision,
-        id: TransferIdentifier = TransferIdentifier(), content: PublishedContent = .same, inPlace: Bool = false
-    ) throws -> StoreTransfer.Outcome {
+    /// Publishes a store. If its content turns out to be impossible, publishes the replacement instead.
+    func publish(_ planned: PlannedTransfer) throws -> StoreTransfer.Outcome {
+        do {
+            return try addingNotes(to: transfer(planned), of: planned.store)
+        } catch let failure as RelocationFailure {
+            // The obstacle became known only when each row was read.
+            var second = planned
+            second.content = try replacement(after: failure)
+            second.id = TransferIdentifier()
+            return try addingNotes(to: transfer(second), of: planned.store)
+        }
+    }
+
+    /// Transfers one store. A store that keeps its name keeps its external data too, unless another store replaces it.
+    private func transfer(_ planned: PlannedTransfer) throws -> StoreTransfer.Outcome {
+        let (store, snapshot, decision) = (planned.store, planned.snapshot, planned.decision)
+        let endpoints = decision.endpoints
         guard let database = snapshot.status?.identity else { throw StoreTransfer.RetryReason.changed }
-        let keepsSupport = inPlace && content.archiveReason == nil
+        let keepsSupport = planned.isInPlace && planned.content.archiveReason == nil
         if !keepsSupport { try store.checkExternalDataIsUnshared() }
         var transfer = Transfer(
-            id: id, purpose: purpose, directory: store.directory.path, name: store.name.database,
-            database: database, support: keepsSupport ? nil : snapshot.support?.identity, copies: content.isNew,
-            retirement: inPlace ? .delete : request.retirement,
-            hadWAL: try hadWAL(snapshot, decision.endpoints.container))
-        switch purpose {
+            id: planned.id, purpose: planned.purpose, directory: store.directory.path, name: store.name.database,
+            database: database, support: keepsSupport ? nil : snapshot.support?.identity,
+            copies: planned.content.isNew, retirement: planned.isInPlace ? .delete : request.retirement,
+            hadWAL: try hadWAL(snapshot, endpoints.container))
+        switch planned.purpose {
         case .publish where snapshot.header != nil:
             transfer.arrivesInWAL = request.journalMode.map { $0 == .writeAhead }
         case .archive, .discard:
-            let endpoints = decision.endpoints
             if store.path == endpoints.legacy.path {
                 transfer.successor = StoredPath(FilePath(root: nil, [endpoints.group.name.database]))
             }
         case .publish, .restore: break
         }
         var options = options(opaque: snapshot.header == nil)
-        options.content = content
+        options.content = planned.content
         return try StoreTransfer(
-            transfer, source: store, container: decision.endpoints.container, options: options,
-            isStillValid: { try decision.isStillValid(for: purpose) },
-            counterpartExists: { try decision.counterpartExists(purpose, store) }, report: report
+            transfer, source: store, container: endpoints.container, options: options,
+            isStillValid: { try decision.isStillValid(for: planned.purpose) },
+            counterpartExists: { try decision.counterpartExists(planned.purpose, store) }, report: report
         ).run()
+    }
+
+    /// Decides on a change of the group's store under its own name.
+    func decisionInPlace(_ endpoints: RelocationEndpoints) throws -> RelocationDecision {
+        var request = request
+        request.source = endpoints.group.path
+        request.name = nil
+        request.retirement = .delete
+        let decision = try RelocationDecision(RelocationEndpoints(request), request)
+        try RelocationPreconditions(decision).check()
+        return decision
     }
 
     /// Returns true if the store used write-ahead logging before any transfer turned it off.
@@ -327,30 +318,30 @@ package struct Relocation {
         ]
     }
 
-    private var noLegacyDirectory: RelocationSummary {
+    var noLegacyDirectory: RelocationSummary {
         let name = request.name ?? request.source.lastComponent ?? .currentDirectory
         return RelocationSummary(.nothingToDo, from: request.source, to: request.group.appending(name))
     }
 
     private func summary(
-        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, method: Transfer.Method? = nil
+        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, notes: [String] = []
     ) -> RelocationSummary {
         var summary = RelocationSummary(outcome, from: request.source, to: endpoints.group.path)
-        summary.method = method
-        return summary
-    }
-
-    private func summary(
-        _ outcome: RelocationSummary.Outcome, _ endpoints: RelocationEndpoints, notes: [String],
-        result: StoreTransfer.Outcome?
-    ) -> RelocationSummary {
-        var summary = summary(result?.setAside == nil ? outcome : .setAside, endpoints, method: result?.method)
-        summary.setAside = result?.setAside
-        summary.bytes = result?.bytes ?? 0
-        summary.transformed = result?.transformed
-        summary.losses = result?.transformed?.losses ?? .none
-        summary.archive = result?.archive
         summary.notes = notes
         return summary
+    }
+}
+
+extension RelocationSummary {
+    /// Adds what a transfer has done. A store that was set aside decides the outcome.
+    mutating func add(_ transfer: StoreTransfer.Outcome) {
+        if transfer.setAside != nil { outcome = .setAside }
+        setAside = transfer.setAside
+        method = transfer.method
+        bytes = transfer.bytes
+        transformed = transfer.transformed
+        losses = transfer.transformed?.losses ?? .none
+        archive = transfer.archive
+        notes += transfer.notes
     }
 }

@@ -62,10 +62,6 @@ extension RelocationFailure {
         case let unfinished as StoreTransfer.Unfinished: self = Self.unfinished(unfinished, request)
         case let reason as StoreTransfer.RetryReason: self = Self.busy(reason, request)
         case let error as FileCoordinationError: self = Self.coordination(error)
-        case is Quiescence.CheckpointBusy:
-            self.init(
-                .busy, code: "in_use", "\(store) is in use: its write-ahead log can't be emptied",
-                remedy: "close the programs that use it, then try again")
         case let error as SystemError: self = Self.system(error)
         case let error as StoreWriteError: self = Self.writing(error, store)
         case let error as StoreError: self = Self.store(error)

@@ -73,10 +73,4 @@ extension JSONObject {
     }
 
     var type: String? { string("type") }
-
-    /// Returns the objects of the array under `key`, or none if there is no such array.
-    func objects(_ key: String) -> [JSONObject] {
-        guard case .array(let values)? = self[key] else { return [] }
-        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
-    }
 }

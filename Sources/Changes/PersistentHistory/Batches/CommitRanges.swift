@@ -123,8 +123,8 @@ private struct ChangeRecord {
         guard serials.count == 8, serials[0] == 0, [1, 2, 5].allSatisfy({ Self.isInteger(serials[$0]) }),
             serials[6] == 7 || Self.isInteger(serials[6])
         else { return nil }
-        let start = serials[..<5].reduce(UInt64(length)) { $0 &+ Self.size($1) }
-        let size = Int(Self.size(serials[5]))
+        let start = serials[..<5].reduce(UInt64(length)) { $0 &+ UnsafeRawBufferPointer.length(ofSerial: $1) }
+        let size = Int(UnsafeRawBufferPointer.length(ofSerial: serials[5]))
         guard start <= UInt64(record.count), Int(start) + size <= record.count else {
             nonce = nil
             return
@@ -140,14 +140,4 @@ private struct ChangeRecord {
     }
 
     private static func isInteger(_ serial: UInt64) -> Bool { (1...6).contains(serial) || serial == 8 || serial == 9 }
-
-    private static func size(_ serial: UInt64) -> UInt64 {
-        switch serial {
-        case 0...4: serial
-        case 5: 6
-        case 6, 7: 8
-        case 8...11: 0
-        default: (serial - 12) / 2
-        }
-    }
 }

@@ -191,12 +191,7 @@ enum HistoryPrinter {
         init(_ text: String) { (json, self.text) = (nil, text) }
 
         /// Shortens the line to what the wire can carry.
-        mutating func shorten() {
-            guard let bytes = json.map({ WireLine.bytes($0) }),
-                case .object(let short)? = try? JSONValue(parsing: bytes)
-            else { return }
-            json = short
-        }
+        mutating func shorten() { json = json.map(WireLine.shortened) }
 
         func print(_ output: Output) { output.record(json ?? [:], text) }
     }
@@ -221,9 +216,7 @@ enum HistoryPrinter {
 
     private static func line(_ change: HistoryChange) -> String {
         let time = "\(LocalTime(change.time, precise: true))"
-        let key = change.key.map { value in
-            String(JSONObject(dictionaryLiteral: ("", value.json)).text.dropFirst(4).dropLast())
-        }
+        let key = change.key.map(\.json.text)
         let author = change.author.map { "by \($0)" }
         let words: [String?] = [
             "\(change.number)", time, change.operation.word, change.entity ?? change.table,

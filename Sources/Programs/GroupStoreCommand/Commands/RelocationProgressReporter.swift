@@ -226,19 +226,7 @@ extension JSONObject {
     }
 }
 
-extension JSONObject {
-    /// Returns the objects in a list; none if there is no list.
-    func objects(_ key: String) -> [JSONObject] {
-        guard case .array(let values)? = self[key] else { return [] }
-        return values.compactMap { if case .object(let object) = $0 { object } else { nil } }
-    }
-}
-
 extension FileHolder {
     /// Creates a holder from its wire form.
-    init(_ object: JSONObject) {
-        self.init(
-            pid: Int32(clamping: object.integer("pid") ?? 0), program: object.string("program") ?? "?",
-            isElsewhere: object.bool("elsewhere") ?? false)
-    }
+    init(_ object: JSONObject) { self.init(StoreEvent.Holder(object)) }
 }

@@ -14,8 +14,8 @@ struct EventCommandInput: Sendable {
     init(_ event: FeedEvent) {
         self.event = event.type
         token = event.token ?? event.store.token
-        tables = Set(event.tableNames)
-        isComplete = event.type != "change" || event.object.bool("complete") == true
+        tables = Set(event.tables?.names ?? [])
+        isComplete = event.tables?.isComplete ?? true
         store = event.store.bytes
         path = event.store.path.bytes
     }

@@ -45,7 +45,8 @@ protocol WatchedFeed: AnyObject {
 /// An event of a watched store.
 struct FeedEvent {
     private enum Content {
-        case received(type: String, JSONObject)
+        /// The event is nil for a bookmark, and for one of a later agent.
+        case received(type: String, StoreEvent?, JSONObject)
         case found(StoreEvent, DirectToken)
     }
 
@@ -57,7 +58,7 @@ struct FeedEvent {
     /// Creates an event that an agent has sent.
     init(_ store: WatchedStore, type: String, object: JSONObject) {
         self.store = store
-        content = .received(type: type, object)
+        content = .received(type: type, StoreEvent(type: type, object), object)
         line = nil
     }
 
@@ -68,17 +69,25 @@ struct FeedEvent {
         self.line = line
     }
 
+    /// The event; nil for a bookmark, and for an event of a later agent.
+    var event: StoreEvent? {
+        switch content {
+        case .received(_, let event, _): event
+        case .found(let event, _): event
+        }
+    }
+
     /// The position after it; nil for an event of an agent that has none.
     var token: String? {
         switch content {
-        case .received(_, let object): object.string("token")
+        case .received(_, _, let object): object.string("token")
         case .found(_, let token): token.description
         }
     }
 
     var type: String {
         switch content {
-        case .received(let type, _): type
+        case .received(let type, _, _): type
         case .found(let event, _): event.type
         }
     }
@@ -86,44 +95,48 @@ struct FeedEvent {
     /// The event as on the wire.
     var object: JSONObject {
         switch content {
-        case .received(_, let object): object
+        case .received(_, _, let object): object
         case .found(let event, let token): event.json(store: store.bytes, token: token.description)
         }
     }
 
-    /// The names of the changed tables, as far as they are known; nil for other events.
-    private var tables: String? {
-        guard type == "change" else { return nil }
-        let names = tableNames.map { $0.isEmpty || $0.contains { " ,\"".contains($0) } ? "\"\($0)\"" : $0 }
-        let isComplete = object.bool("complete") == true
-        if names.isEmpty { return isComplete ? "no table" : "unknown tables" }
-        return names.joined(separator: ",") + (isComplete ? "" : ",…")
-    }
-
-    var tableNames: [String] {
-        guard case .array(let values)? = object["tables"] else { return [] }
-        return values.compactMap { if case .string(let name) = $0 { name } else { nil } }
-    }
+    /// The changed tables; nil for other events.
+    var tables: ChangedTables? { if case .change(let tables)? = event { tables } else { nil } }
 
     /// True if the store's content may have changed; the other events only report progress.
-    var requiresReading: Bool { !["relocating", "migrating", "abandoned"].contains(type) }
-
-    /// True for an event that only tells how far a relocation or migration is. It doesn't advance the position.
-    var isProgress: Bool {
-        if case .received(_, let object) = content { object["fraction"] != nil } else { false }
+    var requiresReading: Bool {
+        switch event {
+        case .relocating, .progress, .abandoned: false
+        case .change, .relocated, .migrated, .reset, nil: true
+        }
     }
 
+    /// True for an event that only tells how far a relocation or migration is. It doesn't advance the position.
+    var isProgress: Bool { if case .progress? = event { true } else { false } }
+
     /// True for a bookmark, which only advances the subscription's position.
-    var isBookmark: Bool { if case .received("bookmark", _) = content { true } else { false } }
+    var isBookmark: Bool { type == "bookmark" }
 
     /// The text that follows the event's type for people.
     var words: String {
-        let path = object.path("to").flatMap { FilePath(bytes: $0) }.map { "to \(PrintablePath($0))" }
-        let words = [
-            AgentStatus.progressWords(object), object.string("reason"),
-            object.string("outcome").map(RelocationSentence.words(forOutcome:)), tables, path,
-            token,
-        ]
-        return words.compactMap { $0 }.joined(separator: "  ")
+        let words: String? =
+            switch event {
+            case .change(let tables): Self.words(tables)
+            case .progress(let progress): AgentStatus.words(progress)
+            case .reset(let reason): reason.rawValue
+            case .abandoned(let outcome, _): RelocationSentence.words(forOutcome: outcome)
+            case .relocated(_, let to): FilePath(bytes: to).map { "to \(PrintablePath($0))" }
+            case .relocating, .migrated, nil: nil
+            }
+        return [words, token].compactMap { $0 }.joined(separator: "  ")
+    }
+
+    /// Returns the names of changed tables, as far as they are known.
+    private static func words(_ tables: ChangedTables) -> String {
+        let names = (tables.names ?? []).map {
+            $0.isEmpty || $0.contains { " ,\"".contains($0) } ? "\"\($0)\"" : $0
+        }
+        if names.isEmpty { return tables.isComplete ? "no table" : "unknown tables" }
+        return names.joined(separator: ",") + (tables.isComplete ? "" : ",…")
     }
 }

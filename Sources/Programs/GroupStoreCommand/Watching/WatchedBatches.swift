@@ -43,13 +43,13 @@ final class WatchedBatches {
     func print(before event: FeedEvent) throws {
         guard let index = feed.stores.firstIndex(where: { $0 === event.store }) else { return }
         let reached = event.token.flatMap { SubscriptionToken($0)?.history }
-        switch event.type {
-        case "reset":
+        switch event.event {
+        case .reset:
             // Everything is stale, so the rows until here don't matter.
             if let reached { positions[index] = Position(token: reached) }
-        case "relocating", "migrating": return
-        default:
-            guard event.type == "change" || positions[index].isPending else { return }
+        case .relocating, .progress: return
+        case .change, .relocated, .migrated, .abandoned, nil:
+            guard event.tables != nil || positions[index].isPending else { return }
             guard positions[index].token != nil else {
                 positions[index].token = reached
                 return

@@ -35,25 +35,14 @@ package final class SQLiteStatement {
 
     /// Binds the parameters, starting at the first.
     package func bind(_ values: [SQLiteValue]) throws {
-        let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
         for (position, value) in zip(Int32(1)..., values) {
-            let code =
-                switch value {
-                case .null: sqlite3_bind_null(handle, position)
-                case .integer(let number): sqlite3_bind_int64(handle, position, number)
-                case .real(let number): sqlite3_bind_double(handle, position, number)
-                case .text(let text):
-                    text.withCString {
-                        sqlite3_bind_text64(
-                            handle, position, $0, UInt64(text.utf8.count), transient, UInt8(SQLITE_UTF8))
-                    }
-                case .blob(let bytes):
-                    // A null pointer would bind NULL.
-                    bytes.isEmpty
-                        ? sqlite3_bind_zeroblob(handle, position, 0)
-                        : sqlite3_bind_blob64(handle, position, bytes, UInt64(bytes.count), transient)
-                }
-            if code != SQLITE_OK { throw connection.error(code) }
+            switch value {
+            case .null: try bindNull(at: position)
+            case .integer(let number): try bind(number, at: position)
+            case .real(let number): try bind(number, at: position)
+            case .text(let text): try bind(text, at: position)
+            case .blob(let bytes): try bytes.withUnsafeBytes { try bind(blob: $0, at: position) }
+            }
         }
     }
 

@@ -34,6 +34,11 @@ extension SQLiteStatement {
         try check(sqlite3_bind_double(handle, position, number))
     }
 
+    package func bind(_ text: String, at position: Int32) throws {
+        var text = text
+        try text.withUTF8 { try bind(text: UnsafeRawBufferPointer($0), at: position) }
+    }
+
     package func bind(blob bytes: UnsafeRawBufferPointer, at position: Int32) throws {
         // A null pointer would bind NULL.
         try check(

@@ -58,29 +58,15 @@ extension SQLiteStatement {
 
     /// Binds the values, starting at the first parameter. The bytes of malformed text are taken for UTF-8.
     package func bind(stored values: [StoredValue]) throws {
-        let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
         for (position, value) in zip(Int32(1)..., values) {
-            let code =
-                switch value {
-                case .null: sqlite3_bind_null(handle, position)
-                case .integer(let number): sqlite3_bind_int64(handle, position, number)
-                case .real(let number): sqlite3_bind_double(handle, position, number)
-                case .text(let text): bind(text: Array(text.utf8), position, transient)
-                case .malformedText(let bytes): bind(text: bytes, position, transient)
-                case .blob(let bytes):
-                    // A null pointer would bind NULL.
-                    bytes.isEmpty
-                        ? sqlite3_bind_zeroblob(handle, position, 0)
-                        : sqlite3_bind_blob64(handle, position, bytes, UInt64(bytes.count), transient)
-                }
-            if code != SQLITE_OK { throw connection.error(code) }
-        }
-    }
-
-    private func bind(text bytes: [UInt8], _ position: Int32, _ destructor: sqlite3_destructor_type?) -> Int32 {
-        (bytes + [0]).withUnsafeBytes { buffer in
-            let start = buffer.baseAddress?.assumingMemoryBound(to: CChar.self)
-            return sqlite3_bind_text64(handle, position, start, UInt64(bytes.count), destructor, UInt8(SQLITE_UTF8))
+            switch value {
+            case .null: try bindNull(at: position)
+            case .integer(let number): try bind(number, at: position)
+            case .real(let number): try bind(number, at: position)
+            case .text(let text): try bind(text, at: position)
+            case .malformedText(let bytes): try bytes.withUnsafeBytes { try bind(text: $0, at: position) }
+            case .blob(let bytes): try bytes.withUnsafeBytes { try bind(blob: $0, at: position) }
+            }
         }
     }
 }

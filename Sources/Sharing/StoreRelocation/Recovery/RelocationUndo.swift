@@ -82,9 +82,7 @@ extension Relocation {
             }
         ).run()
         var summary = RelocationSummary(.undone, from: paths.group.path, to: paths.legacy.path)
-        summary.method = outcome.method
-        summary.bytes = outcome.bytes
-        summary.notes = outcome.notes
+        summary.add(outcome)
         return summary
     }
 }

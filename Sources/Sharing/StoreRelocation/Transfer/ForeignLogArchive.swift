@@ -104,16 +104,3 @@ struct ForeignLogArchive {
         }
     }
 }
-
-extension Relocation {
-    /// Returns what a run would say of other databases' logs. Throws `RelocationFailure` if it would refuse.
-    func logNotes(_ endpoints: RelocationEndpoints) throws -> [String] {
-        let stores = endpoints.isSameStore ? [endpoints.group] : [endpoints.legacy, endpoints.group]
-        return try stores.compactMap { store in
-            guard try StoreSnapshot(store).header != nil, let log = try store.foreignLog() else { return nil }
-            _ = try ForeignLogArchive(container: endpoints.container, store: store, assumeClosed: true)
-                .isIntactWithout(log)
-            return "\(log.description); it would be kept in \(PrintablePath(endpoints.container.archivePath))"
-        }
-    }
-}

@@ -1,4 +1,3 @@
-import Glibc
 import GroupContainers
 import LinuxSystem
 import SQLiteFormat
@@ -55,30 +54,11 @@ extension Relocation {
             throw StoreTransfer.RetryReason.changed
         }
         let hash = try StoreContents.publishedHash(legacy)
-        var inPlace = request
-        inPlace.source = endpoints.group.path
-        inPlace.name = nil
-        inPlace.retirement = .delete
-        let groupDecision = try RelocationDecision(RelocationEndpoints(inPlace), inPlace)
-        try RelocationPreconditions(groupDecision).check()
-        var outcome = try publish(
-            .merged(combination, legacy: endpoints.legacy, hash: hash), of: endpoints.group, snapshot: decision.group,
-            decision: groupDecision, inPlace: true)
+        let groupDecision = try decisionInPlace(endpoints)
+        let content = PublishedContent.merged(combination, legacy: endpoints.legacy, hash: hash)
+        var outcome = try publish(.init(publishing: content, of: decision.group, groupDecision, inPlace: true))
         outcome.notes.insert(contentsOf: logNotes, at: 0)
         return outcome
-    }
-
-    /// Returns the summary that a merge would have.
-    func previewMerge(_ decision: RelocationDecision) throws -> RelocationSummary {
-        guard let combination = request.combination else { throw try decision.failure() }
-        let endpoints = decision.endpoints
-        let result = try combination.rehearse(endpoints.group, merging: endpoints.legacy, report: report)
-        var summary = RelocationSummary(.merged, from: request.source, to: endpoints.group.path)
-        summary.method = .merge
-        summary.bytes = decision.group.bytes
-        summary.merge = result
-        summary.notes = try logNotes(endpoints) + result.notes
-        return summary
     }
 
     /// Moves all content of the legacy store into its database, and proves that no program has it open at this moment.
@@ -89,7 +69,7 @@ extension Relocation {
         guard let identity = try store.directory.identity(store.name.database) else {
             throw StoreTransfer.RetryReason.changed
         }
-        try proveClosed(store, identity)
+        if !request.assumeClosed { try store.checkClosed(identity) }
         let current = try StoreSnapshot(store)
         guard current.needsQuiescing else { return [] }
         if !current.journalIsHot, let log = try store.foreignLog() {
@@ -106,21 +86,13 @@ extension Relocation {
         transfer.sourceDirectory = store.directory.identity
         try container.write(TransferJournal(transfer: transfer, state: .intended))
         do {
-            try Quiescence.perform(store, transfer.id)
+            try Quiescence.perform(store, for: transfer)
             try container.removeJournal()
             return []
         } catch {
             try store.directory.removeFile(SideFile.rollbackAside(transfer.id))
             try container.removeJournal()
-            throw error is Quiescence.CheckpointBusy ? StoreTransfer.RetryReason.held(identity) : error
+            throw error
         }
-    }
-
-    private func proveClosed(_ store: StoreLocation, _ identity: FileIdentity) throws {
-        guard !request.assumeClosed else { return }
-        let descriptor = try store.directory.open(store.name.database, flags: O_RDONLY)
-        guard let lease = try StoreTransfer.lease(descriptor) else { throw StoreTransfer.RetryReason.held(identity) }
-        _ = consume lease
-        try store.checkSideFilesAreUnwritten()
     }
 }

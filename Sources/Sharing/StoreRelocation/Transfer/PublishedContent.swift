@@ -82,31 +82,11 @@ extension Relocation {
     }
 
     /// Returns the replacement for a store that can't be changed. Throws `failure` if there is none.
-    private func replacement(after failure: RelocationFailure) throws -> PublishedContent {
+    func replacement(after failure: RelocationFailure) throws -> PublishedContent {
         guard failure.isIncompatible, let replacement = request.replacement else { throw failure }
         if let transform = request.transform { try checkPresenters(transform) }
         try replacement.check()
         return .replaced(replacement, reason: "it can't be migrated: " + failure.message)
-    }
-
-    /// Publishes the store at the requested place with that content. If the content turns out to be impossible,
-    /// publishes the replacement instead.
-    func publish(
-        _ content: PublishedContent, of store: StoreLocation, snapshot: StoreSnapshot, decision: RelocationDecision,
-        inPlace: Bool = false
-    ) throws -> StoreTransfer.Outcome {
-        func run(_ content: PublishedContent) throws -> StoreTransfer.Outcome {
-            let name = decision.endpoints.group.name.database
-            return try transfer(
-                store, snapshot: snapshot, purpose: .publish(as: StoredPath(FilePath(root: nil, [name]))),
-                decision: decision, content: content, inPlace: inPlace)
-        }
-        do {
-            return try addingNotes(to: run(content), of: store)
-        } catch let failure as RelocationFailure {
-            // The obstacle became known only when each row was read.
-            return try addingNotes(to: run(replacement(after: failure)), of: store)
-        }
     }
 
     /// Returns the decision in one sentence.
@@ -115,7 +95,7 @@ extension Relocation {
         return decision.sentence
     }
 
-    private func addingNotes(to outcome: StoreTransfer.Outcome, of store: StoreLocation) -> StoreTransfer.Outcome {
+    func addingNotes(to outcome: StoreTransfer.Outcome, of store: StoreLocation) -> StoreTransfer.Outcome {
         var outcome = outcome
         if let archive = outcome.archive {
             outcome.notes.append(
@@ -139,73 +119,6 @@ extension Relocation {
         } catch {
             throw RelocationFailure(error, request)
         }
-    }
-
-    /// Returns the outcome of a plan, for a dry run. Throws the failure that the run would end with.
-    func preview(_ decision: RelocationDecision) throws -> RelocationSummary {
-        let endpoints = decision.endpoints
-        var summary = RelocationSummary(.alreadyRelocated, from: request.source, to: endpoints.group.path)
-        var store = endpoints.group
-        switch decision.plan {
-        case .conflict, .refuse:
-            report(.plan(decision.sentence, bytesToCopy: 0))
-            throw try decision.failure()
-        case .alreadyRelocated, .archiveLegacy, .retireLegacy: break
-        case .nothingToDo: summary.outcome = .nothingToDo
-        case .merge:
-            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
-            return try previewMerge(decision)
-        case .relocate:
-            summary.outcome = .relocated
-            summary.method = decision.needsCopy ? .copy : .rename
-            summary.notes = try retirementNotes(endpoints)
-            store = endpoints.legacy
-        }
-        if decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
-        let content = try content(of: store) ?? .same
-        let isInPlace = summary.outcome != .relocated
-        report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
-        try rehearse(content, of: store, decision: decision, isInPlace: isInPlace, &summary)
-        return summary
-    }
-
-    /// Returns the outcome for the group's store if there is no other.
-    func previewInPlace() throws -> RelocationSummary {
-        let endpoints = try RelocationEndpoints(request)
-        relinquish(endpoints)
-        defer { reacquire(endpoints) }
-        var summary = RelocationSummary(.nothingToDo, from: endpoints.group.path, to: endpoints.group.path)
-        let relocation = planned(for: endpoints.group)
-        guard let content = try relocation.content(of: endpoints.group) else { return summary }
-        let decision = try RelocationDecision(endpoints, relocation.request)
-        try relocation.rehearse(content, of: endpoints.group, decision: decision, isInPlace: true, &summary)
-        return summary
-    }
-
-    private func rehearse(
-        _ content: PublishedContent, of store: StoreLocation, decision: RelocationDecision, isInPlace: Bool,
-        _ summary: inout RelocationSummary
-    ) throws {
-        let endpoints = decision.endpoints
-        guard content.isNew else { return }
-        if case .transformed(let transform) = content {
-            let result = try transform.rehearse(store, isMoved: !isInPlace)
-            summary.losses = result?.losses ?? .none
-            summary.notes += result?.notes ?? []
-            if !summary.losses.isEmpty {
-                let bytes = try store.bytesToArchive()
-                summary.notes.append(
-                    "\(PrintablePath(store.path)) would be kept in \(PrintablePath(endpoints.container.archivePath)) as it is, "
-                        + "since the migration changes or removes some of it; that takes \(ByteCount(bytes))")
-            }
-        }
-        if isInPlace {
-            report(.plan(content.sentence(inPlace: store.path), bytesToCopy: decision.bytesToCopy))
-            if summary.outcome == .nothingToDo || endpoints.isSameStore { summary.outcome = .migrated }
-            if !decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
-        }
-        summary.method = .migrate
-        if content.reason != nil { (summary.outcome, summary.method) = (.setAside, .replace) }
     }
 
     /// This relocation for the group's own store, which may be of an older model, for use if there is no legacy

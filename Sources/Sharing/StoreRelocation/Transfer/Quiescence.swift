@@ -7,27 +7,26 @@ import SystemPackage
 
 /// Moves the content of a store's write-ahead log or hot journal into its database.
 enum Quiescence {
-    /// The log can't be emptied because another program uses it.
-    struct CheckpointBusy: Error {}
-
     /// Opens the store through SQLite, which rolls back a hot journal and recovers a log, and checkpoints the whole log
     /// while no other connection can have the store open (`WALCheckpoint`).
     ///
     /// The log itself stays, empty. The holder of the lease removes it after another look, since a file of that name
     /// may arrive at any moment. A journal is hard-linked aside first: SQLite unlinks it by name.
-    static func perform(_ store: StoreLocation, _ id: TransferIdentifier) throws {
+    ///
+    /// Throws `StoreTransfer.RetryReason.held` if another program uses the log.
+    static func perform(_ store: StoreLocation, for transfer: Transfer) throws {
         try SuperJournal.check(of: store)
         let directory = store.directory
-        let journalAside = SideFile.rollbackAside(id)
+        let journalAside = SideFile.rollbackAside(transfer.id)
         try directory.removeFile(journalAside)
         if try directory.status(store.name.journal) != nil {
             try directory.link(store.name.journal, as: journalAside, in: directory)
         }
-        try checkpoint(store)
+        try checkpoint(store, transfer.database)
         try directory.removeFile(journalAside)
     }
 
-    private static func checkpoint(_ store: StoreLocation) throws {
+    private static func checkpoint(_ store: StoreLocation, _ database: FileIdentity) throws {
         do {
             let isHot = try RollbackJournal.isHot(store.name.journal, in: store.directory)
             try StoreWriteError.translating {
@@ -35,7 +34,7 @@ enum Quiescence {
                 try WALCheckpoint.perform(store)
             }
         } catch let error as StoreWriteError where [SQLITE_BUSY, SQLITE_LOCKED].contains(error.primaryCode) {
-            throw CheckpointBusy()
+            throw StoreTransfer.RetryReason.held(database)
         }
     }
 

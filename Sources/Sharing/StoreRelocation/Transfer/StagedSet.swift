@@ -14,84 +14,101 @@ struct StagedSet {
         let hash: String?
         let database: FileIdentity
         let support: FileIdentity?
-
-        fileprivate var transformed: Copy {
-            Copy(method: .migrate, hash: hash, database: database, support: support)
-        }
     }
 
     /// The fingerprint of the copied database.
     let fingerprint: DatabaseFingerprint
     /// The copy to publish; nil on one file system.
-    let copy: Copy?
+    var copy: Copy?
     /// The result of the transform; nil if there was none.
-    let transformed: TransformedStore?
+    var transformed: TransformedStore?
     /// What was merged into the copy; nil if nothing was.
-    let merge: MergeReport?
+    var merge: MergeReport?
     /// True if the original store is in the archive.
-    let isArchived: Bool
+    var isArchived = false
+}
 
-    /// Makes the copies and replaces earlier ones. Throws if the source changed in the meantime, or on a full disk.
-    init(
-        of source: StoreLocation, fingerprint: DatabaseFingerprint, transfer: Transfer, paths: TransferPaths,
-        container: GroupContainer, copies: Bool, archives: Bool, opaque: Bool, content: PublishedContent,
-        isCancelled: @escaping () -> Bool, report: @escaping (RelocationEvent) -> Void
-    ) throws {
-        self.fingerprint = fingerprint
-        let writer = SetCopy(
-            source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !opaque,
-            hasSupport: transfer.support != nil, isCancelled: isCancelled, report: report)
-        func archive(_ losses: RemovedContent) throws {
-            // A store that keeps its name keeps its support folder, so the archived store gets a copy of it.
-            var writer = writer
-            writer.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
-            let archive = try container.archive(transfer.id)
-            let copied = try writer.run(to: StoreLocation(directory: archive, name: source.name))
-            var note = ArchiveNote(
-                id: transfer.id, name: source.name.database, from: source.path, at: Date(),
-                reason: content.archiveReason ?? losses.reasonToKeepTheStore)
-            note.hasSupport = writer.hasSupport
-            note.hadWAL = transfer.hadWAL
-            note.archived = try archive.status(source.name.database).map { .init($0, hash: copied.hash) }
-            try container.write(note)
-        }
+/// Makes the copies of one transfer.
+struct Staging {
+    let transfer: Transfer
+    let paths: TransferPaths
+    let options: StoreTransfer.Options
+    let report: (RelocationEvent) -> Void
+
+    private var source: StoreLocation { paths.source }
+    private var content: PublishedContent { options.content }
+
+    var isNeeded: Bool { publishesCopy || keepsOriginal }
+
+    /// True if a copy is published, and not the store itself.
+    private var publishesCopy: Bool { transfer.copies && paths.destination != nil }
+
+    /// True if the archive gets a copy of the original store, whatever is published.
+    private var keepsOriginal: Bool {
+        guard case .publish = transfer.purpose else { return false }
+        return transfer.retirement == .archive || content.archiveReason != nil
+    }
+
+    /// Makes the copies, and replaces earlier ones. Throws if the source changed in the meantime, or on a full disk.
+    func run(_ fingerprint: DatabaseFingerprint) throws -> StagedSet {
+        let copier = SetCopy(
+            source: source, identity: fingerprint.identity, inRollbackMode: transfer.hadWAL && !options.opaque,
+            hasSupport: transfer.support != nil, isCancelled: options.retries.isCancelled, report: report)
+        var set = StagedSet(fingerprint: fingerprint)
         // What a transform removes is known when it has run.
-        if archives, !content.isTransformed { try archive(.none) }
-        var merge: MergeReport?
-        if copies, let destination = paths.destination {
-            let staged = StoreLocation(directory: try paths.staging(), name: destination.name)
-            switch content {
-            case .same: (copy, transformed) = (try writer.run(to: staged), nil)
-            case .transformed(let transform):
-                // The hash stays that of the copied bytes: it identifies the old store, should it come back.
-                copy = try writer.run(to: staged).transformed
-                // A store that keeps its name keeps its support folder in place.
-                let supportOwner = transfer.support == nil ? source : staged
-                transformed = try transform.run(staged, of: source.path, supportBeside: supportOwner, report)
-            case .replaced(let replacement, _):
-                transformed = try replacement.run(staged, replacing: source, report)
-                copy = Copy(
-                    method: .replace, hash: nil, database: try staged.identity(),
-                    support: try staged.directory.identity(staged.name.support))
-            case .merged(let combination, let legacy, let hash):
-                let plain = try writer.run(to: staged)
-                merge = try combination.run(on: staged, of: source.path, merging: legacy, report: report)
-                // The hash is the other store's: it identifies that store, whose rows this one has now.
-                copy = Copy(
-                    method: .merge, hash: hash, database: plain.database,
-                    support: try staged.directory.identity(staged.name.support))
-                transformed = nil
-            }
-        } else {
-            copy = nil
-            transformed = nil
-        }
-        self.merge = merge
-        let losses = transformed?.losses ?? .none
-        isArchived = archives || !losses.isEmpty
-        if isArchived, content.isTransformed {
-            try source.checkExternalDataIsUnshared()
-            try archive(losses)
+        if !content.isTransformed { try archive(&set, by: copier) }
+        let name = publishesCopy ? paths.destination?.name : nil
+        let staged = try name.map { StoreLocation(directory: try paths.staging(), name: $0) }
+        if let staged { try makeCopy(&set, at: staged, by: copier) }
+        if content.isTransformed { try archive(&set, by: copier) }
+        if let staged { try options.verify(staged) }
+        return set
+    }
+
+    /// Copies the original store into the archive, if that is requested or if content was removed from the copy.
+    private func archive(_ set: inout StagedSet, by copier: SetCopy) throws {
+        let losses = set.transformed?.losses ?? .none
+        guard keepsOriginal || !losses.isEmpty else { return }
+        if content.isTransformed { try source.checkExternalDataIsUnshared() }
+        // A store that keeps its name keeps its support folder, so the archived store gets a copy of it.
+        var copier = copier
+        copier.hasSupport = try source.directory.status(source.name.support)?.kind == .directory
+        let archive = try paths.container.archive(transfer.id)
+        let copied = try copier.run(to: StoreLocation(directory: archive, name: source.name))
+        var note = ArchiveNote(
+            id: transfer.id, name: source.name.database, from: source.path, at: Date(),
+            reason: content.archiveReason ?? losses.reasonToKeepTheStore)
+        note.hasSupport = copier.hasSupport
+        note.hadWAL = transfer.hadWAL
+        note.archived = try archive.status(source.name.database).map { .init($0, hash: copied.hash) }
+        try paths.container.write(note)
+        set.isArchived = true
+    }
+
+    /// Makes the copy to publish, with its content.
+    private func makeCopy(_ set: inout StagedSet, at staged: StoreLocation, by copier: SetCopy) throws {
+        switch content {
+        case .same: set.copy = try copier.run(to: staged)
+        case .transformed(let transform):
+            let plain = try copier.run(to: staged)
+            // The hash stays that of the copied bytes: it identifies the old store, should it come back.
+            set.copy = StagedSet.Copy(
+                method: .migrate, hash: plain.hash, database: plain.database, support: plain.support)
+            // A store that keeps its name keeps its support folder in place.
+            let supportOwner = transfer.support == nil ? source : staged
+            set.transformed = try transform.run(staged, of: source.path, supportBeside: supportOwner, report)
+        case .replaced(let replacement, _):
+            set.transformed = try replacement.run(staged, replacing: source, report)
+            set.copy = StagedSet.Copy(
+                method: .replace, hash: nil, database: try staged.identity(),
+                support: try staged.directory.identity(staged.name.support))
+        case .merged(let combination, let legacy, let hash):
+            let plain = try copier.run(to: staged)
+            set.merge = try combination.run(on: staged, of: source.path, merging: legacy, report: report)
+            // The hash is the other store's: it identifies that store, whose rows this one has now.
+            set.copy = StagedSet.Copy(
+                method: .merge, hash: hash, database: plain.database,
+                support: try staged.directory.identity(staged.name.support))
         }
     }
 }

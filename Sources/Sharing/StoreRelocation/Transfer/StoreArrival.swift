@@ -4,50 +4,43 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// The commit: the set gets its new names.
+/// The database and the support folder of a set whose old name is withdrawn, once it is proved closed.
+struct WithdrawnSet {
+    let database: DatabaseFingerprint
+    let support: FileIdentity?
+}
+
+/// The parts of the commit, and what is said of it.
 extension StoreTransfer {
-    func commit(_ descriptor: borrowing Descriptor, _ withdrawn: Withdrawn) throws -> Outcome {
-        let receipt = self.receipt(withdrawn)
-        let raw = descriptor.raw
-        do {
-            try withLease(descriptor) { isIntact in
-                guard try DatabaseFingerprint(raw, path: source.path) == withdrawn.fingerprint,
-                    try source.directory.status(source.name.wal) == nil,
-                    try source.directory.status(source.name.journal) == nil,
-                    try source.directory.identity(paths.hidden) == transfer.database, try counterpartExists(),
-                    isIntact()
-                else { throw RetryReason.changed }
-                try recordAndArrive(withdrawn, receipt)
-                // No program has it open yet. If this fails, `finish` tries again.
-                if completion.arrivesInWAL, !transfer.copies { try? setFormatVersion(raw, writeAhead: true) }
-            }
-        } catch let reason as RetryReason {
-            // A program had looked the old name up before it was withdrawn and uses the database: give the name back.
-            try revertWithdrawal(raw, isClosed: false)
-            throw reason
-        }
-        hasCommitted = true
+    /// Returns true if nobody has opened or changed the database since it lost its name.
+    func isStillWithdrawn(_ set: WithdrawnSet, _ raw: CInt) throws -> Bool {
+        try DatabaseFingerprint(raw, path: source.path) == set.database
+            && source.directory.status(source.name.wal) == nil && source.directory.status(source.name.journal) == nil
+            && source.directory.identity(paths.hidden) == transfer.database
+    }
+
+    /// Returns the files that arrive: those of the copy, or the set's own.
+    func arriving(_ set: WithdrawnSet) -> (database: FileIdentity, support: FileIdentity?) {
+        staged?.copy.map { ($0.database, $0.support) } ?? (transfer.database, set.support)
+    }
+
+    /// Tells that the set has arrived, and may be opened.
+    func announce() {
         report(.published)
-        if case .publish = transfer.purpose {
-            if transfer.copies, completion.arrivesInWAL, let destination = paths.destination {
-                _ = try? JournalMode.enableWriteAhead(at: destination)
-            }
-            options.didPublish()
+        guard case .publish = transfer.purpose else { return }
+        if transfer.copies, completion.arrivesInWAL, let destination = paths.destination {
+            _ = try? JournalMode.enableWriteAhead(at: destination)
         }
-        let notes = try completion.finish(receipt: receipt)
-        return Outcome(
-            method: method, bytes: receipt?.bytes ?? withdrawn.fingerprint.size,
+        options.didPublish()
+    }
+
+    func outcome(_ set: WithdrawnSet, _ receipt: RelocationReceipt?, notes: [String]) -> Outcome {
+        Outcome(
+            method: method, bytes: receipt?.bytes ?? set.database.size,
             notes: logNotes + (staged?.transformed?.notes ?? []) + notes, transformed: staged?.transformed,
             setAside: setAside,
             merge: staged?.merge, mergeArchive: staged?.merge.map { _ in container.archivePath(transfer.id) },
             archive: archive)
-    }
-
-    private func recordAndArrive(_ withdrawn: Withdrawn, _ receipt: RelocationReceipt?) throws {
-        let database = staged?.copy?.database ?? transfer.database
-        let support = staged?.copy != nil ? staged?.copy?.support : withdrawn.support
-        try writeJournal(.committing(database: database, support: support, receipt: receipt))
-        try arrive()
     }
 
     private var setAside: SetAsideStore? {
@@ -64,7 +57,7 @@ extension StoreTransfer {
     private var method: Transfer.Method { staged?.copy?.method ?? .rename }
 
     /// Gives the set its new names, the database last: its arrival is the commit point.
-    private func arrive() throws {
+    func arrive() throws {
         guard let destination = paths.destination else {
             try source.directory.removeFile(paths.hidden)
             return try source.directory.synchronize()
@@ -111,7 +104,7 @@ extension StoreTransfer {
         return try destination.directory.status(destination.name.database)?.kind == .symbolicLink
     }
 
-    private func receipt(_ withdrawn: Withdrawn) -> RelocationReceipt? {
+    func receipt(_ set: WithdrawnSet) -> RelocationReceipt? {
         guard case .publish = transfer.purpose, let destination = paths.destination else { return nil }
         var origin = source.path
         if case .merged(_, let legacy, _) = options.content {
@@ -122,8 +115,8 @@ extension StoreTransfer {
         }
         var receipt = RelocationReceipt(
             id: transfer.id, name: destination.name.database, from: origin, at: Date(), method: method,
-            bytes: withdrawn.fingerprint.size + supportBytes, hash: staged?.copy?.hash,
-            changeCounter: withdrawn.fingerprint.changeCounter ?? 0,
+            bytes: set.database.size + supportBytes, hash: staged?.copy?.hash,
+            changeCounter: set.database.changeCounter ?? 0,
             storeUUID: options.content.reason == nil ? storeUUID : nil,
             retirement: archive != nil && transfer.retirement == .delete ? .archive : transfer.retirement,
             assumedClosed: options.assumeClosed)

@@ -1,25 +1,14 @@
-import FoundationEssentials
 import Glibc
 import GroupContainers
 import LinuxSystem
 import SQLiteFormat
-import SQLiteStore
 import SystemPackage
 
 /// Moves one set of files from its old name to its destination. At every instant exactly one of the two is the store,
 /// and the disk says which.
 ///
-/// The steps, each with what makes it safe:
-///
-/// 1. Quiesce: SQLite moves the content of the write-ahead log or a hot journal into the database.
-/// 2. Stage: if a copy is needed, it is made and verified now, so that no opener waits for it.
-/// 3. Lease: a write lease proves that no process has the database open. Everything is then checked again.
-/// 4. Withdraw: the database and an empty directory of ours swap names, so that the old name can be neither opened nor
-///    created. The lease, still intact, proves that nobody opened the database meanwhile, and is released.
-/// 5. Grace period: a program that looked the old name up before may finish opening it. A second lease and a second
-///    check detect such an opener, and the transfer is undone.
-/// 6. Commit: the support folder moves first, the database last, to a name that nobody knew before.
-/// 7. Complete: the receipt, the old set's retirement, write-ahead logging. The journal is removed last.
+/// `attempt` shows the steps, `withdraw` and `commit` what they do under a lease. Each state of the journal is written
+/// before what it announces.
 final class StoreTransfer {
     struct Options {
         var retries: RetryPolicy
@@ -61,19 +50,19 @@ final class StoreTransfer {
     let paths: TransferPaths
     let options: Options
     /// Returns true if the facts behind the plan still hold. Called when the database is quiescent.
-    private let isStillValid: () throws -> Bool
+    let isStillValid: () throws -> Bool
     /// Returns true if the store in whose favour this one is removed still has its name. Called once this one has lost
     /// its own.
     let counterpartExists: () throws -> Bool
     let report: (RelocationEvent) -> Void
     var staged: StagedSet?
-    private(set) var supportBytes: Int64 = 0
+    var supportBytes: Int64 = 0
     var storeUUID: String?
     var hasCommitted = false
     /// Notes about another database's log that was set aside.
     var logNotes: [String] = []
     /// The time that the longest staging took.
-    private var stagingTime = Duration.zero
+    var stagingTime = Duration.zero
     /// The longest time to hold the group's lock for a store that stays open.
     private static let patience = Duration.seconds(1)
 
@@ -153,77 +142,103 @@ final class StoreTransfer {
         try container.write(TransferJournal(transfer: transfer, state: state))
     }
 
-    /// Moves the empty directory beside the store. It comes from the group container: if it can't be renamed across,
-    /// neither can the store, and the set is copied.
-    private func prepare() throws {
-        let staging = try paths.staging()
-        let placeholder: FilePath.Component = "placeholder"
-        // Writable: only then may a user other than root rename it into another directory.
-        try staging.makeDirectory(placeholder, mode: 0o700)
-        do {
-            try staging.rename(placeholder, to: paths.hidden, in: source.directory, .refuse)
-            try source.directory.directory(paths.hidden).setPermissions(0o500)
-        } catch {
-            guard error.errno == .improperLink else { throw error }
-            transfer.copies = paths.destination != nil
-            try writeJournal(.intended)
-            try staging.removeDirectory(placeholder)
-            try source.directory.makeDirectory(paths.hidden, mode: 0o700)
-        }
-        if case .archive(let reason) = transfer.purpose {
-            // After the journal, so that undoing removes the note.
-            var note = ArchiveNote(
-                id: transfer.id, name: source.name.database, from: source.path, at: Date(), reason: reason)
-            note.hasSupport = transfer.support != nil
-            note.hadWAL = transfer.hadWAL
-            try container.write(note)
-        }
-        try measureSupport()
-    }
+    // MARK: - The steps
 
-    private func measureSupport() throws {
-        guard let support = transfer.support, try source.directory.identity(source.name.support) == support else {
-            return
-        }
-        supportBytes = try source.directory.bytes(under: source.name.support)
-    }
-
-    /// Takes along a folder of external data that a program has made or replaced while it was waited for.
-    private func followSupport() throws {
-        // A store that keeps its name and its content keeps its folder.
-        let keepsSupport = paths.isInPlace && options.content.archiveReason == nil
-        let found = try source.directory.status(source.name.support)
-        guard !keepsSupport, let found, found.kind == .directory, found.identity != transfer.support else { return }
-        try source.checkExternalDataIsUnshared()
-        try source.checkNothingIsMounted()
-        transfer.support = found.identity
-        try writeJournal(.intended)
-        try measureSupport()
-    }
-
+    /// Takes each step once. An error before the commit point leaves the store at its old name, or gives that back.
     private func attempt() throws -> Outcome {
-        // Before anything is written: an unreadable store stays byte for byte as it is.
+        // The journal says `intended`. Quiesce: SQLite moves the content of the log or a hot journal into the database.
+        // An unreadable store stays byte for byte as it is.
         if storeUUID == nil { storeUUID = try readUUID() }
         try quiesce()
         if storeUUID == nil { storeUUID = try readUUID() }
         let descriptor = try source.directory.open(source.name.database, flags: O_RDWR)
         try descriptor.synchronize(path: source.path)
-        let fingerprint = try fingerprint(descriptor)
-        // Anybody who may write to the directory may have replaced the file.
-        guard fingerprint.identity == transfer.database else { throw RetryReason.changed }
-        // After the fingerprint: a write in between changes it.
-        guard try isStillValid() else { throw RetryReason.changed }
-        try followSupport()
-        // A program that was writing the store at the decision may have been killed since.
-        if case .publish = transfer.purpose, !options.opaque { try StoreSnapshot(source).checkWhole() }
-        let start = ContinuousClock.now
-        try stage(descriptor, fingerprint)
-        stagingTime = max(stagingTime, start.duration(to: .now))
+        let quiescent = try fingerprint(descriptor)
+        try checkPlan(quiescent)
+
+        // Stage: if a copy is needed, it is made and verified now, so that no opener waits for it.
+        try stage(descriptor, quiescent)
         try options.retries.checkCancelled(source.path)
-        let withdrawn = try withdraw(descriptor, expecting: fingerprint)
-        let outcome = try commit(descriptor, withdrawn)
-        if (try? descriptor.status())?.links == 0, fingerprint.size >= Self.largeFile { descriptor.closeElsewhere() }
-        return outcome
+
+        // `withdrawn`: the old name can be neither opened nor created.
+        let withdrawn = try withdraw(descriptor, expecting: quiescent)
+        // A program that looked the old name up before may finish opening it. The commit's lease and check detect it.
+        options.gracePeriod.wait()
+
+        // `committing`: the set gets a name that nobody knew before. Its database's arrival is the commit point.
+        let set = WithdrawnSet(database: withdrawn, support: try source.directory.identity(source.name.support))
+        let receipt = self.receipt(set)
+        try commit(set, receipt, descriptor)
+        hasCommitted = true
+        announce()
+
+        // Complete: the receipt, the old set's retirement, write-ahead logging. The journal is removed last.
+        let notes = try completion.finish(receipt: receipt)
+        if (try? descriptor.status())?.links == 0, quiescent.size >= Self.largeFile { descriptor.closeElsewhere() }
+        return outcome(set, receipt, notes: notes)
+    }
+
+    /// Swaps the names of the database and an empty directory of ours, under a write lease: it proves that no process
+    /// has the database open, and, still intact after the swap, that nobody opened it meanwhile. Returns the database's
+    /// fingerprint as it is then.
+    private func withdraw(
+        _ descriptor: borrowing Descriptor, expecting expected: DatabaseFingerprint
+    ) throws -> DatabaseFingerprint {
+        let raw = descriptor.raw
+        let fingerprint = try withLease(descriptor) { isIntact in
+            guard try isUnchanged(raw, since: expected) else { throw RetryReason.changed }
+            try moveSideFilesAway()
+            try setFormatVersion(raw, writeAhead: false)
+            do {
+                let fingerprint = try DatabaseFingerprint(raw, path: source.path)
+                transfer.closedSupport = try closedSupport
+                try writeJournal(.withdrawn)
+                try swapNames()
+                guard try source.directory.identity(paths.hidden) == transfer.database else {
+                    // The swapped file is not the one that was proved closed: swap it back.
+                    try swapNames()
+                    throw RetryReason.changed
+                }
+                guard isIntact(), try counterpartExists() else { throw RetryReason.changed }
+                return fingerprint
+            } catch {
+                try revertWithdrawal(raw, isClosed: isIntact())
+                throw error
+            }
+        }
+        try source.directory.synchronize()
+        return fingerprint
+    }
+
+    /// Gives the set its new names, under a second lease and after a second check.
+    private func commit(
+        _ set: WithdrawnSet, _ receipt: RelocationReceipt?, _ descriptor: borrowing Descriptor
+    ) throws {
+        let raw = descriptor.raw
+        do {
+            try withLease(descriptor) { isIntact in
+                guard try isStillWithdrawn(set, raw), try counterpartExists(), isIntact() else {
+                    throw RetryReason.changed
+                }
+                let arriving = self.arriving(set)
+                try writeJournal(
+                    .committing(database: arriving.database, support: arriving.support, receipt: receipt))
+                try arrive()
+                // No program has it open yet. If this fails, `finish` tries again.
+                if completion.arrivesInWAL, !transfer.copies { try? setFormatVersion(raw, writeAhead: true) }
+            }
+        } catch let reason as RetryReason {
+            // A program had looked the old name up before it was withdrawn and uses the database: give the name back.
+            try revertWithdrawal(raw, isClosed: false)
+            throw reason
+        }
+    }
+
+    /// Swaps the names back and restores the header. No process has the database open yet.
+    private func revertWithdrawal(_ raw: CInt, isClosed: Bool) throws {
+        if try source.directory.identity(paths.hidden) == transfer.database { try swapNames() }
+        if isClosed, transfer.hadWAL { try setFormatVersion(raw, writeAhead: true) }
+        try writeJournal(.intended)
     }
 
     /// The file size, in bytes, from which a separate process closes the last descriptor.

@@ -105,26 +105,11 @@ extension Relocation {
         let snapshot = try StoreSnapshot(endpoints.group)
         guard let content = try content(of: endpoints.group) else { return }
         guard snapshot.status?.links == 1 else { throw RelocationFailure.severalNames(endpoints.group.path) }
-        var request = request
-        request.source = endpoints.group.path
-        request.name = nil
-        request.retirement = .delete
-        let decision = try RelocationDecision(RelocationEndpoints(request), request)
-        try RelocationPreconditions(decision).check()
+        let decision = try decisionInPlace(endpoints)
         report(.plan(content.sentence(inPlace: endpoints.group.path), bytesToCopy: decision.bytesToCopy))
-        let outcome = try publish(content, of: endpoints.group, snapshot: snapshot, decision: decision, inPlace: true)
-        summary.setAside = outcome.setAside
-        if outcome.setAside != nil {
-            summary.outcome = .setAside
-        } else if summary.outcome == .nothingToDo || endpoints.isSameStore {
-            summary.outcome = .migrated
-        }
-        summary.method = outcome.method
-        summary.bytes = outcome.bytes
-        summary.notes += outcome.notes
-        summary.transformed = outcome.transformed
-        summary.archive = outcome.archive
-        summary.losses = outcome.transformed?.losses ?? .none
+        let outcome = try publish(.init(publishing: content, of: snapshot, decision, inPlace: true))
+        if summary.outcome == .nothingToDo || endpoints.isSameStore { summary.outcome = .migrated }
+        summary.add(outcome)
     }
 }
 

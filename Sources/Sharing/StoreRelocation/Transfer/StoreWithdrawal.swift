@@ -1,17 +1,78 @@
+import FoundationEssentials
 import Glibc
+import GroupContainers
 import LinuxSystem
 import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
-/// The steps before the commit: quiescing, staging, and withdrawing the database from its old name.
+/// The parts of the steps before the commit: preparing, quiescing, staging, and withdrawing.
 extension StoreTransfer {
+    /// Moves the empty directory beside the store. It comes from the group container: if it can't be renamed across,
+    /// neither can the store, and the set is copied.
+    func prepare() throws {
+        let staging = try paths.staging()
+        let placeholder: FilePath.Component = "placeholder"
+        // Writable: only then may a user other than root rename it into another directory.
+        try staging.makeDirectory(placeholder, mode: 0o700)
+        do {
+            try staging.rename(placeholder, to: paths.hidden, in: source.directory, .refuse)
+            try source.directory.directory(paths.hidden).setPermissions(0o500)
+        } catch {
+            guard error.errno == .improperLink else { throw error }
+            transfer.copies = paths.destination != nil
+            try writeJournal(.intended)
+            try staging.removeDirectory(placeholder)
+            try source.directory.makeDirectory(paths.hidden, mode: 0o700)
+        }
+        if case .archive(let reason) = transfer.purpose {
+            // After the journal, so that undoing removes the note.
+            var note = ArchiveNote(
+                id: transfer.id, name: source.name.database, from: source.path, at: Date(), reason: reason)
+            note.hasSupport = transfer.support != nil
+            note.hadWAL = transfer.hadWAL
+            try container.write(note)
+        }
+        try measureSupport()
+    }
+
+    private func measureSupport() throws {
+        guard let support = transfer.support, try source.directory.identity(source.name.support) == support else {
+            return
+        }
+        supportBytes = try source.directory.bytes(under: source.name.support)
+    }
+
+    /// Throws unless the database is the one that the plan is about, and the plan still holds.
+    func checkPlan(_ quiescent: DatabaseFingerprint) throws {
+        // Anybody who may write to the directory may have replaced the file.
+        guard quiescent.identity == transfer.database else { throw RetryReason.changed }
+        // After the fingerprint: a write in between changes it.
+        guard try isStillValid() else { throw RetryReason.changed }
+        try followSupport()
+        // A program that was writing the store at the decision may have been killed since.
+        if case .publish = transfer.purpose, !options.opaque { try StoreSnapshot(source).checkWhole() }
+    }
+
+    /// Takes along a folder of external data that a program has made or replaced while it was waited for.
+    private func followSupport() throws {
+        // A store that keeps its name and its content keeps its folder.
+        let keepsSupport = paths.isInPlace && options.content.archiveReason == nil
+        let found = try source.directory.status(source.name.support)
+        guard !keepsSupport, let found, found.kind == .directory, found.identity != transfer.support else { return }
+        try source.checkExternalDataIsUnshared()
+        try source.checkNothingIsMounted()
+        transfer.support = found.identity
+        try writeJournal(.intended)
+        try measureSupport()
+    }
+
     /// Moves all content into the database.
     func quiesce() throws {
         var snapshot = try StoreSnapshot(source)
         guard snapshot.status?.identity == transfer.database else { throw RetryReason.changed }
         guard snapshot.needsQuiescing, !options.opaque else { return }
-        try checkClosed()
+        if !options.assumeClosed { try source.checkClosed(transfer.database) }
         // The last program to close it has often done so.
         snapshot = try StoreSnapshot(source)
         guard snapshot.needsQuiescing else { return }
@@ -21,11 +82,7 @@ extension StoreTransfer {
                     .setAside(log))
             return
         }
-        do {
-            try Quiescence.perform(source, transfer.id)
-        } catch is Quiescence.CheckpointBusy {
-            throw RetryReason.held(transfer.database)
-        }
+        try Quiescence.perform(source, for: transfer)
     }
 
     func readUUID() throws -> String? {
@@ -35,15 +92,6 @@ extension StoreTransfer {
         } catch StoreError.busy {
             throw RetryReason.held(transfer.database)
         }
-    }
-
-    /// Throws `RetryReason.held` unless the database is closed at this moment.
-    private func checkClosed() throws {
-        guard !options.assumeClosed else { return }
-        let descriptor = try source.directory.open(source.name.database, flags: O_RDONLY)
-        guard let lease = try Self.lease(descriptor) else { throw RetryReason.held(transfer.database) }
-        _ = consume lease
-        try source.checkSideFilesAreUnwritten()
     }
 
     /// Acquires a lease, or returns nil if it is refused for 10 ms. A lease can be refused for an instant after the
@@ -60,24 +108,21 @@ extension StoreTransfer {
 
     /// Returns the fingerprint of the database. If it is about to be copied, any later write changes the fingerprint.
     func fingerprint(_ descriptor: borrowing Descriptor) throws -> DatabaseFingerprint {
-        guard isCopied else { return try DatabaseFingerprint(descriptor, path: source.path) }
+        guard staging.isNeeded else { return try DatabaseFingerprint(descriptor, path: source.path) }
         guard let fingerprint = try DatabaseFingerprint.settled(descriptor, path: source.path) else {
             throw RetryReason.changed
         }
         return fingerprint
     }
 
+    private var staging: Staging { Staging(transfer: transfer, paths: paths, options: options, report: report) }
+
     /// Makes the copies of the database with this fingerprint.
     func stage(_ descriptor: borrowing Descriptor, _ fingerprint: DatabaseFingerprint) throws {
-        guard isCopied else { return }
-        if let staged, staged.fingerprint == fingerprint { return }
+        guard staging.isNeeded, staged?.fingerprint != fingerprint else { return }
+        let start = ContinuousClock.now
         do {
-            staged = try StagedSet(
-                of: source, fingerprint: fingerprint, transfer: transfer, paths: paths, container: container,
-                copies: publishesCopy, archives: keepsArchive, opaque: options.opaque, content: options.content,
-                isCancelled: options.retries.isCancelled, report: report)
-            guard publishesCopy, let destination = paths.destination else { return }
-            try options.verify(StoreLocation(directory: paths.staging(), name: destination.name))
+            staged = try staging.run(fingerprint)
         } catch {
             staged = nil
             // A copy that was made while a program wrote the store may be torn: its content proves nothing.
@@ -86,6 +131,7 @@ extension StoreTransfer {
             }
             throw error
         }
+        stagingTime = max(stagingTime, start.duration(to: .now))
     }
 
     private func isUnwritten(_ descriptor: borrowing Descriptor, since fingerprint: DatabaseFingerprint) throws -> Bool
@@ -94,62 +140,12 @@ extension StoreTransfer {
             && (options.opaque || !StoreSnapshot(source).needsQuiescing)
     }
 
-    private var isCopied: Bool { publishesCopy || keepsArchive }
-    private var publishesCopy: Bool { transfer.copies && paths.destination != nil }
-
-    private var keepsArchive: Bool {
-        guard case .publish = transfer.purpose else { return false }
-        return transfer.retirement == .archive || options.content.archiveReason != nil
-    }
-
-    /// The state of the database once its old name is withdrawn and it is proved closed.
-    struct Withdrawn {
-        let fingerprint: DatabaseFingerprint
-        let support: FileIdentity?
-    }
-
-    func withdraw(_ descriptor: borrowing Descriptor, expecting expected: DatabaseFingerprint) throws -> Withdrawn {
-        let raw = descriptor.raw
-        let fingerprint = try withLease(descriptor) { isIntact in
-            guard try isUnchanged(raw, since: expected) else { throw RetryReason.changed }
-            try moveSideFilesAway()
-            try setFormatVersion(raw, writeAhead: false)
-            do {
-                let fingerprint = try DatabaseFingerprint(raw, path: source.path)
-                transfer.closedSupport = try closedSupport
-                try writeJournal(.withdrawn)
-                try swapNames()
-                guard try source.directory.identity(paths.hidden) == transfer.database else {
-                    // The swapped file is not the one that was proved closed: swap it back.
-                    try swapNames()
-                    throw RetryReason.changed
-                }
-                guard isIntact(), try counterpartExists() else { throw RetryReason.changed }
-                return fingerprint
-            } catch {
-                try revertWithdrawal(raw, isClosed: isIntact())
-                throw error
-            }
-        }
-        try source.directory.synchronize()
-        options.gracePeriod.wait()
-        return Withdrawn(
-            fingerprint: fingerprint, support: try source.directory.identity(source.name.support))
-    }
-
     /// Returns true if the database is as it was at the decision. Only a copy, or a reason based on the content,
     /// requires unchanged content; else the same file suffices.
-    private func isUnchanged(_ raw: CInt, since expected: DatabaseFingerprint) throws -> Bool {
+    func isUnchanged(_ raw: CInt, since expected: DatabaseFingerprint) throws -> Bool {
         let now = try DatabaseFingerprint(raw, path: source.path)
         if case .publish = transfer.purpose, staged == nil { return now.identity == expected.identity }
         return now == expected
-    }
-
-    /// Swaps the names back and restores the header. No process has the database open yet.
-    func revertWithdrawal(_ raw: CInt, isClosed: Bool) throws {
-        if try source.directory.identity(paths.hidden) == transfer.database { try swapNames() }
-        if isClosed, transfer.hadWAL { try setFormatVersion(raw, writeAhead: true) }
-        try writeJournal(.intended)
     }
 
     func swapNames() throws(SystemError) {
@@ -168,7 +164,7 @@ extension StoreTransfer {
 
     /// Moves an empty log, a cold journal and the wal-index aside and removes them: under the lease, no process uses
     /// them. A file that turns out to have content came late, and is put back.
-    private func moveSideFilesAway() throws {
+    func moveSideFilesAway() throws {
         let directory = source.directory
         if !options.assumeClosed { try source.checkSideFilesAreUnwritten() }
         for (suffix, name) in SideFile.movedAside(for: source.name) {
@@ -207,6 +203,16 @@ extension StoreTransfer {
 }
 
 extension StoreLocation {
+    /// Throws `RetryReason.held` unless the database, which is this file, is closed at this moment.
+    func checkClosed(_ database: FileIdentity) throws {
+        let descriptor = try directory.open(name.database, flags: O_RDONLY)
+        guard let lease = try StoreTransfer.lease(descriptor) else {
+            throw StoreTransfer.RetryReason.held(database)
+        }
+        _ = consume lease
+        try checkSideFilesAreUnwritten()
+    }
+
     /// Throws `RetryReason.held` if a program has the log or the journal open for writing. SQLite has the database open
     /// too, a copy that is under way has not: what it writes after the file was removed would be lost.
     func checkSideFilesAreUnwritten() throws {

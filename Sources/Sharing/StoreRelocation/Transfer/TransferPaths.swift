@@ -11,7 +11,7 @@ struct TransferPaths {
     let destination: StoreLocation?
     /// The database's name in its old directory while it is withdrawn.
     let hidden: FilePath.Component
-    private let container: GroupContainer
+    let container: GroupContainer
     private let id: TransferIdentifier
     private let stagesBesideDestination: Bool
 

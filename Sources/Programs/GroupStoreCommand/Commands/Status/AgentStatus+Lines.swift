@@ -55,7 +55,7 @@ extension AgentStatus {
         let time = row.string("since").map { "\(LocalTime($0))" } ?? ""
         switch row.string("state") {
         case "relocating"?:
-            let progress = progressWords(row).map { ", \($0)" } ?? ""
+            let progress = StoreProgress(.relocating, row).map { ", \(words($0))" } ?? ""
             return "relocating since \(time)" + progress + holders("waiting_for", of: row, prefix: ", waiting for ")
         case "abandoned"?:
             let outcome = RelocationSentence.words(forOutcome: row.string("outcome") ?? "abandoned")
@@ -71,11 +71,9 @@ extension AgentStatus {
             + "\(LocalTime(row.string("at") ?? ""))"
     }
 
-    /// Returns how far a relocation or migration is, in words; nil if the object doesn't say.
-    static func progressWords(_ object: JSONObject) -> String? {
-        guard let fraction = object.number("fraction") else { return nil }
-        let words = ["\(Int((fraction * 100).rounded(.down))) %", object.string("doing")]
-        return words.compactMap(\.self).joined(separator: " ")
+    /// Returns how far a relocation or migration is, in words.
+    static func words(_ progress: StoreProgress) -> String {
+        "\(Int((progress.fraction * 100).rounded(.down))) % \(progress.activity)"
     }
 
     private static func holders(_ key: String, of row: JSONObject, prefix words: String) -> String {

@@ -1,0 +1,124 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// The dry run: what `run` would return, found without writing anything.
+extension Relocation {
+    /// Plans the relocation and returns the summary that `run` would. Writes nothing and acquires no lock.
+    package func dryRun() throws(RelocationFailure) -> RelocationSummary {
+        do {
+            let endpoints = try RelocationEndpoints(request)
+            try endpoints.check(request.expected)
+            for journal in try endpoints.container.journals() where try endpoints.isUnfinished(journal) {
+                report(.note("an interrupted relocation of \(PrintablePath(journal.transfer.name.path)) comes first"))
+            }
+            relinquish(endpoints)
+            defer { reacquire(endpoints) }
+            let relocation = planned(for: endpoints.group).planned(for: endpoints.legacy)
+            return try relocation.preview(RelocationDecision(endpoints, relocation.request))
+        } catch is RelocationEndpoints.NoLegacyDirectory {
+            guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }
+            do {
+                var summary = try relocation.previewInPlace()
+                summary.from = request.source
+                return summary
+            } catch {
+                throw RelocationFailure(error, relocation.request)
+            }
+        } catch {
+            throw RelocationFailure(error, request)
+        }
+    }
+
+    /// Returns the outcome of a plan, for a dry run. Throws the failure that the run would end with.
+    private func preview(_ decision: RelocationDecision) throws -> RelocationSummary {
+        let endpoints = decision.endpoints
+        var summary = RelocationSummary(.alreadyRelocated, from: request.source, to: endpoints.group.path)
+        var store = endpoints.group
+        switch decision.plan {
+        case .conflict, .refuse:
+            report(.plan(decision.sentence, bytesToCopy: 0))
+            throw try decision.failure()
+        case .alreadyRelocated, .archiveLegacy, .retireLegacy: break
+        case .nothingToDo: summary.outcome = .nothingToDo
+        case .merge:
+            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
+            return try previewMerge(decision)
+        case .relocate:
+            summary.outcome = .relocated
+            summary.method = decision.needsCopy ? .copy : .rename
+            summary.notes = try retirementNotes(endpoints)
+            store = endpoints.legacy
+        }
+        if decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
+        let content = try content(of: store) ?? .same
+        let isInPlace = summary.outcome != .relocated
+        report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
+        try rehearse(content, of: store, decision: decision, isInPlace: isInPlace, &summary)
+        return summary
+    }
+
+    /// Returns the outcome for the group's store if there is no other.
+    private func previewInPlace() throws -> RelocationSummary {
+        let endpoints = try RelocationEndpoints(request)
+        relinquish(endpoints)
+        defer { reacquire(endpoints) }
+        var summary = RelocationSummary(.nothingToDo, from: endpoints.group.path, to: endpoints.group.path)
+        let relocation = planned(for: endpoints.group)
+        guard let content = try relocation.content(of: endpoints.group) else { return summary }
+        let decision = try RelocationDecision(endpoints, relocation.request)
+        try relocation.rehearse(content, of: endpoints.group, decision: decision, isInPlace: true, &summary)
+        return summary
+    }
+
+    private func rehearse(
+        _ content: PublishedContent, of store: StoreLocation, decision: RelocationDecision, isInPlace: Bool,
+        _ summary: inout RelocationSummary
+    ) throws {
+        let endpoints = decision.endpoints
+        guard content.isNew else { return }
+        if case .transformed(let transform) = content {
+            let result = try transform.rehearse(store, isMoved: !isInPlace)
+            summary.losses = result?.losses ?? .none
+            summary.notes += result?.notes ?? []
+            if !summary.losses.isEmpty {
+                let bytes = try store.bytesToArchive()
+                summary.notes.append(
+                    "\(PrintablePath(store.path)) would be kept in \(PrintablePath(endpoints.container.archivePath)) as it is, "
+                        + "since the migration changes or removes some of it; that takes \(ByteCount(bytes))")
+            }
+        }
+        if isInPlace {
+            report(.plan(content.sentence(inPlace: store.path), bytesToCopy: decision.bytesToCopy))
+            if summary.outcome == .nothingToDo || endpoints.isSameStore { summary.outcome = .migrated }
+            if !decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
+        }
+        summary.method = .migrate
+        if content.reason != nil { (summary.outcome, summary.method) = (.setAside, .replace) }
+    }
+
+    /// Returns the summary that a merge would have.
+    private func previewMerge(_ decision: RelocationDecision) throws -> RelocationSummary {
+        guard let combination = request.combination else { throw try decision.failure() }
+        let endpoints = decision.endpoints
+        let result = try combination.rehearse(endpoints.group, merging: endpoints.legacy, report: report)
+        var summary = RelocationSummary(.merged, from: request.source, to: endpoints.group.path)
+        summary.method = .merge
+        summary.bytes = decision.group.bytes
+        summary.merge = result
+        summary.notes = try logNotes(endpoints) + result.notes
+        return summary
+    }
+
+    /// Returns what a run would say of other databases' logs. Throws `RelocationFailure` if it would refuse.
+    private func logNotes(_ endpoints: RelocationEndpoints) throws -> [String] {
+        let stores = endpoints.isSameStore ? [endpoints.group] : [endpoints.legacy, endpoints.group]
+        return try stores.compactMap { store in
+            guard try StoreSnapshot(store).header != nil, let log = try store.foreignLog() else { return nil }
+            _ = try ForeignLogArchive(container: endpoints.container, store: store, assumeClosed: true)
+                .isIntactWithout(log)
+            return "\(log.description); it would be kept in \(PrintablePath(endpoints.container.archivePath))"
+        }
+    }
+}
