@@ -43,7 +43,7 @@ struct RealStoreLayoutTests {
             let location = try RealStores.location(path)
             let model = try #require(try StoreModel.read(location)?.cachedModel)
             let (schema, layout) = try StoreReader.read(location) { reader in
-                (try Schema(reader), StoreLayout(model).usingJoinTableNames(of: try StoreSchema(reader)))
+                (try Schema(reader), StoreLayout(model).usingJoinTableNames(of: try DatabaseSchema(reader)))
             }
             // No table was found under a name that no rule gives it.
             #expect(layout.joinTables == StoreLayout(model, rule: layout.rule).joinTables, "\(path)")

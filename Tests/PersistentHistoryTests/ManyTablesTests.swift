@@ -49,7 +49,7 @@ struct ManyTablesTests {
                 let history = try #require(try RecordedHistory(reader))
                 let batch = try RecordedBatchSource(history, encoding: history.encoding)
                 #expect(try batch.unrecordedTables() == ["later"])
-                _ = try ReplicatedTable.survey(reader)
+                _ = try ReplicatedTable.survey(DatabaseSchema(reader))
             }
         }
     }

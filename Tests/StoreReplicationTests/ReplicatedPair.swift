@@ -83,7 +83,7 @@ final class ReplicatedPair {
         for case (.text(let name), .integer(let isKeyed)) in tables.map({ ($0[0], $0[1]) })
         where !ownOnly.contains(name) && !name.hasPrefix("sqlite_schema") {
             let rowid = isKeyed == 0 ? "rowid, " : ""
-            try read(name, "SELECT \(rowid)* FROM \(StoreTable.quote(name)) ORDER BY 1, 2")
+            try read(name, "SELECT \(rowid)* FROM \(name.sqlName) ORDER BY 1, 2")
         }
         try read("history", "SELECT identifier, version, trimmed, trimmed_nonce FROM GS_HISTORY")
         for pragma in ["user_version", "application_id", "encoding"] { try read(pragma, "PRAGMA \(pragma)") }

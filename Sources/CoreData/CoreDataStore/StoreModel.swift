@@ -47,9 +47,7 @@ extension StoreModel {
     }
 
     private static func cache(_ reader: StoreReader) throws -> [UInt8]? {
-        let tables = try reader.integer(
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'Z_MODELCACHE'")
-        guard tables == 1 else { return nil }
+        guard try reader.hasTables("Z_MODELCACHE") else { return nil }
         let row = try reader.prepare("SELECT Z_CONTENT FROM Z_MODELCACHE LIMIT 1")
         return try row.step() ? row.bytes(0, limit: ModelCache.maximumContentSize) : nil
     }

@@ -154,13 +154,9 @@ struct MergeRun {
     /// Throws `RelocationFailure` if an index orders by a collation that only the store's own program has: rows would
     /// be written in the wrong places.
     private func checkCollations(_ session: MergeSession) throws {
+        let stored = try DatabaseSchema(session.store)
         for table in schema.tables {
-            let unknown = try session.store.text(
-                """
-                SELECT x.coll FROM pragma_index_list(?1, 'main') AS i, pragma_index_xinfo(i.name, 'main') AS x
-                WHERE x.coll IS NOT NULL AND upper(x.coll) NOT IN ('BINARY', 'NOCASE', 'RTRIM') LIMIT 1
-                """, [.text(table.name)])
-            if let unknown {
+            if let unknown = stored.table(table.name)?.indexes.lazy.compactMap(\.unknownCollation).first {
                 throw RelocationFailure.mergeUnsupported(
                     "the table \(table.name) is ordered by the collation \(unknown), which only its own program has")
             }
@@ -199,20 +195,12 @@ struct MergeRun {
 
 /// The triggers of other programs, which must not fire. groupstore's own record the merge as changes.
 struct SuspendedTriggers {
-    private var creations: [String] = []
+    private let creations: [String]
     private var formerAuthor: SQLiteValue?
 
     init(_ store: StoreWriter) throws {
-        let rows = try store.prepare("SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY rowid")
-        var names: [String] = []
-        while try rows.step() {
-            guard let name = rows.text(0), HistorySchema.tableNumber(ofTrigger: name) == nil else { continue }
-            names.append(name)
-            creations.append(rows.text(1) ?? "")
-        }
-        rows.reset()
-        for name in names { try store.execute("DROP TRIGGER main.\(StoreTable.quote(name))") }
-        guard try store.integer("SELECT count(*) FROM main.sqlite_schema WHERE name = 'GS_AUTHOR'") == 1 else { return }
+        creations = try store.dropTriggers { HistorySchema.tableNumber(ofTrigger: $0) == nil }
+        guard try store.hasTables("GS_AUTHOR") else { return }
         let author = try store.prepare("SELECT name FROM main.GS_AUTHOR WHERE id = 1")
         if try author.step() { formerAuthor = author.value(0) }
         author.reset()

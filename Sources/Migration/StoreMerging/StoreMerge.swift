@@ -137,10 +137,9 @@ package struct StoreMerge: StoreCombination {
 
     /// Adapts the triggers of a history that groupstore keeps to the schema, so that they record the merge.
     private static func updateHistory(of store: StoreLocation) throws {
-        let exists = try StoreReader.read(store) {
-            try $0.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
+        if try StoreReader.read(store, { try $0.hasTables("GS_HISTORY") }) {
+            _ = try HistoryInstallation(store).enable()
         }
-        if exists { _ = try HistoryInstallation(store).enable() }
     }
 
     private static func synchronize(_ store: StoreLocation) throws {

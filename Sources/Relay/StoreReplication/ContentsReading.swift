@@ -35,9 +35,9 @@ struct ContentsReading {
     }
 
     private func forEachPiece(_ body: ([UInt8]) throws -> Void) throws -> Int {
-        let columns = table.columns.map { "r.\(StoreTable.quote($0))" }.joined(separator: ", ")
+        let columns = table.columns.map { "r.\($0.sqlName)" }.joined(separator: ", ")
         let row = try database.prepare(
-            "SELECT r.rowid, \(columns) FROM main.\(StoreTable.quote(table.name)) AS r ORDER BY r.rowid")
+            "SELECT r.rowid, \(columns) FROM main.\(table.name.sqlName) AS r ORDER BY r.rowid")
         var lines: [UInt8] = []
         var count = 0
         while try row.step() {

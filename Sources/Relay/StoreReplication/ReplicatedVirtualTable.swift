@@ -20,14 +20,10 @@ struct ReplicatedVirtualTable: Equatable {
     let refusal: String?
 
     /// Reads the virtual tables of a store.
-    static func all(_ database: SQLiteConnection) throws -> [ReplicatedVirtualTable] {
-        let row = try database.prepare(
-            "SELECT name, sql FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0 ORDER BY name")
-        var declarations: [(name: String, sql: String)] = []
-        while try row.step() { declarations.append((row.text(0) ?? "", row.text(1) ?? "")) }
-        return try declarations.map { name, sql in
-            let module = VirtualTableModule.name(declaredIn: sql) ?? "?"
-            let arguments = VirtualTableModule.arguments(declaredIn: sql)
+    static func all(_ schema: DatabaseSchema, _ database: SQLiteConnection) throws -> [ReplicatedVirtualTable] {
+        try schema.tablesByName.filter { $0.kind == .virtual }.map { table in
+            let (name, module) = (table.name, table.module ?? "?")
+            let arguments = VirtualTableModule.arguments(declaredIn: table.creation)
             do {
                 let content = try content(of: name, module, arguments, database)
                 return ReplicatedVirtualTable(name: name, module: module, content: content, refusal: nil)
@@ -78,9 +74,7 @@ struct ReplicatedVirtualTable: Equatable {
     private static func table(
         _ name: String, hasKeyColumn: Bool, _ database: SQLiteConnection
     ) throws -> ReplicatedTable {
-        let row = try database.prepare("SELECT name, hidden FROM pragma_table_xinfo(?)", [.text(name)])
-        var columns: [String] = []
-        while try row.step() { if row.integer(1) == 0 { columns.append(row.text(0) ?? "") } }
+        let columns = try DatabaseSchema.columns(of: name, in: database).filter(\.isAssignable).map(\.name)
         guard !columns.isEmpty else { throw Refusal(reason: "SQLite can't read it") }
         return ReplicatedTable(
             number: 0, name: name, rowid: "rowid", key: hasKeyColumn ? [columns[0]] : [], columns: columns)

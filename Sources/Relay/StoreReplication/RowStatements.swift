@@ -3,10 +3,10 @@ import SQLiteStore
 
 /// The SQL that reads and writes a table's rows by their keys.
 enum RowStatements {
-    private static func name(_ table: ReplicatedTable) -> String { "main.\(StoreTable.quote(table.name))" }
+    private static func name(_ table: ReplicatedTable) -> String { "main.\(table.name.sqlName)" }
 
     /// SQL of a key column. SQLite takes an unknown name in quotation marks for a text, unless it is qualified.
-    private static func column(_ name: String) -> String { "r.\(StoreTable.quote(name))" }
+    private static func column(_ name: String) -> String { "r.\(name.sqlName)" }
 
     /// True if a row's number isn't one of its columns.
     static func hasHiddenKey(_ table: ReplicatedTable) -> Bool { table.rowid != nil && table.key.isEmpty }
@@ -15,7 +15,7 @@ enum RowStatements {
     ///
     /// - Parameter kept: The parameters that `BoundValueTable` keeps, from 0.
     static func insertion(_ table: ReplicatedTable, kept: [Int: BoundValueTable.Kind] = [:]) -> String {
-        var columns = table.columns.map(StoreTable.quote)
+        var columns = table.columns.map(\.sqlName)
         if hasHiddenKey(table), let rowid = table.rowid { columns.insert(rowid, at: 0) }
         let values = columns.indices.map { BoundValueTable.value(ofParameter: $0 + 1, kept[$0]) }
         return "INSERT OR REPLACE INTO \(name(table)) (\(columns.joined(separator: ", "))) "

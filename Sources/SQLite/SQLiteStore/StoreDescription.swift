@@ -81,7 +81,7 @@ extension StoreDescription {
         self = try StoreReader.read(location, busyTimeout: busyTimeout) { reader in
             StoreDescription(
                 path: location.path, files: try Self.files(location), support: try Self.support(location),
-                settings: try Settings(reader), tables: try reader.tables().map { try Table($0, reader) },
+                settings: try Settings(reader), tables: try StoreContent(reader).tables.map { try Table($0, reader) },
                 coreData: try CoreDataMetadata(reader, parsing: parse), holders: holders)
         }
     }
@@ -119,7 +119,7 @@ extension StoreDescription {
 }
 
 extension StoreDescription.Settings {
-    fileprivate init(_ reader: StoreReader) throws {
+    package init(_ reader: StoreReader) throws {
         journalMode = reader.header?.journalMode ?? .rollback
         pageSize = try reader.integer("PRAGMA page_size") ?? 0
         pageCount = try reader.integer("PRAGMA page_count") ?? 0
@@ -135,7 +135,7 @@ extension StoreDescription.Settings {
 extension StoreDescription.Table {
     /// Counts the rows. A virtual table can't be counted if only the store's own program has its module or tokenizer.
     /// That is no damage.
-    fileprivate init(_ table: StoreTable, _ reader: StoreReader) throws {
+    fileprivate init(_ table: DatabaseSchema.Table, _ reader: StoreReader) throws {
         name = table.name
         isVirtual = table.kind == .virtual
         do {

@@ -79,7 +79,7 @@ final class StagedStore {
     /// Returns the tables, columns, indexes and triggers that a store of the model needs and lacks, or has in excess.
     func differences(from model: ManagedObjectModel) throws -> [String] {
         let writer = try StoreWriter(path)
-        let schema = try StoreSchema(writer)
+        let schema = try DatabaseSchema(writer)
         let layout = StoreLayout(model, rule: StoreLayout(model).usingJoinTableNames(of: schema).rule)
         var expected = Set([
             "Z_PRIMARYKEY", "Z_METADATA", "Z_MODELCACHE", "ACHANGE", "ATRANSACTION", "ATRANSACTIONSTRING",
@@ -89,16 +89,14 @@ final class StagedStore {
         for table in layout.tables {
             let wanted = Set(["Z_PK", "Z_ENT", "Z_OPT"] + table.columns.map(\.name))
             let types = Dictionary(uniqueKeysWithValues: table.columns.map { ($0.name, $0.type) })
-            for column in schema.columns[table.name] ?? [] {
+            for column in schema.table(table.name)?.columns ?? [] {
                 if !wanted.contains(column.name) { differences.append("+\(table.name).\(column.name)") }
                 if let type = types[column.name], type != column.type {
                     differences.append("\(column.name) \(column.type)")
                 }
             }
         }
-        differences += schema.columns.keys.filter { !expected.contains($0) && !$0.hasPrefix("sqlite_") }.map {
-            "+" + $0
-        }
+        differences += schema.tables.map(\.name).filter { !expected.contains($0) }.map { "+" + $0 }
         let indexes = Set(schema.objects.filter { $0.kind == .index && expected.contains($0.table) }.map(\.name))
             .filter { !$0.contains("TRANSACTION") }
         differences += indexes.symmetricDifference(layout.indexes.map(\.name)).map { "index " + $0 }

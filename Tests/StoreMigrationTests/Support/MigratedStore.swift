@@ -31,7 +31,7 @@ struct MigratedStore {
         }
         contents = try StoreRows(path)
         try contents.store.checkIntegrity()
-        #expect(try StoreSchema(contents.store).missingParts(of: StoreLayout(new)).isEmpty)
+        #expect(try DatabaseSchema(contents.store).missingParts(of: StoreLayout(new)).isEmpty)
     }
 
     func rows(_ sql: String) throws -> [String] { try contents.rows(sql) }

@@ -49,13 +49,9 @@ final class CoreDataBatchSource: BatchSource {
 
     private func known(_ number: Int64, _ change: HistoryChange) throws -> (table: BatchTable, lookup: RowLookup) {
         if let found = known[number] { return found }
-        let recorded: RecordedTable
-        do {
-            recorded = try RecordedTable(change.table, isRowid: true, in: reader, triggers: [])
-        } catch is RecordedTable.Unrecordable {
+        guard let recorded = try RecordedTable.read(change.table, in: reader), recorded.alias != nil else {
             throw StoreHistory.Discontinuity.gap
         }
-        guard recorded.alias != nil else { throw StoreHistory.Discontinuity.gap }
         var table = BatchTable(
             name: change.table, rowid: "rowid", key: [recorded.alias].compactMap(\.self), columns: recorded.columns)
         if let model { table = model.describing(table, entity: number) }
@@ -68,10 +64,10 @@ final class CoreDataBatchSource: BatchSource {
     }
 
     private func related(_ relationship: BatchTable.ToMany, to number: Int64) throws -> [[StoredValue]] {
-        let names = relationship.columns.map(StoreTable.quote)
+        let names = relationship.columns.map(\.sqlName)
         let values = names.dropFirst().map { "r.\($0)" }.joined(separator: ", ")
         let sql = """
-            SELECT \(values) FROM main.\(StoreTable.quote(relationship.table)) AS r NOT INDEXED \
+            SELECT \(values) FROM main.\(relationship.table.sqlName) AS r NOT INDEXED \
             WHERE r.\(names[0]) = ?1 ORDER BY \(names.dropFirst(2).map { "r.\($0), " }.joined())r.\(names[1])
             """
         let statement = try statements[sql] ?? reader.prepare(sql)
@@ -91,14 +87,9 @@ final class CoreDataBatchSource: BatchSource {
     func unrecordedTables() throws -> [String] {
         var covered = Set(history.entities.values.map { $0.table })
         covered.formUnion(model?.layout.joinTables.map(\.name) ?? [])
-        return try reader.rows(
-            """
-            SELECT s.name FROM main.sqlite_schema AS s JOIN pragma_table_list AS l
-            ON l.schema = 'main' AND l.name = s.name
-            WHERE s.type = 'table' AND l.type IN ('table', 'virtual') AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
-            ORDER BY s.name
-            """
-        ) { $0.decodedText(0) ?? "" }.filter { !covered.contains($0) && !Self.bookkeeping.contains($0) }
+        return try DatabaseSchema.tableNames(in: reader).filter {
+            !covered.contains($0) && !Self.bookkeeping.contains($0)
+        }
     }
 
     /// Core Data's own tables, which follow from the others or are its own affair.

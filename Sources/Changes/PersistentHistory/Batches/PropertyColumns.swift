@@ -9,7 +9,7 @@ struct PropertyColumns {
     /// Reads the model; nil if the store isn't Core Data's or carries no model of its version.
     init?(_ reader: StoreReader) throws {
         guard let model = try StoreModel(reader)?.cachedModel else { return nil }
-        layout = StoreLayout(model).usingJoinTableNames(of: try StoreSchema(reader))
+        layout = StoreLayout(model).usingJoinTableNames(of: try DatabaseSchema(reader))
     }
 
     /// Returns the number of the row's entity; 0 if it isn't known.

@@ -64,16 +64,10 @@ final class RecordedBatchSource: BatchSource {
 
     private func known(_ number: Int64, named name: String) throws -> Known {
         if let found = known[number] { return found }
-        let reader = history.reader
-        let isRowid = try reader.integer(
-            "SELECT wr = 0 FROM pragma_table_list WHERE schema = 'main' AND name = ?", [.text(name)])
-        let recorded: RecordedTable
-        do {
-            recorded = try RecordedTable(name, isRowid: isRowid != 0, in: reader, triggers: [])
-        } catch is RecordedTable.Unrecordable {
+        guard let recorded = try RecordedTable.read(name, in: history.reader) else {
             throw StoreHistory.Discontinuity.schema
         }
-        let found = Known(recorded: recorded, lookup: RowLookup(recorded, reader, encoding: encoding))
+        let found = Known(recorded: recorded, lookup: RowLookup(recorded, history.reader, encoding: encoding))
         known[number] = found
         return found
     }
@@ -98,21 +92,20 @@ final class RecordedBatchSource: BatchSource {
         for index in rows.indices { rows[index].transaction = known.commit(of: rows[index].number) }
     }
 
-    /// A list is read once; a subquery that names the table would read the schema for each.
     func unrecordedTables() throws -> [String] {
-        try history.reader.rows(
-            """
-            SELECT s.name FROM main.sqlite_schema AS s JOIN pragma_table_list AS l
-            ON l.schema = 'main' AND l.name = s.name
-            WHERE s.type = 'table' AND l.type IN ('table', 'virtual') AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
-            AND s.name COLLATE NOCASE NOT IN (SELECT t.tbl_name FROM main.sqlite_schema AS t
-            WHERE t.type = 'trigger' AND t.name GLOB 'GS_[0-9]*_I') ORDER BY s.name
-            """
-        ) { $0.decodedText(0) ?? "" }.filter { !HistorySchema.isOwn($0) }
+        let recorded = Set(try history.recordedTables().map(DatabaseSchema.key))
+        return try DatabaseSchema.tableNames(in: history.reader).filter {
+            !HistorySchema.isOwn($0) && !recorded.contains(DatabaseSchema.key(of: $0))
+        }
     }
 }
 
 extension RecordedTable {
+    /// Reads a table; nil if there is none or it can't be recorded.
+    static func read(_ name: String, in reader: StoreReader) throws -> RecordedTable? {
+        try DatabaseSchema(reader, only: name).table(name).flatMap { try? RecordedTable($0, triggers: []) }
+    }
+
     fileprivate var rowidName: String? { if case .rowid(let name, _) = key { name } else { nil } }
 
     /// The columns of the key, or the one that is the rowid.

@@ -21,7 +21,7 @@ final class RowLookup {
         key = table.key
         keySQL = table.key(of: "r")
         // SQLite takes an unknown name in quotation marks for a text, unless it is qualified.
-        selection = table.columns.map { "r.\(StoreTable.quote($0))" }.joined(separator: ", ")
+        selection = table.columns.map { "r.\($0.sqlName)" }.joined(separator: ", ")
         let collations = table.rules.first { $0.number == 0 }?.parts.compactMap(\.collation) ?? []
         isOrderUnknown = collations.contains { !["BINARY", "NOCASE", "RTRIM"].contains($0.uppercased()) }
     }
@@ -39,7 +39,7 @@ final class RowLookup {
         guard case .columns(let names) = key else { return nil }
         var (conditions, parameters): ([String], [StoredValue]) = ([], [])
         for (name, value) in zip(names, values) {
-            let column = (isOrderUnknown ? "+" : "") + "r.\(StoreTable.quote(name))"
+            let column = (isOrderUnknown ? "+" : "") + "r.\(name.sqlName)"
             let collation = isOrderUnknown ? " COLLATE BINARY" : ""
             if case .real(let number) = value {
                 // Its text may have been rounded.

@@ -35,9 +35,8 @@ enum SchemaDigest {
     static func digest(of state: String) -> String { String(state.prefix { $0 != "." }) }
 
     private static func stateOfHome(_ database: SQLiteConnection) throws -> String? {
-        let isReplica = try database.integer(
-            "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = '\(HistorySchema.replicaTable)'")
-        guard isReplica == 1, try !RecordedPosition(database).isOutdated(database) else { return nil }
+        guard try database.hasTables(HistorySchema.replicaTable), try !RecordedPosition(database).isOutdated(database)
+        else { return nil }
         return try database.text("SELECT schema FROM main.\(HistorySchema.replicaTable)")
     }
 

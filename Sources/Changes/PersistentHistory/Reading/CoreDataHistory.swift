@@ -15,11 +15,7 @@ struct CoreDataHistory: HistorySource {
 
     /// Creates a source, or returns nil if the store has no such history.
     init?(_ reader: StoreReader) throws {
-        let tables = "('ACHANGE', 'ATRANSACTION')"
-        guard
-            try reader.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN \(tables)") == 2,
-            let store = try StoreModel(reader)
-        else { return nil }
+        guard try HistoryTables.coreDataTablesExist(reader), let store = try StoreModel(reader) else { return nil }
         self.reader = reader
         identifier = (store.metadata.uuid ?? "").lowercased()
         entities = CoreDataEntity.all(store)
@@ -35,10 +31,7 @@ struct CoreDataHistory: HistorySource {
     }
 
     private static func columns(of table: String, _ reader: StoreReader) throws -> Set<String> {
-        let row = try reader.prepare("SELECT name FROM pragma_table_info(?)", [.text(table)])
-        var names: Set<String> = []
-        while try row.step() { names.insert(row.text(0) ?? "") }
-        return names
+        Set(try DatabaseSchema.columns(of: table, in: reader).map(\.name))
     }
 
     /// Returns the SQL of a change's author. Later versions of Core Data keep names in a separate table.

@@ -28,12 +28,6 @@ extension SQLiteConnection {
         return try row.step() && !row.isNull(0) ? row.integer(0) : nil
     }
 
-    /// Returns the first column of the first row as text that ends before a NUL, or nil if there is no row or the value
-    /// is NULL.
-    func firstText(_ sql: String, _ parameters: [SQLiteValue] = []) throws -> String? {
-        try text(sql, parameters)?.endingBeforeNUL
-    }
-
     /// Returns what `decode` makes of each row.
     func rows<Element>(
         _ sql: String, _ parameters: [SQLiteValue] = [], _ decode: (SQLiteStatement) throws -> Element

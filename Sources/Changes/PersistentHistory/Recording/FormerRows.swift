@@ -73,11 +73,11 @@ struct FormerRows {
     /// Returns SQL of the image of the row that meets a condition: a letter, so that the text is never taken for a
     /// number, and the columns' values (`QuotedValues`). NULL if the row is too long.
     private func image(of condition: String) -> String {
-        let names = table.columns.map { "r.\(StoreTable.quote($0))" }
+        let names = table.columns.map { "r.\($0.sqlName)" }
         let length = balanced(names.map { "coalesce(length(\($0)), 0)" }, " + ")
         let values = names.map(QuotedValues.expression).flatMap { ["','", $0] }.dropFirst()
         let text = balanced(Array(values), " || ")
-        let absent = table.columns.map { "\(Self.absentLiteral) AS \(StoreTable.quote($0))" }.joined(separator: ", ")
+        let absent = table.columns.map { "\(Self.absentLiteral) AS \($0.sqlName)" }.joined(separator: ", ")
         return """
             (SELECT (SELECT CASE WHEN \(length) <= \(Self.maxLength) THEN 'B' || \(text) END \
             FROM (SELECT * FROM \(target) AS \(Self.imageName) WHERE \(condition)) AS r) FROM (SELECT \(absent)) AS r)

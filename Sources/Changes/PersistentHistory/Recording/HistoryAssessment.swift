@@ -11,25 +11,26 @@ enum HistoryAssessment {
 
     /// Returns up to `limit` such tables.
     static func doubtful(_ database: SQLiteConnection, limit: Int = .max) throws -> [String] {
-        let installed = try InstalledTriggers(database)
-        let others = try HistoryTables.thirdPartyTriggers(database)
+        let schema = try DatabaseSchema(database)
+        let installed = InstalledTriggers(schema)
+        let others = HistoryTables.thirdPartyTriggers(schema)
         /// Returns true if the table may have unrecorded changes, or rows with other keys.
-        func isDoubtful(_ name: String, isRowid: Bool) throws -> Bool {
-            let own = installed.number(of: name)
+        func isDoubtful(_ table: DatabaseSchema.Table) throws -> Bool {
+            let own = installed.number(of: table.name)
             do {
-                let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: others)
+                let table = try RecordedTable(table, triggers: others)
                 guard let number = own else { return true }
                 // VACUUM may have renumbered the rows.
                 if case .rowid(_, isStable: false) = table.key { return true }
-                let present = Set(installed.byNumber[number, default: []].map(\.sql))
+                let present = Set(installed.byNumber[number, default: []].map(\.creation))
                 return !HistoryTriggers(table, number: number).essential.allSatisfy { present.contains($0.sql) }
             } catch is RecordedTable.Unrecordable {
                 return own != nil
             }
         }
         var found: [String] = []
-        for (name, isRowid) in try HistoryUpdate.tables(database) where try isDoubtful(name, isRowid: isRowid) {
-            found.append(name)
+        for table in HistoryTables.apps(schema) where try isDoubtful(table) {
+            found.append(table.name)
             if found.count == limit { return found }
         }
         let known = try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1 ORDER BY id") {

@@ -47,7 +47,7 @@ package struct HistoryInstallation {
             if try HistoryTables.coreDataTablesExist(database) {
                 return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
             }
-            if try HistoryTables.areDamaged(database, location.path) {
+            if try HistoryTables.areDamaged(DatabaseSchema(database), location.path) {
                 try HistoryTables.refuseReplica(database, location.path)
                 try HistoryTables.remove(database)
             }
@@ -73,7 +73,8 @@ package struct HistoryInstallation {
     package func disable() throws -> Outcome {
         if let kind = try kindWithoutHistory() { return Outcome(kind: kind, tables: [], unrecorded: [:], gaps: []) }
         return try write { database in
-            guard try HistoryTables.areWhole(database) || HistoryTables.areDamaged(database, location.path) else {
+            let schema = try DatabaseSchema(database)
+            guard try HistoryTables.areWhole(schema) || HistoryTables.areDamaged(schema, location.path) else {
                 let isCoreData = try HistoryTables.coreDataTablesExist(database)
                 return Outcome(kind: isCoreData ? .coreData : .unchanged, tables: [], unrecorded: [:], gaps: [])
             }
@@ -91,12 +92,11 @@ package struct HistoryInstallation {
         }
         do {
             return try StoreReader.read(location) { reader -> Outcome.Kind? in
-                let named = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN"
-                if try reader.integer("\(named) ('GS_HISTORY')") == 1 { return nil }
+                if try HistoryTables.exist(reader) { return nil }
                 // What is left of a history that another program dropped.
                 let left = "SELECT count(*) FROM sqlite_schema WHERE \(HistorySchema.isLeftover)"
                 if try reader.integer(left) ?? 0 > 0 { return nil }
-                return try reader.integer("\(named) ('ACHANGE', 'ATRANSACTION')") == 2 ? .coreData : .unchanged
+                return try HistoryTables.coreDataTablesExist(reader) ? .coreData : .unchanged
             }
         } catch StoreError.busy {
             // The write that follows waits with SQLite's busy handler.
@@ -126,46 +126,33 @@ package struct HistoryInstallation {
     }
 }
 
-/// Queries for the tables and triggers of history in a store's schema.
+/// The tables and triggers of history in a store's schema.
 enum HistoryTables {
-    struct Trigger {
-        let name: String
-        let table: String
-        let sql: String
-    }
-
-    static func exist(_ database: SQLiteConnection) throws -> Bool {
-        try database.firstInteger(
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'GS_HISTORY'") == 1
-    }
+    static func exist(_ database: SQLiteConnection) throws -> Bool { try database.hasTables("GS_HISTORY") }
 
     /// Returns true if each of history's tables is there.
-    static func areWhole(_ database: SQLiteConnection) throws -> Bool {
-        try named(database).filter(\.isOwn).count == HistorySchema.requiredTables.count
+    static func areWhole(_ schema: DatabaseSchema) -> Bool {
+        named(schema).filter(isOwn).count == HistorySchema.requiredTables.count
     }
 
     /// Returns true if another program dropped some of history's tables, or all of them but not the triggers. The app's
     /// writes fail then. A table is history's by its whole statement: one that only has the name is a program's own.
     /// Throws `HistoryError.foreign` if such a one stands among history's.
-    static func areDamaged(_ database: SQLiteConnection, _ path: FilePath) throws -> Bool {
-        if try areWhole(database) { return false }
-        let named = try named(database)
-        let (own, foreign) = (named.filter(\.isOwn), named.filter { !$0.isOwn })
-        let isTriggered = try triggers(database).contains { $0.sql.contains("GS_CHANGE") }
-        guard !own.isEmpty || isTriggered else { return false }
-        if let foreign = foreign.first { throw HistoryError.foreign(foreign.name, path) }
+    static func areDamaged(_ schema: DatabaseSchema, _ path: FilePath) throws -> Bool {
+        if areWhole(schema) { return false }
+        let named = named(schema)
+        let isTriggered = triggers(schema).contains { $0.creation.contains("GS_CHANGE") }
+        guard named.contains(where: isOwn) || isTriggered else { return false }
+        if let foreign = named.first(where: { !isOwn($0) }) { throw HistoryError.foreign(foreign.name, path) }
         return true
     }
 
     /// Returns the tables that have names of history's.
-    private static func named(_ database: SQLiteConnection) throws -> [(name: String, isOwn: Bool)] {
-        let names = HistorySchema.requiredTables.map { "'\($0)'" }.joined(separator: ", ")
-        return try database.rows(
-            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name IN (\(names)) ORDER BY name"
-        ) { row in
-            (row.decodedText(0) ?? "", HistorySchema.isOwn(statement: row.decodedText(1) ?? ""))
-        }
+    private static func named(_ schema: DatabaseSchema) -> [DatabaseSchema.Table] {
+        schema.tablesByName.filter { HistorySchema.requiredTables.contains($0.name) }
     }
+
+    private static func isOwn(_ table: DatabaseSchema.Table) -> Bool { HistorySchema.isOwn(statement: table.creation) }
 
     /// Removes all of history's tables and triggers.
     static func remove(_ database: SQLiteConnection) throws {
@@ -175,13 +162,12 @@ enum HistoryTables {
 
     static func removeTriggers(_ database: SQLiteConnection) throws {
         var changes = TriggerChanges()
-        try changes.remove(triggers(database))
+        try changes.remove(triggers(DatabaseSchema(database)))
         try changes.apply(to: database)
     }
 
     static func coreDataTablesExist(_ database: SQLiteConnection) throws -> Bool {
-        try database.firstInteger(
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('ACHANGE', 'ATRANSACTION')") == 2
+        try database.hasTables("ACHANGE", "ATRANSACTION")
     }
 
     static func checkVersion(_ database: SQLiteConnection, _ path: FilePath) throws {
@@ -193,9 +179,7 @@ enum HistoryTables {
     /// Throws `HistoryError.replica` if the store is one. With another history than its home's, it could no longer
     /// follow.
     static func refuseReplica(_ database: SQLiteConnection, _ path: FilePath) throws {
-        let isReplica = try database.firstInteger(
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", [.text(HistorySchema.replicaTable)])
-        if isReplica == 1 { throw HistoryError.replica(path) }
+        if try database.hasTables(HistorySchema.replicaTable) { throw HistoryError.replica(path) }
     }
 
     /// Returns true if the history also records what rows held before.
@@ -216,19 +200,18 @@ enum HistoryTables {
     }
 
     /// Returns groupstore's own triggers.
-    static func triggers(_ database: SQLiteConnection) throws -> [Trigger] {
-        try database.rows("SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid") {
-            row -> Trigger? in
-            guard let name = row.decodedText(0), HistorySchema.tableNumber(ofTrigger: name) != nil else { return nil }
-            return Trigger(name: name, table: row.decodedText(1) ?? "", sql: row.decodedText(2) ?? "")
-        }.compactMap(\.self)
+    static func triggers(_ schema: DatabaseSchema) -> [DatabaseSchema.Object] {
+        schema.objects(.trigger).filter { HistorySchema.tableNumber(ofTrigger: $0.name) != nil }
     }
 
     /// Returns all triggers that aren't groupstore's.
-    static func thirdPartyTriggers(_ database: SQLiteConnection) throws -> [ThirdPartyTrigger] {
-        try database.rows("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'") { row in
-            HistorySchema.tableNumber(ofTrigger: row.decodedText(0) ?? "") == nil
-                ? ThirdPartyTrigger(sql: row.decodedText(1) ?? "") : nil
-        }.compactMap(\.self)
+    static func thirdPartyTriggers(_ schema: DatabaseSchema) -> [ThirdPartyTrigger] {
+        schema.objects(.trigger).filter { HistorySchema.tableNumber(ofTrigger: $0.name) == nil }
+            .map { ThirdPartyTrigger(sql: $0.creation) }
+    }
+
+    /// Returns the apps' tables by name. Shadow tables of virtual tables are left out.
+    static func apps(_ schema: DatabaseSchema) -> [DatabaseSchema.Table] {
+        schema.tablesByName.filter { $0.kind != .virtual && !$0.isShadow && !HistorySchema.isOwn($0.name) }
     }
 }

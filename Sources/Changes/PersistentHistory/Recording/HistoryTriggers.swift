@@ -72,7 +72,7 @@ struct HistoryTriggers {
     func columns(of rules: [UniqueRule]) -> String {
         var columns: [String] = []
         for column in rules.flatMap(\.columns) where !columns.contains(column) { columns.append(column) }
-        return columns.isEmpty ? "" : "OF \(columns.map(StoreTable.quote).joined(separator: ", ")) "
+        return columns.isEmpty ? "" : "OF \(columns.map(\.sqlName).joined(separator: ", ")) "
     }
 
     // MARK: Recording
@@ -142,7 +142,7 @@ struct HistoryTriggers {
             creation(
                 "C\(index)",
                 """
-                AFTER UPDATE OF \(StoreTable.quote(column)) ON \(target) \
+                AFTER UPDATE OF \(column.sqlName) ON \(target) \
                 WHEN \(table.key(of: "OLD")) IS \(table.key(of: "NEW")) BEGIN \
                 INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time) VALUES (\(number), \
                 \(HistorySchema.assignment), \(table.key(of: "NEW")), \(Int64(1) << Int64(index)), 0, 0); END

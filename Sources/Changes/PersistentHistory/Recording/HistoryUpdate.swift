@@ -16,7 +16,10 @@ struct HistoryUpdate {
     /// True if an older version created the triggers.
     private var isOlder = false
     private var recordsImages = false
+    /// The app's tables.
+    private let tables: [DatabaseSchema.Table]
     private let installed: InstalledTriggers
+    private let otherTriggers: [ThirdPartyTrigger]
     private var changes = TriggerChanges()
     /// The tables that were recorded, by the number in their triggers' names.
     private var known: [Int64: String] = [:]
@@ -34,7 +37,10 @@ struct HistoryUpdate {
         self.isNew = isNew
         self.images = images
         self.isUnwritten = isUnwritten
-        installed = try InstalledTriggers(database)
+        let schema = try DatabaseSchema(database)
+        tables = HistoryTables.apps(schema)
+        installed = InstalledTriggers(schema)
+        otherTriggers = HistoryTables.thirdPartyTriggers(schema)
     }
 
     mutating func run() throws {
@@ -50,20 +56,18 @@ struct HistoryUpdate {
             (recordsImages, hasChanged) = (images, true)
         }
         // Other writers may have functions and collations that this process lacks.
-        let before = try usability()
-        let triggers = try HistoryTables.thirdPartyTriggers(database)
-        for (name, isRowid) in try Self.tables(database) {
+        let before = usability()
+        for table in tables {
             do {
-                let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: triggers)
-                try follow(table)
-                recorded.append(name)
+                try follow(RecordedTable(table, triggers: otherTriggers))
+                recorded.append(table.name)
             } catch let problem as RecordedTable.Unrecordable {
-                unrecorded[name] = problem.reason
+                unrecorded[table.name] = problem.reason
             }
         }
         for (number, name) in known { try forget(number, name) }
         try changes.apply(to: database)
-        for (name, problem) in try usability() where before[name] == .some(nil) {
+        for (name, problem) in usability() where before[name] == .some(nil) {
             if let problem { throw HistoryError.unusable(table: name, message: problem, path) }
         }
         try database.execute(
@@ -84,18 +88,16 @@ struct HistoryUpdate {
     private func schemaVersion() throws -> Int64? { try database.firstInteger("PRAGMA main.schema_version") }
 
     /// Returns SQLite's error for statements that write each table; nil if it accepts them.
-    private func usability() throws -> [String: String?] {
+    private func usability() -> [String: String?] {
         var found: [String: String?] = [:]
-        for (name, _) in try Self.tables(database) {
-            let quoted = StoreTable.quote(name)
-            let column = try database.firstText(
-                "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(name)])
-            let update = column.map { "UPDATE \(quoted) SET \(StoreTable.quote($0)) = NULL" }
+        for table in tables {
+            let quoted = table.name.sqlName
+            let update = table.assignableColumns.first.map { "UPDATE \(quoted) SET \($0.name.sqlName) = NULL" }
             var problem: String?
             for sql in ["INSERT INTO \(quoted) DEFAULT VALUES", "DELETE FROM \(quoted)"] + (update.map { [$0] } ?? []) {
                 problem = compileError(of: "EXPLAIN \(sql)") ?? problem
             }
-            found[name] = .some(problem)
+            found[table.name] = .some(problem)
         }
         return found
     }
@@ -109,21 +111,6 @@ struct HistoryUpdate {
         } catch {
             return "\(error)"
         }
-    }
-
-    /// Returns the apps' tables: the name, and whether rows have a rowid. Shadow tables of virtual tables are left out.
-    static func tables(_ database: SQLiteConnection) throws -> [(String, Bool)] {
-        try database.rows(
-            """
-            SELECT s.name, l.type, l.wr FROM sqlite_schema AS s JOIN pragma_table_list AS l
-            ON l.schema = 'main' AND l.name = s.name
-            WHERE s.type = 'table' AND s.rootpage > 0 AND s.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY s.name
-            """
-        ) { row -> (String, Bool)? in
-            let name = row.decodedText(0) ?? ""
-            guard row.decodedText(1) == "table", !HistorySchema.isOwn(name) else { return nil }
-            return (name, row.decodedInteger(2) == 0)
-        }.compactMap(\.self)
     }
 
     // MARK: One table
@@ -141,7 +128,7 @@ struct HistoryUpdate {
         }
         let triggers = installed.byNumber[number] ?? []
         let expected = HistoryTriggers(table, number: number, recordsImages: recordsImages)
-        let present = Set(triggers.map(\.sql))
+        let present = Set(triggers.map(\.creation))
         let mayBeRenumbered = if case .rowid(_, isStable: false) = table.key { hasSchemaChanged } else { false }
         let isComplete =
             expected.essential.allSatisfy { present.contains($0.sql) }

@@ -25,7 +25,7 @@ struct IncomingRow {
         if let expression = generated[name], !open.contains(name) {
             return value(ofExpression: expression, within: open.union([name]))
         }
-        let value = "NEW.\(StoreTable.quote(column))"
+        let value = "NEW.\(column.sqlName)"
         return defaults[name].map { "coalesce(\(value), \($0))" } ?? value
     }
 
@@ -34,7 +34,7 @@ struct IncomingRow {
     private func value(ofExpression expression: String, within open: Set<String>) -> String {
         let names = mentioned(in: expression)
         guard !names.isEmpty else { return "(SELECT \(expression))" }
-        let stored = names.map { "\(StoreTable.quote($0)) AS \(StoreTable.quote($0))" }.joined(separator: ", ")
+        let stored = names.map { "\($0.sqlName) AS \($0.sqlName)" }.joined(separator: ", ")
         let incoming = names.map { value(of: $0, within: open) }.joined(separator: ", ")
         return "(SELECT \(expression) FROM (SELECT \(stored) FROM \(quotedTable) WHERE 0 UNION ALL SELECT \(incoming)))"
     }

@@ -1,8 +1,10 @@
+import SQLiteStore
+
 /// The triggers of history versions 1 and 2.
 struct LegacyTriggers {
     let table: RecordedTable
     let number: Int64
-    let triggers: [HistoryTables.Trigger]
+    let triggers: [DatabaseSchema.Object]
 
     /// True if the triggers recorded all changes of the table as it is now. They were exact for plain unique columns;
     /// expressions, generated columns and partial indexes could escape them.
@@ -16,7 +18,7 @@ struct LegacyTriggers {
                 == true
     }
 
-    private func sql(_ letter: String) -> String? { triggers.first { $0.name == "GS_\(number)_\(letter)" }?.sql }
+    private func sql(_ letter: String) -> String? { triggers.first { $0.name == "GS_\(number)_\(letter)" }?.creation }
 
     private func recordsAllRules(_ letter: String) -> Bool {
         (sql(letter) ?? "").split(separator: "INSERT INTO GS_REPLACED").count == table.rules.count + 1

@@ -26,10 +26,7 @@ struct RecordedHistory: HistorySource {
     /// Creates a source, or returns nil if the store has no such history.
     init?(_ reader: StoreReader) throws {
         self.reader = reader
-        guard
-            try reader.integer(
-                "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('GS_HISTORY', 'GS_CHANGE')") == 2
-        else { return nil }
+        guard try reader.hasTables("GS_HISTORY", "GS_CHANGE") else { return nil }
         let row = try reader.prepare(
             "SELECT identifier, version, trimmed, trimmed_nonce, schema_version FROM GS_HISTORY WHERE id = 1")
         guard try row.step(), let identifier = row.text(0) else {
@@ -51,18 +48,18 @@ struct RecordedHistory: HistorySource {
     private static func tables(_ reader: StoreReader) throws -> [Int64: Table] {
         let row = try reader.prepare(
             """
-            SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns, (
-                SELECT json_group_array(name) FROM pragma_table_xinfo(coalesce(s.tbl_name, t.name)) WHERE hidden = 0),
-                s.name IS NOT NULL
+            SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns, s.name IS NOT NULL
             FROM GS_TABLE AS t
             LEFT JOIN sqlite_schema AS s ON s.type = 'trigger' AND s.name = 'GS_' || t.id || '_I'
             """)
         var found: [Int64: Table] = [:]
         while try row.step() {
-            let columns = names(row.text(3))
+            let (name, columns) = (row.text(1) ?? "", names(row.text(3)))
+            let present = Set(
+                try DatabaseSchema.columns(of: name, in: reader).filter(\.isAssignable).map(\.name))
             found[row.integer(0)] = Table(
-                name: row.text(1) ?? "", isInstalled: row.integer(5) == 1, hasKeyColumns: row.integer(2) == 1,
-                columns: columns.flatMap { Set(names(row.text(4)) ?? []).isSubset(of: $0) ? $0 : nil })
+                name: name, isInstalled: row.integer(4) == 1, hasKeyColumns: row.integer(2) == 1,
+                columns: columns.flatMap { present.isSubset(of: $0) ? $0 : nil })
         }
         return found
     }
@@ -74,10 +71,6 @@ struct RecordedHistory: HistorySource {
     }
 
     func summary() throws -> StoreHistory.Summary {
-        let recorded = try reader.prepare(
-            "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'GS_[0-9]*_I' ORDER BY tbl_name")
-        var names: [String] = []
-        while try recorded.step() { names.append(recorded.text(0) ?? "") }
         let row = try reader.prepare("SELECT name, number, (time - 2440587.5) * 86400 FROM GS_SUBSCRIBER ORDER BY name")
         var subscribers: [HistorySubscriber] = []
         while try row.step() {
@@ -88,8 +81,15 @@ struct RecordedHistory: HistorySource {
             changes: try reader.integer("SELECT count(*) FROM GS_CHANGE WHERE \(Self.isChange)") ?? 0,
             first: try reader.integer("SELECT number FROM GS_CHANGE WHERE \(Self.isChange) ORDER BY number LIMIT 1"),
             trimmed: trimmed,
-            tables: names, isOutdated: isOutdated, doubtfulTables: try doubtfulTables(),
+            tables: try recordedTables(), isOutdated: isOutdated, doubtfulTables: try doubtfulTables(),
             recordsImages: recordsImages, subscribers: subscribers)
+    }
+
+    /// Returns the tables whose changes are recorded now, by name.
+    func recordedTables() throws -> [String] {
+        try reader.rows(
+            "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'GS_[0-9]*_I' ORDER BY tbl_name"
+        ) { $0.text(0) ?? "" }
     }
 
     func doubtfulTables() throws -> [String] { isOutdated ? try HistoryAssessment.doubtful(reader) : [] }

@@ -21,7 +21,7 @@ struct RecordedTable: Equatable {
     /// True if the table's own triggers or foreign keys may write other rows of it in the middle of a statement.
     let mayNest: Bool
 
-    var quotedName: String { StoreTable.quote(name) }
+    var quotedName: String { name.sqlName }
 
     var keyColumns: [String] {
         switch key {
@@ -36,7 +36,7 @@ struct RecordedTable: Equatable {
         case .rowid(let name, _): "\(row).\(name)"
         case .columns(let names):
             // Text is quoted, so that no two keys look the same and no column's collation makes them equal.
-            names.map { QuotedValues.expression("\(row).\(StoreTable.quote($0))") }.joined(separator: "||','||")
+            names.map { QuotedValues.expression("\(row).\($0.sqlName)") }.joined(separator: "||','||")
         }
     }
 
@@ -54,7 +54,7 @@ struct RecordedTable: Equatable {
         switch key {
         case .rowid(let name, _): "\(row).\(name) = \(other).\(name)"
         case .columns(let names):
-            names.map { "\(row).\(StoreTable.quote($0)) = \(other).\(StoreTable.quote($0))" }
+            names.map { "\(row).\($0.sqlName) = \(other).\($0.sqlName)" }
                 .joined(separator: " AND ")
         }
     }
@@ -66,81 +66,37 @@ extension RecordedTable {
         let reason: String
     }
 
-    /// Reads a table's description. Throws `Unrecordable`, `StoreError`.
-    init(_ name: String, isRowid: Bool, in database: SQLiteConnection, triggers: [ThirdPartyTrigger]) throws {
-        self.name = name
-        let information = try TableColumn.all(of: name, in: database)
-        columns = information.filter { $0.hidden == 0 }.map(\.name)
-        let indexes = try UniqueIndex.all(of: name, in: database)
-        if isRowid {
-            let primary = information.filter { $0.keyPosition > 0 }
-            let isAlias = primary.count == 1 && primary[0].isInteger && !indexes.contains { $0.isPrimaryKey }
-            let lowercase = Set(information.map { $0.name.lowercased() })
-            if let free = ["rowid", "_rowid_", "oid"].first(where: { !lowercase.contains($0) }) {
-                key = .rowid(name: free, isStable: isAlias)
-            } else if isAlias {
-                key = .rowid(name: StoreTable.quote(primary[0].name), isStable: true)
-            } else {
+    /// Takes what matters of a table's description. Throws `Unrecordable`.
+    init(_ table: DatabaseSchema.Table, triggers: [ThirdPartyTrigger]) throws {
+        name = table.name
+        columns = table.assignableColumns.map(\.name)
+        alias = table.rowidAlias
+        if table.kind == .rowid {
+            guard let rowid = table.rowid else {
                 throw Unrecordable(reason: "its columns take all names of its row numbers")
             }
+            key = .rowid(name: rowid == alias ? rowid.sqlName : rowid, isStable: alias != nil)
         } else {
-            let primary = information.filter { $0.keyPosition > 0 }.sorted { $0.keyPosition < $1.keyPosition }
-            key = .columns(primary.map(\.name))
+            key = .columns(table.primaryKey.map(\.name))
         }
-        let integerKey = information.first { $0.keyPosition == 1 && $0.isInteger }?.name
-        let row = try IncomingRow(name, information, alias: isRowid ? integerKey : nil, in: database)
-        if case .rowid(_, isStable: true) = key { alias = integerKey } else { alias = nil }
-        rules = UniqueRule.all(key: key, indexes: indexes, row: row)
-        let actions = try database.rows(
-            "SELECT on_update, on_delete FROM pragma_foreign_key_list(?)", [.text(name)]
-        ) { [$0.decodedText(0), $0.decodedText(1)] }
-        mayNest = actions.joined().contains { $0 != "NO ACTION" } || triggers.contains { $0.mayWrite(name) }
+        rules = UniqueRule.all(key: key, indexes: UniqueIndex.all(of: table), row: IncomingRow(table))
+        mayNest = table.foreignKeys.contains(where: \.hasAction) || triggers.contains { $0.mayWrite(table.name) }
     }
 }
 
 extension IncomingRow {
-    /// Adds what the table's SQL says to the columns' description. Throws `StoreError`.
-    fileprivate init(
-        _ table: String, _ information: [TableColumn], alias: String?, in database: SQLiteConnection
-    ) throws {
-        self.alias = alias
-        quotedTable = StoreTable.quote(table)
-        columns = information.map(\.name)
+    fileprivate init(_ table: DatabaseSchema.Table) {
+        let integerKey = table.columns.first { $0.keyPlace == 1 && $0.type.uppercased() == "INTEGER" }
+        alias = table.kind == .rowid ? integerKey?.name : nil
+        quotedTable = table.name.sqlName
+        columns = table.columns.map(\.name)
         defaults = Dictionary(
-            information.compactMap { column -> (String, String)? in
-                guard column.isNotNull, let value = column.defaultValue else { return nil }
+            table.columns.compactMap { column -> (String, String)? in
+                guard column.isMandatory, let value = column.defaultValue else { return nil }
                 return (column.name.lowercased(), "(\(value))")
             }, uniquingKeysWith: { first, _ in first })
-        // 2: computed on reading (VIRTUAL), 3: stored.
-        let isComputed = information.contains { $0.hidden == 2 || $0.hidden == 3 }
-        let sql =
-            try isComputed
-            ? database.firstText(
-                "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", [.text(table)])
-            : nil
-        generated = SQLText.generatedColumns(sql ?? "")
-    }
-}
-
-/// A table's column as SQLite describes it (https://sqlite.org/pragma.html#pragma_table_xinfo).
-private struct TableColumn {
-    let name: String
-    let isInteger: Bool
-    let isNotNull: Bool
-    let defaultValue: String?
-    /// The position in the primary key, counted from 1; 0 if the column isn't part of it.
-    let keyPosition: Int64
-    let hidden: Int64?
-
-    static func all(of table: String, in database: SQLiteConnection) throws -> [TableColumn] {
-        try database.rows(
-            "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", [.text(table)]
-        ) { row in
-            TableColumn(
-                name: row.decodedText(0) ?? "", isInteger: (row.decodedText(1) ?? "").uppercased() == "INTEGER",
-                isNotNull: row.decodedInteger(2) == 1, defaultValue: row.decodedText(3),
-                keyPosition: row.decodedInteger(4) ?? 0, hidden: row.decodedInteger(5))
-        }
+        let isComputed = table.columns.contains { $0.storage == .virtual || $0.storage == .stored }
+        generated = SQLText.generatedColumns(isComputed ? table.creation : "")
     }
 }
 

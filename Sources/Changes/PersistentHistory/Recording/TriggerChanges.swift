@@ -9,7 +9,7 @@ struct TriggerChanges {
     private var removed: Set<String> = []
     private var created: [(name: String, table: String, sql: String)] = []
 
-    mutating func remove(_ triggers: [HistoryTables.Trigger]) { removed.formUnion(triggers.map(\.name)) }
+    mutating func remove(_ triggers: [DatabaseSchema.Object]) { removed.formUnion(triggers.map(\.name)) }
 
     mutating func create(_ triggers: HistoryTriggers) {
         created += triggers.all.map { ($0.name, triggers.table.name, $0.sql) }

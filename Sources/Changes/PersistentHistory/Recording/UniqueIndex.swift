@@ -1,6 +1,6 @@
 import SQLiteStore
 
-/// A unique index as SQLite describes it.
+/// A unique index, with its expressions.
 struct UniqueIndex {
     struct Term {
         /// The column's name; nil for an expression.
@@ -16,28 +16,18 @@ struct UniqueIndex {
     /// The text after WHERE.
     let condition: String?
 
-    /// Returns a table's unique indexes. Throws `StoreError`.
-    static func all(of table: String, in database: SQLiteConnection) throws -> [UniqueIndex] {
-        let indexes = try database.rows(
-            "SELECT name, origin, \"unique\" FROM pragma_index_list(?) ORDER BY seq", [.text(table)]
-        ) { (name: $0.decodedText(0) ?? "", origin: $0.decodedText(1), isUnique: $0.decodedInteger(2) == 1) }
-        return try indexes.filter(\.isUnique).map { index in
-            let sql = try database.firstText(
-                "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?", [.text(index.name)])
-            let text = sql.map(SQLText.indexParts)
-            var terms: [Term] = []
-            let row = try database.prepare(
-                "SELECT name, coll, cid FROM pragma_index_xinfo(?) WHERE key = 1 ORDER BY seqno", [.text(index.name)])
-            while try row.step() {
-                let isExpression = row.decodedInteger(2) == -2
-                let written = text.flatMap { terms.count < $0.terms.count ? $0.terms[terms.count] : nil }
-                terms.append(
-                    Term(
-                        column: isExpression ? nil : row.decodedText(0) ?? "rowid",
-                        expression: isExpression ? written : nil, collation: row.decodedText(1)))
+    /// Returns a table's unique indexes.
+    static func all(of table: DatabaseSchema.Table) -> [UniqueIndex] {
+        table.indexes.filter(\.isUnique).map { index in
+            let text = index.creation.map(SQLText.indexParts)
+            let terms = index.terms.enumerated().map { place, term in
+                let written = text.flatMap { place < $0.terms.count ? $0.terms[place] : nil }
+                return Term(
+                    column: term.isExpression ? nil : term.column ?? "rowid",
+                    expression: term.isExpression ? written : nil, collation: term.collation)
             }
             return UniqueIndex(
-                isPrimaryKey: index.origin == "pk", isDroppable: index.origin == "c", terms: terms,
+                isPrimaryKey: index.origin == .primaryKey, isDroppable: index.origin == .statement, terms: terms,
                 condition: text?.condition)
         }
     }

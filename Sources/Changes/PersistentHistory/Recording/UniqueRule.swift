@@ -60,7 +60,7 @@ struct UniqueRule: Equatable {
 
     private var equality: String {
         parts.map { part in
-            let collation = part.collation.map { " COLLATE \(StoreTable.quote($0))" } ?? ""
+            let collation = part.collation.map { " COLLATE \($0.sqlName)" } ?? ""
             return "\(part.stored) = \(part.incoming)\(collation)"
         }.joined(separator: " AND ")
     }
@@ -70,7 +70,7 @@ struct UniqueRule: Equatable {
     /// (https://sqlite.org/lang_altertable.html, DROP COLUMN).
     func lenient(_ expression: String) -> String {
         guard !droppable.isEmpty else { return expression }
-        let nothing = droppable.map { "NULL AS \(StoreTable.quote($0))" }.joined(separator: ", ")
+        let nothing = droppable.map { "NULL AS \($0.sqlName)" }.joined(separator: ", ")
         return "(SELECT (SELECT \(expression)) FROM (SELECT \(nothing)) AS new)"
     }
 }
@@ -83,7 +83,7 @@ extension UniqueRule {
         var rules: [UniqueRule] = []
         if case .rowid(let name, _) = key {
             let part = Part(stored: name, incoming: "NEW.\(name)", collation: nil, isReplacedByDefault: false)
-            let names = ["rowid", "_rowid_", "oid"] + (row.alias.map { [$0] } ?? [])
+            let names = DatabaseSchema.Table.rowidNames + (row.alias.map { [$0] } ?? [])
             rules.append(
                 UniqueRule(
                     number: 0, parts: [part], storedCondition: nil, columns: names, droppable: [], isCompared: false,
@@ -115,7 +115,7 @@ extension UniqueRule {
                 row.sources(of: term.column.map { [$0] } ?? row.mentioned(in: term.expression ?? "")))
             if let column = term.column {
                 return Part(
-                    stored: StoreTable.quote(column), incoming: guarded(row.value(of: column), by: incomingCondition),
+                    stored: column.sqlName, incoming: guarded(row.value(of: column), by: incomingCondition),
                     collation: term.collation, isReplacedByDefault: isDefault)
             }
             let expression = term.expression ?? "NULL"

@@ -35,19 +35,19 @@ package struct ReplicatedTable: Sendable, Equatable {
     }
 
     /// Reads the tables of a store whose history isn't outdated.
-    package static func survey(_ database: SQLiteConnection) throws -> Survey {
+    package static func survey(_ schema: DatabaseSchema) throws -> Survey {
         var found = Survey()
-        let installed = try InstalledTriggers(database)
-        for (name, isRowid) in try HistoryUpdate.tables(database) {
+        let installed = InstalledTriggers(schema)
+        for described in HistoryTables.apps(schema) {
             do {
-                let table = try RecordedTable(name, isRowid: isRowid, in: database, triggers: [])
-                guard let number = installed.number(of: name) else {
-                    found.unrecorded.append((name, "its changes aren't recorded"))
+                let table = try RecordedTable(described, triggers: [])
+                guard let number = installed.number(of: table.name) else {
+                    found.unrecorded.append((table.name, "its changes aren't recorded"))
                     continue
                 }
                 found.tables.append(ReplicatedTable(table, number: number))
             } catch let problem as RecordedTable.Unrecordable {
-                found.unrecorded.append((name, problem.reason))
+                found.unrecorded.append((described.name, problem.reason))
             }
         }
         return found

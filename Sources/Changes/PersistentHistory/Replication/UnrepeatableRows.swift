@@ -10,37 +10,36 @@ enum UnrepeatableRows {
     static func lastChange(
         after number: Int64, _ database: SQLiteConnection
     ) throws -> (number: Int64, nonce: Int64)? {
-        let names = Set(try database.rows(selection) { Array(($0.decodedText(0) ?? "").utf8) })
-        guard !names.isEmpty else { return nil }
+        let schema = try DatabaseSchema(database)
+        guard schema.tables.contains(where: isConcerned) else { return nil }
         var last: (number: Int64, nonce: Int64)?
-        for table in try ReplicatedTable.survey(database).tables where names.contains(Array(table.name.utf8)) {
+        for table in try ReplicatedTable.survey(schema).tables where schema.table(table.name).map(isConcerned) == true {
             let row = try database.prepare(changes(of: table), [.integer(last?.number ?? number)])
             if try row.step() { last = (row.integer(0), row.integer(1)) }
         }
         return last
     }
 
-    /// SQL of the tables' names.
-    private static let selection = """
-        SELECT s.name FROM main.sqlite_schema AS s WHERE s.type = 'table' AND s.rootpage > 0 AND (
-            EXISTS (SELECT 1 FROM pragma_table_xinfo(s.name) WHERE hidden = 3)
-            OR EXISTS (
-                SELECT 1 FROM pragma_index_list(s.name) AS i WHERE i."unique" AND (
-                    i.partial OR EXISTS (
-                        SELECT 1 FROM pragma_index_xinfo(i.name) AS c WHERE c.key AND (
-                            c.cid = -2 OR c.cid IN (SELECT cid FROM pragma_table_xinfo(s.name) WHERE hidden = 2)))))
-        )
-        """
+    private static func isConcerned(_ table: DatabaseSchema.Table) -> Bool {
+        table.columns.contains { $0.storage == .stored }
+            || table.indexes.contains { index in
+                index.isUnique
+                    && (index.isPartial
+                        || index.terms.contains { term in
+                            term.isExpression || term.column.flatMap(table.column)?.storage == .virtual
+                        })
+            }
+    }
 
     /// SQL of the last change of a row that has a BLOB. In a WITHOUT ROWID table, any row with one counts.
     private static func changes(of table: ReplicatedTable) -> String {
-        let types = table.columns.map { "typeof(r.\(StoreTable.quote($0)))" }.joined(separator: ", ")
+        let types = table.columns.map { "typeof(r.\($0.sqlName))" }.joined(separator: ", ")
         let key = table.rowid.map { "r.\($0) = c.key AND " } ?? ""
         return """
             SELECT c.number, c.nonce FROM main.GS_CHANGE AS c
             WHERE c.number > ?1 AND c.table_id = \(table.number) AND c.\(HistorySchema.isChange)
             AND EXISTS (
-                SELECT 1 FROM main.\(StoreTable.quote(table.name)) AS r NOT INDEXED WHERE \(key)'blob' IN (\(types)))
+                SELECT 1 FROM main.\(table.name.sqlName) AS r NOT INDEXED WHERE \(key)'blob' IN (\(types)))
             ORDER BY c.number DESC LIMIT 1
             """
     }

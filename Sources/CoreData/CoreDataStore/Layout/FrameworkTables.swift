@@ -1,3 +1,5 @@
+import SQLiteStore
+
 /// Core Data's own tables beside those of entities and relationships: which they are, and where they hold entity
 /// numbers, objects' keys and names of the model. Migrations and merges read it here. The audit has its own reading.
 ///
@@ -44,8 +46,8 @@ package enum FrameworkTables {
     }
 
     /// The tables of a store that refer to objects by number. One of CloudKit's is known by its column.
-    package static func objectTables(of schema: StoreSchema) -> [ObjectTable] {
-        schema.columns.keys.sorted().compactMap { table in
+    package static func objectTables(of schema: DatabaseSchema) -> [ObjectTable] {
+        schema.tablesByName.map(\.name).compactMap { table in
             let column = table.uppercased() == "ACHANGE" ? "ZENTITY" : isMirroring(table) ? "ZENTITYID" : nil
             guard let column, schema.has(column: column, in: table) else { return nil }
             return ObjectTable(name: table, entity: column)
@@ -53,7 +55,7 @@ package enum FrameworkTables {
     }
 
     /// CloudKit's tables that name entities.
-    package static func nameTables(of schema: StoreSchema) -> [NameTable] {
+    package static func nameTables(of schema: DatabaseSchema) -> [NameTable] {
         mirroringTables(of: schema, with: "ZCDENTITYNAME").map { table in
             func column(_ name: String) -> String? { schema.has(column: name, in: table) ? name : nil }
             return NameTable(
@@ -63,12 +65,12 @@ package enum FrameworkTables {
     }
 
     /// CloudKit's tables whose rows belong to a row of `ANSCKRECORDMETADATA`, which the column `ZRECORDMETADATA` names.
-    package static func recordParts(of schema: StoreSchema) -> [String] {
+    package static func recordParts(of schema: DatabaseSchema) -> [String] {
         mirroringTables(of: schema, with: "ZRECORDMETADATA")
     }
 
-    private static func mirroringTables(of schema: StoreSchema, with column: String) -> [String] {
-        schema.columns.keys.filter { isMirroring($0) && schema.has(column: column, in: $0) }.sorted()
+    private static func mirroringTables(of schema: DatabaseSchema, with column: String) -> [String] {
+        schema.tablesByName.map(\.name).filter { isMirroring($0) && schema.has(column: column, in: $0) }
     }
 
     /// Returns true for a column of a table that isn't Core Data's if its name says that it may hold entity numbers.
@@ -78,11 +80,11 @@ package enum FrameworkTables {
     }
 
     /// Returns the suspect columns of tables that aren't Core Data's, as `TABLE.COLUMN`.
-    package static func suspects(in schema: StoreSchema, besides layout: StoreLayout) -> [String] {
+    package static func suspects(in schema: DatabaseSchema, besides layout: StoreLayout) -> [String] {
         let own = Set((layout.tables.map(\.name) + layout.joinTables.map(\.name)).map { $0.uppercased() })
-        return schema.columns.keys.filter { !contains($0) && !own.contains($0.uppercased()) }.sorted().flatMap {
-            table in
-            (schema.columns[table] ?? []).map(\.name).filter(isSuspect).map { "\(table).\($0)" }
+        let others = schema.tablesByName.map(\.name).filter { !contains($0) && !own.contains($0.uppercased()) }
+        return others.flatMap { table in
+            schema.columnNames(of: table).filter(isSuspect).map { "\(table).\($0)" }
         }
     }
 }

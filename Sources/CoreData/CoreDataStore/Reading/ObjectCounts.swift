@@ -19,7 +19,7 @@ package struct ObjectCounts: Sendable {
 
     /// Counts the objects. It skips a table that can't be read. Throws `StoreError` if the schema can't be read.
     package init(_ reader: StoreReader, _ entities: [CoreDataMetadata.Entity]) throws {
-        let tables = Set(try reader.tables().map { $0.name.uppercased() })
+        let tables = Set(try DatabaseSchema(reader).tables.map { $0.name.uppercased() })
         let byNumber = Dictionary(
             entities.compactMap { entity in entity.number.map { ($0, entity) } },
             uniquingKeysWith: { first, _ in first })

@@ -1,6 +1,7 @@
 import SQLiteStore
 
-/// The tables of one of the two databases.
+/// The tables of one of the two databases. The audit reads them itself, not as a `DatabaseSchema`: whatever that
+/// misreads, the migration has misread too.
 struct AuditSchema: CustomStringConvertible {
     struct Column {
         let name: String
@@ -88,7 +89,7 @@ struct AuditSchema: CustomStringConvertible {
 func sameName(_ lhs: String, _ rhs: String) -> Bool { nameKey(lhs) == nameKey(rhs) }
 
 /// Returns a key that is equal for equal names.
-func nameKey(_ name: String) -> String { TableWrites.key(name) }
+func nameKey(_ name: String) -> String { DatabaseSchema.key(of: name) }
 
 func quoted(_ name: String) -> String { "\"" + name.replacing("\"", with: "\"\"") + "\"" }
 

@@ -31,7 +31,7 @@ struct MergeSession {
         encoding = try TextEncoding(store)
     }
 
-    static func quote(_ name: String) -> String { StoreTable.quote(name) }
+    static func quote(_ name: String) -> String { name.sqlName }
 
     func map(_ index: Int) -> String { "temp.gs_m\(index)" }
     func groupView(_ index: Int) -> String { "temp.gs_g\(index)" }

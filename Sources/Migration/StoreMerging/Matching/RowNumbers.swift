@@ -92,9 +92,7 @@ extension RowMatching {
     private func sequences(of table: MergeTable) throws -> [Int64] {
         guard table.isAutoincrement else { return [] }
         return try [("main", table.name), ("legacy", table.legacyName)].map { database, name in
-            let exists = try store.integer(
-                "SELECT count(*) FROM \(database).sqlite_schema WHERE name = 'sqlite_sequence'")
-            guard exists == 1 else { return 0 }
+            guard try store.hasTables("sqlite_sequence", in: database) else { return 0 }
             return try store.integer(
                 "SELECT max(seq) FROM \(database).sqlite_sequence WHERE name = ?1", [.text(name)]) ?? 0
         }

@@ -53,7 +53,7 @@ struct MergeProof {
         try checkCounters()
     }
 
-    func quote(_ name: String) -> String { StoreTable.quote(name) }
+    func quote(_ name: String) -> String { name.sqlName }
 
     func count(_ sql: String) throws -> Int64 { try reader.integer(sql) ?? 0 }
 
@@ -120,7 +120,7 @@ struct MergeProof {
     /// Checks that the result has the numbers of rows in the plan, which the user has seen.
     private func checkReport(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
-        let planned = report.entities.filter { TableWrites.key($0.table) == TableWrites.key(table.name) }
+        let planned = report.entities.filter { DatabaseSchema.key(of: $0.table) == DatabaseSchema.key(of: table.name) }
         let all = planned.reduce(0) { $0 + $1.onlyGroup + $1.onlyLegacy + $1.equal + $1.different }
         let now = try count("SELECT count(*) FROM \(n.new)")
         try require(now == all, "\(table.name) has \(now) rows, and the plan \(all)")

@@ -36,8 +36,8 @@ package struct MergeReference: Sendable, Equatable {
 
     /// True if both declare the same column's reference.
     package func hasSource(of other: MergeReference) -> Bool {
-        TableWrites.key(source.table) == TableWrites.key(other.source.table)
-            && TableWrites.key(source.column) == TableWrites.key(other.source.column)
+        DatabaseSchema.key(of: source.table) == DatabaseSchema.key(of: other.source.table)
+            && DatabaseSchema.key(of: source.column) == DatabaseSchema.key(of: other.source.column)
     }
 }
 

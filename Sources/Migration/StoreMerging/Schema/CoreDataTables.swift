@@ -8,8 +8,8 @@ struct CoreDataTables {
     let layout: StoreLayout
     /// The layout with the legacy store's names of join tables.
     let legacyLayout: StoreLayout
-    let group: SchemaFacts
-    let legacy: SchemaFacts
+    let group: DatabaseSchema
+    let legacy: DatabaseSchema
 
     private var model: ManagedObjectModel { layout.model }
 
@@ -44,9 +44,9 @@ struct CoreDataTables {
 
     /// Throws `RelocationFailure` unless both stores have the model's tables with equal columns.
     private func check() throws {
-        for (facts, layout, side) in [(group, layout, "group's store"), (legacy, legacyLayout, "legacy store")] {
+        for (stored, layout, side) in [(group, layout, "group's store"), (legacy, legacyLayout, "legacy store")] {
             func check(_ table: String, _ columns: [String]) throws {
-                guard let found = facts.table(table) else {
+                guard let found = stored.table(table) else {
                     throw RelocationFailure.schemasDiffer("the \(side) has no table \(table)")
                 }
                 for column in columns where found.column(column) == nil {
@@ -64,7 +64,7 @@ struct CoreDataTables {
         for table in layout.tables {
             guard let one = group.table(table.name), let other = legacy.table(table.name) else { continue }
             for (first, second, side) in [(one, other, "legacy store"), (other, one, "group's store")] {
-                for column in first.storedColumns where second.column(column.name) == nil {
+                for column in first.assignableColumns where second.column(column.name) == nil {
                     throw RelocationFailure.schemasDiffer(
                         "the \(side)'s table \(table.name) has no column \(column.name)")
                 }
@@ -85,7 +85,7 @@ struct CoreDataTables {
         let byName = Dictionary(
             table.columns.map { ($0.name.uppercased(), $0) }, uniquingKeysWith: { first, _ in first })
         let entities = members(of: table)
-        let stored = group.table(table.name)?.storedColumns ?? []
+        let stored = group.table(table.name)?.assignableColumns ?? []
         let columns = stored.map { column in
             var made = MergeTable.Column(
                 name: column.name, legacyName: legacy.table(table.name)?.column(column.name)?.name ?? column.name,

@@ -21,73 +21,78 @@ struct MergePreparation {
     }
 
     func schema() throws -> Prepared {
-        let (groupFacts, groupNames) = try facts(group)
-        let (legacyFacts, legacyNames) = try facts(legacy)
-        guard groupFacts.encoding == legacyFacts.encoding else {
+        let (groupStored, settings) = try stored(group)
+        let (legacyStored, legacySettings) = try stored(legacy)
+        guard settings.encoding == legacySettings.encoding else {
             throw RelocationFailure.schemasDiffer(
-                "the text encodings \(groupFacts.encoding) and \(legacyFacts.encoding)")
+                "the text encodings \(settings.encoding) and \(legacySettings.encoding)")
         }
         var schema = MergeSchema()
-        let tables = try coreDataTables(groupFacts, groupNames, legacyFacts, legacyNames)
+        let tables = try coreDataTables(groupStored, legacyStored)
         if let tables {
             try tables.add(to: &schema)
-            try checkCloudKit(legacyFacts)
+            try checkCloudKit(legacyStored)
             for (store, side) in [(group, "group's"), (self.legacy, "legacy")] {
                 try checkEntities(of: store, side, schema)
             }
         } else {
-            try checkSettings(groupFacts, legacyFacts)
+            try checkSettings(settings, legacySettings)
         }
         let isModelled = { (name: String) in tables?.names.contains(name.uppercased()) ?? false }
         let joins = Set((tables?.legacyLayout.joinTables ?? []).map { $0.name.uppercased() })
-        func others(_ facts: SchemaFacts) -> [SchemaFacts.Table] {
+        func others(_ stored: DatabaseSchema) -> [DatabaseSchema.Table] {
             // Without a history, a table with such a name is a program's own.
-            let hasHistory = facts.table("GS_HISTORY")?.column("schema_version") != nil
-            return facts.tables.filter { table in
+            let hasHistory = stored.table("GS_HISTORY")?.column("schema_version") != nil
+            return stored.tables.filter { table in
                 let name = table.name.uppercased()
-                return table.kind != .shadow && !isModelled(name) && !joins.contains(name)
+                return !table.isShadow && !isModelled(name) && !joins.contains(name)
                     && !(hasHistory && HistorySchema.isOwn(name))
                     && !(tables != nil && FrameworkTables.contains(name))
             }
         }
-        let shadows = shadowNames(groupFacts).union(shadowNames(legacyFacts))
-        let plain = PlainTables(group: declaring(options.references, in: groupFacts), legacy: legacyFacts)
+        let shadows = shadowNames(groupStored).union(shadowNames(legacyStored))
+        let plain = PlainTables(group: declaring(options.references, in: groupStored), legacy: legacyStored)
         let all = Set(
-            (others(groupFacts) + others(legacyFacts)).map { TableWrites.key($0.name) }.filter { !shadows.contains($0) }
+            (others(groupStored) + others(legacyStored)).map { DatabaseSchema.key(of: $0.name) }.filter {
+                !shadows.contains($0)
+            }
         )
         try plain.check(all)
-        let merged = others(groupFacts).filter { $0.kind != .virtual && !shadows.contains(TableWrites.key($0.name)) }
+        let merged = others(groupStored).filter {
+            $0.kind != .virtual && !shadows.contains(DatabaseSchema.key(of: $0.name))
+        }
         try plain.add(merged.map(\.name), to: &schema)
-        for reference in options.references { try check(reference, groupFacts, schema) }
-        try addVirtualTables(groupFacts, to: &schema)
+        for reference in options.references { try check(reference, groupStored, schema) }
+        try addVirtualTables(groupStored, to: &schema)
         try apply(tables, &schema)
         try schema.sort()
         return Prepared(schema: schema, newer: try newer(tables, schema))
     }
 
-    /// Returns the facts with the user's references as foreign keys.
-    private func declaring(_ references: [MergeReference], in facts: SchemaFacts) -> SchemaFacts {
-        var facts = facts
+    /// Returns the schema with the user's references as foreign keys.
+    private func declaring(_ references: [MergeReference], in stored: DatabaseSchema) -> DatabaseSchema {
+        var stored = stored
         for reference in references {
-            let key = TableWrites.key(reference.source.table)
-            guard let index = facts.tables.firstIndex(where: { TableWrites.key($0.name) == key }) else { continue }
-            facts.tables[index].foreignKeys.append(
-                SchemaFacts.ForeignKey(
-                    column: reference.source.column, table: reference.target.table, target: reference.target.column,
-                    place: 0))
+            let key = DatabaseSchema.key(of: reference.source.table)
+            guard let index = stored.tables.firstIndex(where: { DatabaseSchema.key(of: $0.name) == key }) else {
+                continue
+            }
+            stored.tables[index].foreignKeys.append(
+                DatabaseSchema.ForeignKey(
+                    column: reference.source.column, table: reference.target.table, target: reference.target.column))
         }
-        return facts
+        return stored
     }
 
     /// Throws `RelocationFailure` unless the reference leads from a column of a table without a model to a column.
-    private func check(_ reference: MergeReference, _ facts: SchemaFacts, _ schema: MergeSchema) throws {
+    private func check(_ reference: MergeReference, _ stored: DatabaseSchema, _ schema: MergeSchema) throws {
         func refuse(_ reason: String) -> RelocationFailure {
             .merge(
                 "unknown_reference", "--reference \(PrintableText(reference.text)): \(PrintableText(reason))",
                 remedy: "name two columns of tables that both stores have: --reference TABLE.COLUMN=TABLE.COLUMN")
         }
         for place in [reference.source, reference.target] {
-            guard facts.table(place.table) != nil else { throw refuse("there is no table \(place.table)") }
+            guard stored.table(place.table) != nil else { throw refuse("there is no table \(place.table)") }
             guard let index = schema.index(of: place.table) else {
                 throw refuse("the table \(place.table) is not merged row by row")
             }
@@ -100,27 +105,27 @@ struct MergePreparation {
         }
     }
 
-    private func facts(_ store: StoreLocation) throws -> (SchemaFacts, StoreSchema) {
-        try StoreReader.read(store) { (try SchemaFacts($0), try StoreSchema($0)) }
+    private func stored(_ store: StoreLocation) throws -> (DatabaseSchema, StoreDescription.Settings) {
+        try StoreReader.read(store) { (try DatabaseSchema($0), try StoreDescription.Settings($0)) }
     }
 
     /// Returns the names that full-text and spatial modules give to the tables of their content. SQLite calls them
     /// shadow tables only if it has the module.
-    private func shadowNames(_ facts: SchemaFacts) -> Set<String> {
+    private func shadowNames(_ stored: DatabaseSchema) -> Set<String> {
         Set(
-            facts.tables.filter { $0.kind == .virtual }.flatMap { table in
+            stored.tables.flatMap { table in
                 let suffixes =
-                    switch VirtualTableModule.name(declaredIn: table.creation) {
+                    switch table.module {
                     case "fts5": ["data", "idx", "content", "docsize", "config"]
                     case "fts3", "fts4": ["content", "segments", "segdir", "docsize", "stat"]
                     case "rtree", "rtree_i32", "geopoly": ["node", "parent", "rowid"]
                     default: [String]()
                     }
-                return suffixes.map { TableWrites.key("\(table.name)_\($0)") }
+                return suffixes.map { DatabaseSchema.key(of: "\(table.name)_\($0)") }
             })
     }
 
-    private func checkSettings(_ group: SchemaFacts, _ legacy: SchemaFacts) throws {
+    private func checkSettings(_ group: StoreDescription.Settings, _ legacy: StoreDescription.Settings) throws {
         if group.userVersion != legacy.userVersion {
             throw RelocationFailure.schemasDiffer(
                 "user_version is \(group.userVersion) in the group's store and \(legacy.userVersion) in the legacy one")
@@ -130,11 +135,11 @@ struct MergePreparation {
         }
     }
 
-    private func checkCloudKit(_ legacy: SchemaFacts) throws {
+    private func checkCloudKit(_ legacy: DatabaseSchema) throws {
         let names = legacy.tables.filter { FrameworkTables.isMirroring($0.name) && $0.kind != .virtual }.map(\.name)
         guard !names.isEmpty else { return }
         try StoreReader.read(self.legacy) { reader in
-            for name in names where try reader.integer("SELECT 1 FROM \(StoreTable.quote(name)) LIMIT 1") != nil {
+            for name in names where try reader.integer("SELECT 1 FROM \(name.sqlName) LIMIT 1") != nil {
                 throw RelocationFailure.mergeUnsupported(
                     "the legacy store has rows of CloudKit in \(name): CloudKit would create its objects a second time")
             }
@@ -149,7 +154,7 @@ struct MergePreparation {
                 let numbers = table.entities.map { String($0.number) }.joined(separator: ", ")
                 let name = store.path == group.path ? table.name : table.legacyName
                 let found = try reader.prepare(
-                    "SELECT Z_PK, quote(Z_ENT), count(*) OVER () FROM \(StoreTable.quote(name)) "
+                    "SELECT Z_PK, quote(Z_ENT), count(*) OVER () FROM \(name.sqlName) "
                         + "WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(numbers)) ORDER BY Z_PK LIMIT 1")
                 guard try found.step() else { continue }
                 throw RelocationFailure.mergeUnsupported(
@@ -162,7 +167,7 @@ struct MergePreparation {
     // MARK: Models
 
     private func coreDataTables(
-        _ groupFacts: SchemaFacts, _ groupNames: StoreSchema, _ legacyFacts: SchemaFacts, _ legacyNames: StoreSchema
+        _ groupStored: DatabaseSchema, _ legacyStored: DatabaseSchema
     ) throws -> CoreDataTables? {
         let (one, other) = (try StoreModel.read(group), try StoreModel.read(legacy))
         guard let one, let other else {
@@ -196,23 +201,19 @@ struct MergePreparation {
             }
         }
         return CoreDataTables(
-            layout: layout.usingJoinTableNames(of: groupNames),
-            legacyLayout: layout.usingJoinTableNames(of: legacyNames), group: groupFacts, legacy: legacyFacts)
+            layout: layout.usingJoinTableNames(of: groupStored),
+            legacyLayout: layout.usingJoinTableNames(of: legacyStored), group: groupStored, legacy: legacyStored)
     }
 
     // MARK: Virtual tables
 
-    private func addVirtualTables(_ facts: SchemaFacts, to schema: inout MergeSchema) throws {
+    private func addVirtualTables(_ stored: DatabaseSchema, to schema: inout MergeSchema) throws {
         let spatial = Set((schema.layout?.spatialIndexes ?? []).map { $0.name.lowercased() })
-        for table in facts.tables where table.kind == .virtual {
+        for table in stored.tables where table.kind == .virtual {
             var made = MergedVirtualTable(table, spatialIndexes: spatial)
             if made.treatment == .content {
                 made.columns = try StoreReader.read(group) { reader in
-                    let rows = try reader.prepare(
-                        "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden = 0", [.text(table.name)])
-                    var names: [String] = []
-                    while try rows.step() { names.append(rows.text(0) ?? "") }
-                    return names
+                    try DatabaseSchema.columns(of: table.name, in: reader).filter(\.isAssignable).map(\.name)
                 }
             }
             schema.virtualTables.append(made)

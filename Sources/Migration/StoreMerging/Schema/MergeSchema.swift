@@ -27,7 +27,7 @@ struct MergeSchema {
     var order: [Int] = []
 
     func index(of table: String) -> Int? {
-        tables.firstIndex { TableWrites.key($0.name) == TableWrites.key(table) }
+        tables.firstIndex { DatabaseSchema.key(of: $0.name) == DatabaseSchema.key(of: table) }
     }
 }
 

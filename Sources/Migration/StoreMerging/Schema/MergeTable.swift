@@ -87,12 +87,12 @@ struct MergeTable {
     var entityColumn: String? { isCoreData ? "Z_ENT" : nil }
 
     func column(_ name: String) -> Column? {
-        columns.first { TableWrites.key($0.name) == TableWrites.key(name) }
+        columns.first { DatabaseSchema.key(of: $0.name) == DatabaseSchema.key(of: name) }
     }
 
     /// True if the column is the row's number.
     func isVisibleNumber(_ column: Column) -> Bool {
-        hasVisibleNumber && number.map(TableWrites.key) == TableWrites.key(column.name)
+        hasVisibleNumber && number.map(DatabaseSchema.key) == DatabaseSchema.key(of: column.name)
     }
 
     /// The rules of all entities, without repetition.
@@ -107,7 +107,9 @@ struct MergeTable {
         guard !isCoreData, let number, hasVisibleNumber, let rules = entities.first?.rules, !rules.isEmpty else {
             return isWithoutRowid
         }
-        return rules.allSatisfy { $0.columns.count == 1 && TableWrites.key($0.columns[0]) == TableWrites.key(number) }
+        return rules.allSatisfy {
+            $0.columns.count == 1 && DatabaseSchema.key(of: $0.columns[0]) == DatabaseSchema.key(of: number)
+        }
     }
 
     /// The references among a key's columns.

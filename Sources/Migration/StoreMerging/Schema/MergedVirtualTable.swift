@@ -19,9 +19,9 @@ struct MergedVirtualTable {
     /// The columns of a full-text table with its own content.
     var columns: [String] = []
 
-    init(_ table: SchemaFacts.Table, spatialIndexes: Set<String>) {
+    init(_ table: DatabaseSchema.Table, spatialIndexes: Set<String>) {
         name = table.name
-        module = VirtualTableModule.name(declaredIn: table.creation) ?? "unknown"
+        module = table.module ?? "unknown"
         let arguments = VirtualTableModule.arguments(declaredIn: table.creation)
         let content = arguments.compactMap { argument -> String? in
             let parts = argument.split(separator: "=", maxSplits: 1).map { $0.filter { !$0.isWhitespace } }

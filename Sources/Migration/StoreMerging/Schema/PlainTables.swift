@@ -4,8 +4,8 @@ import StoreRelocation
 
 /// The tables that no model describes: those of a store without one, and other programs' in a Core Data store.
 struct PlainTables {
-    let group: SchemaFacts
-    let legacy: SchemaFacts
+    let group: DatabaseSchema
+    let legacy: DatabaseSchema
 
     /// Adds the tables to the schema. Throws `RelocationFailure` if they differ.
     func add(_ names: [String], to schema: inout MergeSchema) throws {
@@ -19,14 +19,14 @@ struct PlainTables {
 
     /// Throws `RelocationFailure` unless both stores have these tables, declared the same.
     ///
-    /// - Parameter keys: The tables' names in the form of `TableWrites.key`.
+    /// - Parameter keys: The tables' names in the form of `DatabaseSchema.key(of:)`.
     func check(_ keys: Set<String>) throws {
         for (one, other, side) in [(group, legacy, "legacy store"), (legacy, group, "group's store")] {
-            for table in one.tables where keys.contains(TableWrites.key(table.name)) {
+            for table in one.tables where keys.contains(DatabaseSchema.key(of: table.name)) {
                 guard let counterpart = other.table(table.name) else {
                     throw RelocationFailure.schemasDiffer("the \(side) has no table \(table.name)")
                 }
-                guard table.kind == counterpart.kind else {
+                guard table.kind == counterpart.kind, table.isShadow == counterpart.isShadow else {
                     throw RelocationFailure.schemasDiffer("the table \(table.name) is of different kinds")
                 }
                 for column in table.columns {
@@ -43,17 +43,18 @@ struct PlainTables {
         }
     }
 
-    private func make(_ table: SchemaFacts.Table, _ other: SchemaFacts.Table) throws -> MergeTable {
+    private func make(_ table: DatabaseSchema.Table, _ other: DatabaseSchema.Table) throws -> MergeTable {
         let isWithoutRowid = table.kind == .withoutRowid
-        let (number, legacyNumber) = (table.rowNumberName, other.rowNumberName)
+        let (number, legacyNumber) = (table.rowidAlias ?? table.rowid, other.rowidAlias ?? other.rowid)
         guard isWithoutRowid || (number != nil && legacyNumber != nil) else {
             throw RelocationFailure.mergeUnsupported(
                 "the table \(table.name) has columns named rowid, _rowid_ and oid, so its rows have no number")
         }
-        let columns = table.storedColumns.map { column in
+        let columns = table.assignableColumns.map { column in
             MergeTable.Column(
                 name: column.name, legacyName: other.column(column.name)?.name ?? column.name,
-                role: TableWrites.key(column.name) == table.rowNumberColumn.map(TableWrites.key) ? .number : .value)
+                role: DatabaseSchema.key(of: column.name) == table.rowidAlias.map(DatabaseSchema.key) ? .number : .value
+            )
         }
         let key = table.primaryKey.map(\.name)
         var entity = MergeTable.Entity(number: 0, name: nil)
@@ -61,20 +62,20 @@ struct PlainTables {
         return MergeTable(
             name: table.name, legacyName: other.name, isCoreData: false, isWithoutRowid: isWithoutRowid,
             number: isWithoutRowid ? nil : number, legacyNumber: isWithoutRowid ? nil : legacyNumber,
-            hasVisibleNumber: table.keyIsRowNumber, primaryKey: isWithoutRowid ? key : [],
+            hasVisibleNumber: table.rowidAlias != nil, primaryKey: isWithoutRowid ? key : [],
             isAutoincrement: table.isAutoincrement || other.isAutoincrement, columns: columns, entities: [entity])
     }
 
     /// Finds which columns hold numbers of rows, by the declared foreign keys. A key may lead to another reference.
     private func resolveReferences(of index: Int, in schema: inout MergeSchema) {
         let name = schema.tables[index].name
-        guard let facts = group.table(name) else { return }
-        for key in facts.foreignKeys {
+        guard let table = group.table(name) else { return }
+        for key in table.foreignKeys {
             guard let place = schema.tables[index].columns.firstIndex(where: { Self.isSame($0.name, key.column) })
             else { continue }
-            if let target = referenced(key, from: facts, steps: 0, in: schema) {
+            if let target = referenced(key, from: table, steps: 0, in: schema) {
                 schema.tables[index].columns[place].role = .reference(target)
-            } else if let (table, column) = target(of: key), let parent = schema.index(of: table.name) {
+            } else if let (other, column) = target(of: key), let parent = schema.index(of: other.name) {
                 let isKnown = schema.tables[parent].referencedColumns.contains { Self.isSame($0, column) }
                 if !isKnown {
                     schema.tables[parent].referencedColumns.append(column)
@@ -84,10 +85,10 @@ struct PlainTables {
     }
 
     private static func isSame(_ one: String, _ other: String) -> Bool {
-        TableWrites.key(one) == TableWrites.key(other)
+        DatabaseSchema.key(of: one) == DatabaseSchema.key(of: other)
     }
 
-    private func target(of key: SchemaFacts.ForeignKey) -> (SchemaFacts.Table, String)? {
+    private func target(of key: DatabaseSchema.ForeignKey) -> (DatabaseSchema.Table, String)? {
         guard let table = group.table(key.table) else { return nil }
         if let target = key.target { return table.column(target).map { (table, $0.name) } }
         let primary = table.primaryKey
@@ -96,10 +97,10 @@ struct PlainTables {
 
     /// Returns the table whose row numbers the key's column holds.
     private func referenced(
-        _ key: SchemaFacts.ForeignKey, from table: SchemaFacts.Table, steps: Int, in schema: MergeSchema
+        _ key: DatabaseSchema.ForeignKey, from table: DatabaseSchema.Table, steps: Int, in schema: MergeSchema
     ) -> Int? {
         guard steps < 16, let (parent, column) = target(of: key) else { return nil }
-        if let number = parent.rowNumberColumn, Self.isSame(number, column) {
+        if let number = parent.rowidAlias, Self.isSame(number, column) {
             // The number of a row may itself be the number of another one: a table that extends another.
             let next = parent.foreignKeys.first {
                 Self.isSame($0.column, column) && !Self.isSame($0.table, parent.name)
@@ -109,5 +110,18 @@ struct PlainTables {
         }
         guard let next = parent.foreignKeys.first(where: { Self.isSame($0.column, column) }) else { return nil }
         return referenced(next, from: parent, steps: steps + 1, in: schema)
+    }
+}
+
+extension DatabaseSchema.Table {
+    fileprivate var isAutoincrement: Bool { rowidAlias != nil && creation.uppercased().contains("AUTOINCREMENT") }
+}
+
+extension DatabaseSchema.Column {
+    /// True if both are declared the same, whatever their order.
+    fileprivate func isDeclared(as other: DatabaseSchema.Column) -> Bool {
+        DatabaseSchema.key(of: name) == DatabaseSchema.key(of: other.name)
+            && type.uppercased() == other.type.uppercased()
+            && isMandatory == other.isMandatory && keyPlace == other.keyPlace && isAssignable == other.isAssignable
     }
 }

@@ -25,10 +25,7 @@ struct Bookkeeping {
 
     /// Raises AUTOINCREMENT's counter to the greater one of both sides (https://sqlite.org/autoinc.html).
     private func raiseSequence(of table: MergeTable) throws {
-        func exists(_ database: String) throws -> Bool {
-            try store.integer("SELECT count(*) FROM \(database).sqlite_schema WHERE name = 'sqlite_sequence'") == 1
-        }
-        guard try exists("main"), try exists("legacy") else { return }
+        for database in ["main", "legacy"] where try !store.hasTables("sqlite_sequence", in: database) { return }
         let known = try store.integer(
             "SELECT max(seq) FROM legacy.sqlite_sequence WHERE name = ?1", [.text(table.legacyName)])
         guard let known,

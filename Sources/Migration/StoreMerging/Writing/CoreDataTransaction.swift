@@ -11,11 +11,7 @@ struct CoreDataTransaction {
     private static let author = "groupstore"
 
     func record() throws {
-        guard let layout = session.schema.layout,
-            try store.integer(
-                "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name IN ('ACHANGE', 'ATRANSACTION')")
-                == 2
-        else { return }
+        guard let layout = session.schema.layout, try store.hasTables("ACHANGE", "ATRANSACTION") else { return }
         let state = MergeSession.State.self
         /// The number and state of each changed row.
         func changed(_ index: Int) -> String {
@@ -75,10 +71,7 @@ struct CoreDataTransaction {
     }
 
     private func columns(of table: String) throws -> Set<String> {
-        let rows = try store.prepare("SELECT name FROM pragma_table_info(?1, 'main')", [.text(table)])
-        var found: Set<String> = []
-        while try rows.step() { found.insert(rows.text(0) ?? "") }
-        return found
+        Set(try DatabaseSchema.columns(of: table, in: store).map(\.name))
     }
 
     private func addTransaction() throws -> Int64 {
@@ -109,7 +102,7 @@ struct CoreDataTransaction {
 
     /// Returns the number of the author's name in Core Data's table of names; nil if there is no such table.
     private func string() throws -> Int64? {
-        guard try !columns(of: "ATRANSACTIONSTRING").isEmpty else { return nil }
+        guard try store.hasTables("ATRANSACTIONSTRING") else { return nil }
         if let known = try store.integer(
             "SELECT Z_PK FROM main.ATRANSACTIONSTRING WHERE ZNAME = ?1", [.text(Self.author)])
         {

@@ -94,8 +94,8 @@ struct MergedOrder {
     private static let step = 1024
 
     func write(to store: StoreWriter) throws {
-        let (name, number) = (StoreTable.quote(table), StoreTable.quote(number))
-        let (owner, order) = (StoreTable.quote(owner), StoreTable.quote(order))
+        let (name, number) = (table.sqlName, number.sqlName)
+        let (owner, order) = (owner.sqlName, order.sqlName)
         let rank =
             prefersLegacy
             ? "CASE WHEN \(isFromLegacy) THEN 0 ELSE 1 END" : "CASE WHEN \(isFromLegacy) THEN 1 ELSE 0 END"

@@ -65,14 +65,14 @@ struct RowWriting {
 
     /// Returns the columns that differ, and those that follow from them.
     private func columns(toWrite differing: [Int], of table: MergeTable) -> [Int] {
-        let names = Set(differing.map { TableWrites.key(table.columns[$0].name) })
+        let names = Set(differing.map { DatabaseSchema.key(of: table.columns[$0].name) })
         return table.columns.indices.filter { place in
             let column = table.columns[place]
             switch column.role {
             case .number, .entity: return false
             case .version: return true
             case .derived: return true
-            case .order(let reference): return names.contains(TableWrites.key(reference))
+            case .order(let reference): return names.contains(DatabaseSchema.key(of: reference))
             case .value, .external, .reference:
                 return differing.contains(place) && !table.isVisibleNumber(column)
             }

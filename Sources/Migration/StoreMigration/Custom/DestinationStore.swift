@@ -33,14 +33,7 @@ package struct DestinationStore {
         row.reset()
         try store.createStore(plan.destination, uuid: uuid, properties: properties)
         for index in plan.destination.indexes { try store.execute("DROP INDEX main.\(index.name.sqlName)") }
-        let rows = try store.prepare("SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'")
-        var names: [String] = []
-        while try rows.step() {
-            names.append(rows.text(0) ?? "")
-            triggers.append(rows.text(1) ?? "")
-        }
-        rows.reset()
-        for name in names { try store.execute("DROP TRIGGER main.\(name.sqlName)") }
+        triggers = try store.dropTriggers()
         try foreign.check()
         try reserveIndexRoots()
     }

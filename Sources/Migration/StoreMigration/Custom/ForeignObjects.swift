@@ -8,34 +8,28 @@ import SQLiteStore
 package struct ForeignObjects {
     private let store: StoreWriter
     private let plan: MappingPlan
-    private let objects: [StoreSchema.Object]
+    private let schema: DatabaseSchema
+    private let objects: [DatabaseSchema.Object]
+    /// The tables that aren't Core Data's.
+    private let tables: [DatabaseSchema.Table]
     private(set) var notes: [String] = []
 
     /// Reads the schema of the older store, which is attached as `source`.
     init(_ store: StoreWriter, _ plan: MappingPlan) throws {
         self.store = store
         self.plan = plan
-        var found: [StoreSchema.Object] = []
-        let rows = try store.prepare(
-            "SELECT type, name, tbl_name, sql FROM source.sqlite_schema WHERE sql IS NOT NULL "
-                + "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid")
-        while try rows.step() {
-            guard let kind = rows.text(0).flatMap(StoreSchema.Object.Kind.init) else { continue }
-            found.append(
-                StoreSchema.Object(
-                    kind: kind, name: rows.text(1) ?? "", table: rows.text(2) ?? "", creation: rows.text(3) ?? ""))
-        }
+        schema = try DatabaseSchema(store, in: "source")
         let spatial = plan.source.spatialIndexes
         let spatialNames = Set(spatial.flatMap { [$0.name] + $0.shadowTables + $0.triggers.map(\.name) })
-        objects = found.filter { !spatialNames.contains($0.name) }
-    }
-
-    private func isCoreDataTable(_ table: String) -> Bool {
-        isObjectTable(table) || FrameworkTables.contains(table)
+        objects = schema.objects.filter { !spatialNames.contains($0.name) }
+        tables = schema.tables.filter { table in
+            !spatialNames.contains(table.name) && !FrameworkTables.contains(table.name)
+                && !Self.isObjectTable(table.name, plan)
+        }
     }
 
     /// True for the tables of entities and many-to-many relationships.
-    private func isObjectTable(_ table: String) -> Bool {
+    private static func isObjectTable(_ table: String, _ plan: MappingPlan) -> Bool {
         plan.source.tables.contains { $0.name == table } || plan.source.joinTables.contains { $0.name == table }
     }
 
@@ -44,24 +38,19 @@ package struct ForeignObjects {
         FrameworkTables.history.contains(table) || FrameworkTables.isMirroring(table)
     }
 
-    private var tables: [StoreSchema.Object] { objects.filter { $0.kind == .table && !isCoreDataTable($0.table) } }
-
     /// Throws `MigrationError` if a foreign table has a name that Core Data needs, or can't be copied unchanged.
     func check() throws {
+        let taken = Set(try DatabaseSchema(store).objects.map { DatabaseSchema.key(of: $0.name) })
         for table in tables {
-            let taken = "SELECT count(*) FROM main.sqlite_schema WHERE name = ? COLLATE NOCASE"
-            guard try store.integer(taken, [.text(table.name)]) == 0 else {
+            guard !taken.contains(DatabaseSchema.key(of: table.name)) else {
                 throw MigrationError(
                     CoreDataError.migration,
                     "the store has a table \(table.name) that isn't Core Data's, but the new model needs that name",
                     remedy: "rename that table")
             }
             // An index with an unknown collation would have another order than the store's programs expect.
-            let unknown = try store.text(
-                "SELECT x.coll FROM pragma_index_list(?1, 'source') AS l, pragma_index_xinfo(l.name, 'source') AS x "
-                    + "WHERE l.origin <> 'c' AND x.key = 1 AND upper(x.coll) NOT IN ('BINARY', 'NOCASE', 'RTRIM')",
-                [.text(table.name)])
-            guard let unknown else { continue }
+            let constraints = table.indexes.filter { $0.origin != .statement }
+            guard let unknown = constraints.lazy.compactMap(\.unknownCollation).first else { continue }
             throw MigrationError(
                 CoreDataError.migration,
                 "the table \(table.name), which isn't Core Data's, has a key with the collation \(unknown), which isn't "
@@ -75,13 +64,12 @@ package struct ForeignObjects {
             notes.append("persistent history belongs to the older model, and starts again")
         }
         try noteMirroring()
-        try noteForeignColumns()
-        try noteSuspects()
+        noteForeignColumns()
+        noteSuspects()
         try store.addCoreDataFunctions()
-        let copy = ForeignTableCopy(store)
-        let virtual = tables.filter { ForeignTableCopy.isVirtual($0) }
-        for table in tables where !ForeignTableCopy.isVirtual(table) { try copy.copy(table) }
-        for table in virtual { try carryOver(table, by: copy) }
+        let copy = ForeignTableCopy(store, schema)
+        for table in tables where table.kind != .virtual { try copy.copy(table) }
+        for table in tables where table.kind == .virtual { try carryOver(table, by: copy) }
         for index in objects where index.kind == .index { try carryOver(index) }
         let check = ForeignObjectCheck(store)
         notes += try check.restore(views: objects.filter { $0.kind == .view })
@@ -95,9 +83,7 @@ package struct ForeignObjects {
     /// Reports CloudKit's tables, which describe the older objects. The mirroring recreates them, and fetches each
     /// record again.
     private mutating func noteMirroring() throws {
-        let mirroring = objects.filter {
-            $0.kind == .table && FrameworkTables.isMirroring($0.name) && !ForeignTableCopy.isVirtual($0)
-        }
+        let mirroring = schema.tables.filter { FrameworkTables.isMirroring($0.name) && $0.kind != .virtual }
         let names = try mirroring.map(\.name).sorted().map { name in
             let count = try store.integer("SELECT count(*) FROM source.\(name.sqlName)") ?? 0
             return count == 0 ? name : "\(name) (\(count) \(count == 1 ? "row" : "rows"))"
@@ -107,14 +93,10 @@ package struct ForeignObjects {
     }
 
     /// Reports foreign tables that are copied unchanged and may refer to objects by entity number and key.
-    private mutating func noteSuspects() throws {
+    private mutating func noteSuspects() {
         var found: [String] = []
-        for table in tables where !ForeignTableCopy.isVirtual(table) {
-            let rows = try store.prepare("SELECT name FROM pragma_table_info(?, 'source')", [.text(table.name)])
-            while try rows.step() {
-                guard let column = rows.text(0), FrameworkTables.isSuspect(column) else { continue }
-                found.append("\(table.name).\(column)")
-            }
+        for table in tables {
+            found += schema.columnNames(of: table.name).filter(FrameworkTables.isSuspect).map { "\(table.name).\($0)" }
         }
         guard !found.isEmpty else { return }
         notes.append(
@@ -122,29 +104,29 @@ package struct ForeignObjects {
                 + "unchanged: \(found.joined(separator: ", "))")
     }
 
-    private mutating func noteForeignColumns() throws {
+    private mutating func noteForeignColumns() {
         for table in plan.source.tables {
             let known = Set(table.columnNames)
-            let rows = try store.prepare("SELECT name FROM pragma_table_info(?, 'source')", [.text(table.name)])
-            while try rows.step() {
-                guard let column = rows.text(0), !known.contains(column) else { continue }
+            for column in schema.columnNames(of: table.name) where !known.contains(column) {
                 notes.append("the column \(table.name).\(column), which is not in the model, is dropped")
             }
         }
     }
 
-    private mutating func carryOver(_ table: StoreSchema.Object, by copy: ForeignTableCopy) throws {
+    private mutating func carryOver(_ table: DatabaseSchema.Table, by copy: ForeignTableCopy) throws {
         if let refusal = try copy.copyVirtual(table) {
             notes.append("the virtual table \(table.name) is dropped: \(refusal)")
-        } else if Set(SQLTokens(table.creation).map(\.text)).contains(where: isObjectTable) {
+        } else if Set(SQLTokens(table.creation).map(\.text)).contains(where: { Self.isObjectTable($0, plan) }) {
             notes.append(
                 "the virtual table \(table.name) is copied unchanged: its content may no longer match the objects")
         }
     }
 
-    private mutating func carryOver(_ index: StoreSchema.Object) throws {
+    private mutating func carryOver(_ index: DatabaseSchema.Object) throws {
         if isRecreated(index.table) { return }
-        if isObjectTable(index.table), CoreDataIndexName([plan.source, plan.destination]).matches(index.name) {
+        if Self.isObjectTable(index.table, plan),
+            CoreDataIndexName([plan.source, plan.destination]).matches(index.name)
+        {
             return
         }
         guard let refusal = ForeignObjectCheck(store).refusal(ofIndex: index.creation) else {

@@ -89,30 +89,35 @@ struct InstancePass {
     /// order; to look each of them up takes far less than to do so for each object. False if there is no such index.
     private func leadsToObjects(_ relationship: RelationshipPlan) throws -> Bool {
         guard let (reference, targets) = relationship.keptReference else { return false }
-        let isIndexed = try store.integer(
-            "SELECT 1 FROM pragma_index_list(?1, 'source') AS l, pragma_index_info(l.name, 'source') AS i "
-                + "WHERE l.partial = 0 AND i.seqno = 0 AND i.name = ?2 COLLATE NOCASE LIMIT 1",
-            [.text(reference.table), .text(reference.column)])
-        guard isIndexed != nil else { return false }
+        let table = try DatabaseSchema(store, in: "source", only: reference.table).table(reference.table)
+        guard let table, table.isIndexed(by: reference.column) else { return false }
         let column = reference.column.sqlName
-        let (table, row) = ("source.\(reference.table.sqlName)", EntityMappingPlan.rowAlias)
+        let (source, row) = ("source.\(reference.table.sqlName)", EntityMappingPlan.rowAlias)
         let dangling =
-            "SELECT 1 FROM (SELECT DISTINCT \(column) FROM \(table) WHERE \(column) IS NOT NULL) AS \(row) "
+            "SELECT 1 FROM (SELECT DISTINCT \(column) FROM \(source) WHERE \(column) IS NOT NULL) AS \(row) "
             + "WHERE NOT \(targets.exists()) LIMIT 1"
         // A condition may also depend on other columns of the object.
         guard store.compileError(of: dangling) == nil else { return false }
         // Many objects often refer to few: skip from each key to the next different one, as long as that isn't more
         // work than to read all of them. The last key is NULL.
-        let highest = try store.integer("SELECT max(Z_PK) FROM \(table)") ?? 0
+        let highest = try store.integer("SELECT max(Z_PK) FROM \(source)") ?? 0
         let keys =
-            "WITH RECURSIVE skips (key) AS (SELECT min(\(column)) FROM \(table) UNION ALL "
-            + "SELECT (SELECT min(\(column)) FROM \(table) WHERE \(column) > key) FROM skips WHERE key IS NOT NULL "
+            "WITH RECURSIVE skips (key) AS (SELECT min(\(column)) FROM \(source) UNION ALL "
+            + "SELECT (SELECT min(\(column)) FROM \(source) WHERE \(column) > key) FROM skips WHERE key IS NOT NULL "
             + "LIMIT \(Self.maximumSkips(highest)))"
         let found = try store.prepare(
             keys + " SELECT max(CASE WHEN \(row).\(column) IS NULL THEN 0 ELSE NOT \(targets.exists()) END), "
                 + "max(\(row).\(column) IS NULL) FROM (SELECT key AS \(column) FROM skips) AS \(row)")
         guard try found.step(), found.integer(0) == 0 else { return false }
         return try found.integer(1) == 1 || store.integer(dangling) == nil
+    }
+}
+
+extension DatabaseSchema.Table {
+    /// True if an index of all rows begins with the column.
+    fileprivate func isIndexed(by column: String) -> Bool {
+        let key = DatabaseSchema.key(of: column)
+        return indexes.contains { !$0.isPartial && $0.terms.first?.column.map(DatabaseSchema.key) == key }
     }
 }
 

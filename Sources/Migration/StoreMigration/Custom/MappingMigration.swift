@@ -63,7 +63,7 @@ package struct MappingMigration {
         _ source: FilePath, model: ManagedObjectModel, mapping: MappingModel
     ) throws -> (StoreLayout, Int64) {
         let older = try StoreWriter(staged: source)
-        let schema = try StoreSchema(older)
+        let schema = try DatabaseSchema(older)
         let layout = StoreLayout(model).usingJoinTableNames(of: schema)
         let missing = schema.missingParts(of: layout)
         guard missing.isEmpty else {

@@ -13,18 +13,14 @@ final class WrittenValues {
     private static let maximumTerms = 200
 
     private let store: StoreWriter
-    /// The statements that create the tables as they are to be, by table.
-    private let creations: [(table: String, sql: String)]
+    /// The tables as they are to be.
+    private let creations: [DatabaseSchema.Object]
     private var foundInvalidValue = false
 
     /// Adds the constraints to the tables, which are empty. Throws `StoreError`.
     init(_ store: StoreWriter, _ plan: MappingPlan) throws {
         self.store = store
-        let rows = try store.prepare("SELECT name, sql FROM main.sqlite_schema WHERE type = 'table' ORDER BY rowid")
-        var creations: [(table: String, sql: String)] = []
-        while try rows.step() { creations.append((rows.text(0) ?? "", rows.text(1) ?? "")) }
-        rows.reset()
-        self.creations = creations
+        creations = try DatabaseSchema(store).objects(.table)
         try store.addFunction(Self.function, arguments: 0, isDeterministic: false) { [weak self] _ in
             self?.foundInvalidValue = true
             return .integer(1)
@@ -32,9 +28,10 @@ final class WrittenValues {
         let written = try Self.writtenClasses(plan)
         try setCreations(
             creations.map { creation in
-                let constraints = Self.constraints(of: creation.table, plan.destination, written)
-                guard !constraints.isEmpty, let end = creation.sql.lastIndex(of: ")") else { return creation }
-                return (creation.table, creation.sql[..<end] + ", " + constraints.joined(separator: ", ") + ")")
+                let constraints = Self.constraints(of: creation.name, plan.destination, written)
+                let sql = creation.creation
+                guard !constraints.isEmpty, let end = sql.lastIndex(of: ")") else { return (creation.name, sql) }
+                return (creation.name, sql[..<end] + ", " + constraints.joined(separator: ", ") + ")")
             })
     }
 
@@ -76,15 +73,12 @@ final class WrittenValues {
     /// Removes the constraints. Returns true if no value is missing or has a wrong type. Throws `StoreError`, and
     /// `MigrationError` if the tables aren't as they were.
     func finish() throws -> Bool {
-        try setCreations(creations)
-        for (table, sql) in creations {
-            let found = try store.text(
-                "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?", [.text(table)])
-            guard found == sql else {
-                throw MigrationError(
-                    CoreDataError.migration, "the new store's table \(table) is not as it was created",
-                    remedy: "report this with both models and the mapping model")
-            }
+        try setCreations(creations.map { ($0.name, $0.creation) })
+        let found = try DatabaseSchema(store).objects(.table)
+        if let table = creations.first(where: { !found.contains($0) }) {
+            throw MigrationError(
+                CoreDataError.migration, "the new store's table \(table.name) is not as it was created",
+                remedy: "report this with both models and the mapping model")
         }
         return !foundInvalidValue
     }

@@ -6,10 +6,10 @@ import SQLiteStore
 /// of the new model.
 struct HistoryMigration {
     private let store: StoreWriter
-    private let schema: StoreSchema
+    private let schema: DatabaseSchema
     private let matching: EntityMatching
 
-    init(_ store: StoreWriter, schema: StoreSchema, matching: EntityMatching) {
+    init(_ store: StoreWriter, schema: DatabaseSchema, matching: EntityMatching) {
         self.store = store
         self.schema = schema
         self.matching = matching
@@ -80,7 +80,7 @@ struct HistoryMigration {
             guard former != before.indices.map(Optional.init) else { continue }
             values[matching.source.numbers.number(of: old)] = former
         }
-        let present = (schema.columns["ACHANGE"] ?? []).filter { $0.name.hasPrefix("ZTOMBSTONE") }.count
+        let present = schema.columnNames(of: "ACHANGE").filter { $0.hasPrefix("ZTOMBSTONE") }.count
         for index in present..<max(present, width) {
             try store.execute("ALTER TABLE ACHANGE ADD COLUMN ZTOMBSTONE\(index) BLOB")
         }

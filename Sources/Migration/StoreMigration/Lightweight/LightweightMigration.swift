@@ -15,7 +15,7 @@ struct LightweightMigration {
     let tables: [TableMigration]
     private let indexes: [StoreIndex]
     private let changes: [TableChange]
-    let schema: StoreSchema
+    let schema: DatabaseSchema
     private let temporaryNames: TemporaryNames
     private let progress: MigrationProgress
     /// Remarks for the user.
@@ -28,7 +28,7 @@ struct LightweightMigration {
     ) throws {
         try destination.checkLayout()
         try store.addCoreDataFunctions()
-        let schema = try StoreSchema(store)
+        let schema = try DatabaseSchema(store)
         let layout = StoreLayout(source).usingJoinTableNames(of: schema)
         let next = layout.layout(for: destination)
         try schema.check(layout, becoming: next)
@@ -38,7 +38,7 @@ struct LightweightMigration {
         self.options = options
         self.progress = progress
         matching = EntityMatching(from: layout, to: next, mapping: mapping)
-        indexes = try StoreIndex.all(store, schema)
+        indexes = StoreIndex.all(schema)
         changes = TableChange.all(for: matching, schema: schema, indexes: indexes)
         tables = changes.map(\.table)
     }
@@ -183,10 +183,10 @@ extension MigrationStep {
     /// Returns what the step would report about the rows of a store, without changing it. Throws `StoreError`.
     func notes(ofRowsIn reader: StoreReader) throws -> [String] {
         guard case .inferred(let mapping) = method else { return [] }
-        let schema = try StoreSchema(reader)
+        let schema = try DatabaseSchema(reader)
         let source = StoreLayout(source).usingJoinTableNames(of: schema)
         let matching = EntityMatching(from: source, to: source.layout(for: destination), mapping: mapping)
-        let indexes = try StoreIndex.all(reader, schema)
+        let indexes = StoreIndex.all(schema)
         var unknownRows = UnknownEntityRows(reader, indexes)
         for change in TableChange.all(for: matching, schema: schema, indexes: indexes) {
             try unknownRows.inspect(change, isReadOnly: true)

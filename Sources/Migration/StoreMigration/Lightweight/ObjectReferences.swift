@@ -11,10 +11,10 @@ import SQLiteStore
 /// any more.
 struct ObjectReferences {
     private let store: SQLiteConnection
-    private let schema: StoreSchema
+    private let schema: DatabaseSchema
     private let matching: EntityMatching
 
-    init(_ store: SQLiteConnection, schema: StoreSchema, matching: EntityMatching) {
+    init(_ store: SQLiteConnection, schema: DatabaseSchema, matching: EntityMatching) {
         self.store = store
         self.schema = schema
         self.matching = matching

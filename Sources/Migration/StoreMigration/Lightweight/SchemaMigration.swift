@@ -6,7 +6,7 @@ import SQLiteStore
 /// another program created, are kept if they still work, and reported if not.
 struct SchemaMigration {
     private let store: StoreWriter
-    private let schema: StoreSchema
+    private let schema: DatabaseSchema
     private let matching: EntityMatching
     private let indexes: [StoreIndex]
     private var droppedIndexes: Set<String> = []
@@ -17,7 +17,7 @@ struct SchemaMigration {
     private let expectedIndexes: Set<String>
 
     /// - Parameter indexes: The store's indexes.
-    init(_ store: StoreWriter, schema: StoreSchema, matching: EntityMatching, indexes: [StoreIndex]) {
+    init(_ store: StoreWriter, schema: DatabaseSchema, matching: EntityMatching, indexes: [StoreIndex]) {
         self.store = store
         self.indexes = indexes
         self.schema = schema
@@ -83,8 +83,8 @@ struct SchemaMigration {
         try restoreIndexes(tables, joins)
         try restoreSpatialIndexes(tables)
         // A table that is dropped takes its indexes with it.
-        let present = Set(try StoreSchema(store).objects.filter { $0.kind == .index }.map(\.name))
-        for index in schema.objects where index.kind == .index && !present.contains(index.name) {
+        let present = Set(try DatabaseSchema(store).objects(.index).map(\.name))
+        for index in schema.objects(.index) where !present.contains(index.name) {
             if !isCoreDataIndex(index.name) {
                 try restoreForeign(index)
             } else if !droppedIndexes.contains(index.name) {
@@ -93,11 +93,11 @@ struct SchemaMigration {
         }
         try store.addCoreDataFunctions()
         let check = ForeignObjectCheck(store)
-        notes += try check.restore(views: schema.objects.filter { $0.kind == .view })
+        notes += try check.restore(views: schema.objects(.view))
         let derived = matching.destination.derivedAttributeTriggers.flatMap(\.triggers)
         for trigger in derived { try store.execute(trigger.creation) }
         let created = replacedTriggers.union(derived.map(\.name))
-        let remaining = schema.objects.filter { $0.kind == .trigger && !created.contains($0.name) }
+        let remaining = schema.objects(.trigger).filter { !created.contains($0.name) }
         for trigger in remaining where isCoreDataTrigger(trigger.name) { try restoreDerived(trigger) }
         notes += try check.restore(triggers: remaining.filter { !isCoreDataTrigger($0.name) })
     }
@@ -127,14 +127,14 @@ struct SchemaMigration {
         let version = try store.properties()?.frameworkVersion ?? StoreProperties.frameworkVersion
         let wanted = matching.destination.indexes(ofFramework: version).filter { changed.contains($0.table) }
         let statements = Set(wanted.map { StoreIndex.comparable($0.creation) })
-        for index in try StoreIndex.all(store, try StoreSchema(store)) where changed.contains(index.table) {
+        for index in StoreIndex.all(try DatabaseSchema(store)) where changed.contains(index.table) {
             guard isCoreDataIndex(index.name), !statements.contains(StoreIndex.comparable(index.creation)) else {
                 continue
             }
             noteUnexpected(index.name)
             try store.execute("DROP INDEX \(index.name.sqlName)")
         }
-        let present = Set(try StoreSchema(store).objects.filter { $0.kind == .index }.map(\.name))
+        let present = Set(try DatabaseSchema(store).objects(.index).map(\.name))
         for index in wanted where !present.contains(index.name) { try store.execute(index.creation) }
         let unmade = matching.destination.unsupportedIndexes.filter { index in
             matching.destination.table(of: index.entity).map { touched.contains($0.name) } ?? false
@@ -146,7 +146,7 @@ struct SchemaMigration {
         CoreDataIndexName([matching.source, matching.destination]).matches(index)
     }
 
-    private mutating func restoreForeign(_ index: StoreSchema.Object) throws {
+    private mutating func restoreForeign(_ index: DatabaseSchema.Object) throws {
         guard let refusal = ForeignObjectCheck(store).refusal(ofIndex: index.creation) else {
             return try store.execute(index.creation)
         }
@@ -154,9 +154,9 @@ struct SchemaMigration {
     }
 
     /// Restores a trigger of a derivation that groupstore can't express, if everything that it names still exists.
-    private mutating func restoreDerived(_ trigger: StoreSchema.Object) throws {
-        let current = try StoreSchema(store)
-        let known = Set(current.columns.keys).union(current.columns.values.flatMap { $0.map(\.name) })
+    private mutating func restoreDerived(_ trigger: DatabaseSchema.Object) throws {
+        let current = try DatabaseSchema(store)
+        let known = Set(current.tables.flatMap { [$0.name] + $0.assignableColumns.map(\.name) })
         let words = trigger.creation.split(whereSeparator: { !$0.isLetter && !$0.isNumber && $0 != "_" })
         let named = words.filter { $0.hasPrefix("Z") && !$0.hasPrefix("Z_DA_") && $0 == $0.uppercased() }
         let attributes = Set(

@@ -13,21 +13,21 @@ import SystemPackage
 /// removed.
 package struct StoreObstacles {
     private let store: SQLiteConnection
-    private let schema: StoreSchema
+    private let schema: DatabaseSchema
     private let matching: EntityMatching
     private let tables: [TableMigration]
 
     /// Returns nil for a step that isn't inferred: a mapping model creates new objects.
     package init?(_ reader: SQLiteConnection, _ step: MigrationStep) throws {
         guard case .inferred(let mapping) = step.method else { return nil }
-        let schema = try StoreSchema(reader)
+        let schema = try DatabaseSchema(reader)
         let source = StoreLayout(step.source).usingJoinTableNames(of: schema)
         self.init(
             reader, schema: schema,
             matching: EntityMatching(from: source, to: source.layout(for: step.destination), mapping: mapping))
     }
 
-    init(_ store: SQLiteConnection, schema: StoreSchema, matching: EntityMatching) {
+    init(_ store: SQLiteConnection, schema: DatabaseSchema, matching: EntityMatching) {
         self.schema = schema
         self.matching = matching
         self.store = store
@@ -206,7 +206,7 @@ package struct StoreObstacles {
         let unchanged = columns.compactMap(\.unchangedSource)
         guard unchanged.count == columns.count else { return false }
         let unique = matching.source.indexes.filter { $0.isUnique && $0.table == table.source?.name }
-        let present = Set(schema.objects.filter { $0.kind == .index }.map(\.name))
+        let present = Set(schema.objects(.index).map(\.name))
         return unique.contains { present.contains($0.name) && Set($0.columnNames) == Set(unchanged) }
     }
 

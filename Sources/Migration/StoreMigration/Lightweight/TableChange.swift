@@ -1,5 +1,6 @@
 import CoreDataStore
 import MappingModels
+import SQLiteStore
 
 /// The change that turns a source table into a destination table.
 struct TableChange {
@@ -25,7 +26,7 @@ struct TableChange {
 
     /// Returns the change for each destination table.
     static func all(
-        for matching: EntityMatching, schema: StoreSchema, indexes: [StoreIndex]
+        for matching: EntityMatching, schema: DatabaseSchema, indexes: [StoreIndex]
     ) -> [TableChange] {
         let tables = matching.tableMigrations.map { $0.checkingUniqueColumns(in: schema) }
         let shares = Dictionary(grouping: tables) { $0.source?.name ?? "" }.mapValues(\.count)
@@ -40,7 +41,7 @@ struct TableChange {
     ///   - shareCount: The number of destination tables whose rows come from the same source table.
     ///   - indexes: The store's indexes.
     init(
-        _ table: TableMigration, matching: EntityMatching, schema: StoreSchema, indexes: [StoreIndex],
+        _ table: TableMigration, matching: EntityMatching, schema: DatabaseSchema, indexes: [StoreIndex],
         shareCount: Int
     ) {
         self.table = table
@@ -56,7 +57,7 @@ struct TableChange {
             (method, lostColumns) = (.created, [])
             return
         }
-        let names = (schema.columns[source.name] ?? []).map(\.name)
+        let names = schema.columnNames(of: source.name)
         let foreign = Set(names).subtracting(source.columnNames)
         let alteration = TableAlteration(table, of: source, numbers: matching.numbers, columnNames: names)
         let canBeAltered =
@@ -100,11 +101,11 @@ struct TableChange {
     }
 }
 
-extension StoreSchema {
+extension DatabaseSchema {
     /// True if the table's statement declares more than names and types, as Core Data's of 2015 did for unique columns.
     /// SQLite can't drop such columns.
     fileprivate func isConstrained(_ table: String) -> Bool {
-        let statement = objects.first { $0.kind == .table && $0.name == table }?.creation.uppercased() ?? ""
+        let statement = self.table(table)?.creation.uppercased() ?? ""
         return ["CONSTRAINT", "UNIQUE", "CHECK", "REFERENCES", "GENERATED"].contains { statement.contains($0) }
     }
 }

@@ -1,6 +1,7 @@
 import CoreDataStore
 import ManagedObjectModels
 import MappingModels
+import SQLiteStore
 
 /// The source, rows and columns of one destination table.
 struct TableMigration {
@@ -57,9 +58,9 @@ struct TableMigration {
     var addedColumns: Set<String> { Set(columns.filter { $0.onlySource == nil }.map(\.column.name)) }
 
     /// Returns the migration with `declaresUniqueColumns` set from the source table's statement.
-    func checkingUniqueColumns(in schema: StoreSchema) -> TableMigration {
+    func checkingUniqueColumns(in schema: DatabaseSchema) -> TableMigration {
         guard isTransformed, let source else { return self }
-        let statement = schema.objects.first { $0.kind == .table && $0.name == source.name }?.creation
+        let statement = schema.table(source.name)?.creation
         var table = self
         table.declaresUniqueColumns = statement.map { SQLTokens($0).contains { $0.keyword == "UNIQUE" } } ?? false
         return table

@@ -1,11 +1,12 @@
 import CoreDataStore
+import SQLiteStore
 
 /// Names for new tables while the old ones exist. Core Data's own migration uses `_T_` and the table's name, and leaves
 /// such a table behind if it is interrupted.
 struct TemporaryNames {
     private let taken: Set<String>
 
-    init(_ schema: StoreSchema) { taken = Set(schema.objects.map { $0.name.lowercased() }) }
+    init(_ schema: DatabaseSchema) { taken = Set(schema.objects.map { $0.name.lowercased() }) }
 
     func name(for table: String) -> String {
         var prefix = "_T_"

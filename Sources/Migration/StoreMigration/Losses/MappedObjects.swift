@@ -15,7 +15,7 @@ struct MappedObjects {
     /// `MappingModelError`.
     init?(_ store: SQLiteConnection, _ step: MigrationStep) throws {
         guard case .custom(let mapping) = step.method else { return nil }
-        let schema = try StoreSchema(store)
+        let schema = try DatabaseSchema(store)
         layout = StoreLayout(step.source).usingJoinTableNames(of: schema)
         // Such a store can't be migrated; the migration reports that.
         guard schema.missingParts(of: layout).isEmpty else { return nil }

@@ -37,7 +37,7 @@ package struct ExternalReferences {
     /// Returns the missing files of a store whose own model is known; nil if its tables aren't the model's. Throws
     /// `StoreError`, `SystemError`.
     package static func missing(_ reader: StoreReader, _ model: ManagedObjectModel) throws -> [Missing]? {
-        guard try !StoreSchema(reader).lacksParts(of: model) else { return nil }
+        guard try !DatabaseSchema(reader).lacksParts(of: model) else { return nil }
         return try ExternalReferences(reader, beside: reader.location.path, model).missing()
     }
 
@@ -50,7 +50,7 @@ package struct ExternalReferences {
 
     /// Returns true if objects reference files, which may be missing. Throws `StoreError`.
     package static func exist(in reader: StoreReader, _ model: ManagedObjectModel) throws -> Bool {
-        guard try !StoreSchema(reader).lacksParts(of: model) else { return false }
+        guard try !DatabaseSchema(reader).lacksParts(of: model) else { return false }
         var found = false
         try ExternalReferences(reader, beside: reader.location.path, model).forEachAttribute { _, _, files in
             found = found || !files.isEmpty

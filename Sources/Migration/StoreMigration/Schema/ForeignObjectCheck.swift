@@ -20,9 +20,9 @@ struct ForeignObjectCheck {
 
     /// Creates views, then drops those that don't work once all exist: a view may use another one that follows it.
     /// Returns what was dropped and why.
-    func restore(views: [StoreSchema.Object]) throws -> [String] {
+    func restore(views: [DatabaseSchema.Object]) throws -> [String] {
         var notes: [String] = []
-        var created: [StoreSchema.Object] = []
+        var created: [DatabaseSchema.Object] = []
         for view in views { if let note = try create(view) { notes.append(note) } else { created.append(view) } }
         while let (index, note) = try dropFirstBroken(of: created) {
             created.remove(at: index)
@@ -31,7 +31,7 @@ struct ForeignObjectCheck {
         return notes
     }
 
-    private func dropFirstBroken(of views: [StoreSchema.Object]) throws -> (index: Int, note: String)? {
+    private func dropFirstBroken(of views: [DatabaseSchema.Object]) throws -> (index: Int, note: String)? {
         for (index, view) in views.enumerated() {
             if let note = try dropIfBroken(view) { return (index, note) }
         }
@@ -40,11 +40,11 @@ struct ForeignObjectCheck {
 
     /// Creates triggers one at a time, so that SQLite's next refusal is due to the last one. Returns what was dropped
     /// and why.
-    func restore(triggers: [StoreSchema.Object]) throws -> [String] {
+    func restore(triggers: [DatabaseSchema.Object]) throws -> [String] {
         try triggers.compactMap { try create($0) ?? dropIfBroken($0) }
     }
 
-    private func create(_ object: StoreSchema.Object) throws -> String? {
+    private func create(_ object: DatabaseSchema.Object) throws -> String? {
         do {
             try store.execute(object.creation)
             return nil
@@ -53,7 +53,7 @@ struct ForeignObjectCheck {
         }
     }
 
-    private func dropIfBroken(_ object: StoreSchema.Object) throws -> String? {
+    private func dropIfBroken(_ object: DatabaseSchema.Object) throws -> String? {
         guard let refusal = try refusal(of: object) else { return nil }
         try store.execute("DROP \(object.kind.rawValue) \(object.name.sqlName)")
         return "the \(object.kind.rawValue) \(object.name) is dropped: \(refusal)"
@@ -61,34 +61,24 @@ struct ForeignObjectCheck {
 
     /// Returns SQLite's error for a statement that would use an existing trigger or view; nil if the statement would
     /// run. A function or module that only the store's programs provide doesn't count as an error.
-    private func refusal(of object: StoreSchema.Object) throws -> String? {
+    private func refusal(of object: DatabaseSchema.Object) throws -> String? {
         let statement: String
         if object.kind == .view {
             statement = "SELECT * FROM \(object.name.sqlName)"
         } else {
             guard let event = TriggerEvent(creation: object.creation) else { return nil }
-            let columns = try self.columns(of: object.table)
+            let columns = try DatabaseSchema.columns(of: object.table, in: store)
             // SQLite doesn't check the columns of `UPDATE OF` until one of them is set.
-            let known = Set((columns.map(\.name) + Self.rowIDNames).map { $0.lowercased() })
+            let known = Set((columns.map(\.name) + DatabaseSchema.Table.rowidNames).map { $0.lowercased() })
             if let missing = event.columns.first(where: { !known.contains($0.lowercased()) }) {
                 return "no such column: \(missing)"
             }
-            let assignable = columns.filter { !$0.isGenerated }.map(\.name)
+            let assignable = columns.filter(\.isAssignable).map(\.name)
             statement = self.statement(event, on: object.table.sqlName, assignable)
         }
         let refusal = store.compileError(of: statement)
         let isExtensionMissing = refusal.map { $0.contains("no such function") || $0.contains("no such module") }
         return isExtensionMissing == true ? nil : refusal
-    }
-
-    private static let rowIDNames = ["rowid", "_rowid_", "oid"]
-
-    /// Returns the columns of a table or view.
-    private func columns(of table: String) throws -> [(name: String, isGenerated: Bool)] {
-        let rows = try store.prepare("SELECT name, hidden FROM pragma_table_xinfo(?)", [.text(table)])
-        var found: [(name: String, isGenerated: Bool)] = []
-        while try rows.step() { found.append((rows.text(0) ?? "", rows.integer(1) != 0)) }
-        return found
     }
 
     private func statement(_ event: TriggerEvent, on table: String, _ columns: [String]) -> String {
@@ -97,7 +87,7 @@ struct ForeignObjectCheck {
         case .delete: return "DELETE FROM \(table)"
         case .update:
             let named = event.columns.filter { name in
-                (columns + Self.rowIDNames).contains { $0.lowercased() == name.lowercased() }
+                (columns + DatabaseSchema.Table.rowidNames).contains { $0.lowercased() == name.lowercased() }
             }
             let names = named.isEmpty ? columns : named
             return "UPDATE \(table) SET " + names.map { "\($0.sqlName) = \($0.sqlName)" }.joined(separator: ", ")

@@ -11,7 +11,7 @@ struct OrphanedFiles {
 
     init(_ store: StoreWriter, beside supportOwner: FilePath, _ model: ManagedObjectModel) throws {
         // The migration itself refuses a store that lacks its model's tables.
-        let isComplete = try !StoreSchema(store).lacksParts(of: model)
+        let isComplete = try !DatabaseSchema(store).lacksParts(of: model)
         before = isComplete ? try ExternalReferences(store, beside: supportOwner, model).files() : []
         external = ExternalData(of: supportOwner)
     }

@@ -1,7 +1,8 @@
 import CoreDataStore
 import MappingModels
+import SQLiteStore
 
-extension StoreSchema {
+extension DatabaseSchema {
     /// Throws `MigrationError` if the store doesn't match its model, or if a foreign table or index has a name that
     /// Core Data needs. `source` has the join table names of the store.
     func check(_ source: StoreLayout, becoming destination: StoreLayout) throws(MigrationError) {

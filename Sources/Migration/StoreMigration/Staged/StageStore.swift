@@ -18,7 +18,7 @@ public final class StageStore {
         self.store = store
         self.model = model
         try store.addCoreDataFunctions()
-        layout = StoreLayout(model).usingJoinTableNames(of: try StoreSchema(store))
+        layout = StoreLayout(model).usingJoinTableNames(of: try DatabaseSchema(store))
     }
 
     /// Returns the name of the table with the entity's objects; nil if the model has no such entity. The table holds

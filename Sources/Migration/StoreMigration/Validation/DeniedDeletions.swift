@@ -19,7 +19,7 @@ struct DeniedDeletions {
     /// version. Throws `StoreError`.
     init?(_ store: SQLiteConnection, _ step: MigrationStep) throws {
         guard case .inferred(let mapping) = step.method else { return nil }
-        let layout = StoreLayout(step.source).usingJoinTableNames(of: try StoreSchema(store))
+        let layout = StoreLayout(step.source).usingJoinTableNames(of: try DatabaseSchema(store))
         let matching = EntityMatching(from: layout, to: layout.layout(for: step.destination), mapping: mapping)
         self.store = store
         self.layout = layout

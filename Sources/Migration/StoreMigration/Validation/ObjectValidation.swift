@@ -11,7 +11,7 @@ struct ObjectValidation {
     /// Throws `StoreError`.
     init(_ store: SQLiteConnection, _ model: ManagedObjectModel) throws {
         self.store = store
-        layout = StoreLayout(model).usingJoinTableNames(of: try StoreSchema(store))
+        layout = StoreLayout(model).usingJoinTableNames(of: try DatabaseSchema(store))
         try SQLFunction.register(store)
     }
 

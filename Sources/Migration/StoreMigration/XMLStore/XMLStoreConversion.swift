@@ -36,7 +36,7 @@ package struct XMLStoreConversion {
                 var properties = StoreProperties(takingOver: file.metadata)
                 properties.set(layout.model)
                 try store.createStore(layout, uuid: file.uuid, properties: properties)
-                let triggers = try dropTriggers(store)
+                let triggers = try store.dropTriggers()
                 try assignKeys()
                 var links = XMLStoreLinks(layout)
                 try insertObjects(store, &links)
@@ -77,18 +77,6 @@ package struct XMLStoreConversion {
                 try add(relationship, of: entity, owner: position, to: &links)
             }
         }
-    }
-
-    private func dropTriggers(_ store: StoreWriter) throws -> [String] {
-        let rows = try store.prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
-        var (names, definitions): ([String], [String]) = ([], [])
-        while try rows.step() {
-            names.append(rows.text(0) ?? "")
-            definitions.append(rows.text(1) ?? "")
-        }
-        rows.reset()
-        for name in names { try store.execute("DROP TRIGGER \(name.sqlName)") }
-        return definitions
     }
 
     /// Gives each object the key that its id contains, such as 102 for `z102`, if all ids have one; else the objects

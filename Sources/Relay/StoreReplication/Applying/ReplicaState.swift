@@ -27,8 +27,7 @@ struct ReplicaState: Equatable {
 
     /// Returns true if a store is a replica.
     static func exists(in database: SQLiteConnection) throws -> Bool {
-        try database.integer(
-            "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = 'GS_REPLICA'") == 1
+        try database.hasTables(HistorySchema.replicaTable)
     }
 
     /// Reads the state, and checks that nobody but the follower has written to the replica. Throws

@@ -14,8 +14,9 @@ final class ReplicaTables {
     init(_ database: ReplicaConnection) throws {
         self.database = database
         encoding = try TextEncoding(database)
-        virtualTables = try ReplicatedVirtualTable.all(database)
-        let found = try ReplicatedTable.survey(database).tables
+        let schema = try DatabaseSchema(database)
+        virtualTables = try ReplicatedVirtualTable.all(schema, database)
+        let found = try ReplicatedTable.survey(schema).tables
         tables = Dictionary(found.map { (Array($0.name.utf8), $0) }, uniquingKeysWith: { first, _ in first })
     }
 
@@ -31,7 +32,7 @@ final class ReplicaTables {
 
     /// Empties a virtual table, and returns its writer.
     func emptied(_ content: ContentsReading) throws -> RowWriter {
-        try database.execute("DELETE FROM main.\(StoreTable.quote(content.table.name))")
+        try database.execute("DELETE FROM main.\(content.table.name.sqlName)")
         return try RowWriter(content.table, database, encoding: encoding)
     }
 
@@ -48,7 +49,7 @@ final class ReplicaTables {
             guard case .external(let source)? = table.content else { continue }
             let name = folded(Array(source.utf8))
             guard written.contains(name) || !written.isEmpty && !all.contains(name) else { continue }
-            let quoted = StoreTable.quote(table.name)
+            let quoted = table.name.sqlName
             try database.execute("INSERT INTO main.\(quoted) (\(quoted)) VALUES ('rebuild')")
         }
     }

@@ -26,9 +26,8 @@ struct BatchExtras {
         tables = try Self.line(
             "history_tables",
             of: "SELECT id, name, key_columns, columns, installed FROM main.GS_TABLE ORDER BY id", reader)
-        let hasSequence = try reader.integer("SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'") != nil
         sequence =
-            try hasSequence
+            try reader.hasTables("sqlite_sequence")
             ? Self.line("sequence", of: "SELECT name, seq FROM main.sqlite_sequence ORDER BY rowid", reader) : []
     }
 

@@ -25,8 +25,8 @@ struct ReplicableStore {
         func refusal(_ object: String, _ reason: String) -> ReplicationError {
             .unreplicable(object: object, reason: reason, location.path)
         }
-        if try Self.exists(HistorySchema.replicaTable, reader) { throw ReplicationError.isReplica(location.path) }
-        if try Self.exists("ACHANGE", reader), try Self.exists("ATRANSACTION", reader) {
+        if try reader.hasTables(HistorySchema.replicaTable) { throw ReplicationError.isReplica(location.path) }
+        if try reader.hasTables("ACHANGE", "ATRANSACTION") {
             throw HistoryError.ownedByCoreData(location.path)
         }
         if let name = try reader.text(
@@ -48,10 +48,11 @@ struct ReplicableStore {
             (tables, virtualTables) = (known.tables, known.virtualTables)
             return
         }
-        let survey = try ReplicatedTable.survey(reader)
+        let stored = try DatabaseSchema(reader)
+        let survey = try ReplicatedTable.survey(stored)
         if let first = survey.unrecorded.first { throw refusal("table \(first.name)", first.reason) }
         tables = survey.tables
-        virtualTables = try ReplicatedVirtualTable.all(reader)
+        virtualTables = try ReplicatedVirtualTable.all(stored, reader)
         for table in virtualTables {
             if let reason = table.refusal { throw refusal("virtual table \(table.name)", reason) }
         }
@@ -62,7 +63,7 @@ struct ReplicableStore {
             if case .own(let content)? = table.content {
                 writes.append((table.name, [RowStatements.insertion(content), RowStatements.probe(content)]))
             } else {
-                writes.append((table.name, ["SELECT * FROM main.\(StoreTable.quote(table.name))"]))
+                writes.append((table.name, ["SELECT * FROM main.\(table.name.sqlName)"]))
             }
         }
         if let (table, message) = try Self.firstUnwritable(writes, reader) {
@@ -94,10 +95,6 @@ struct ReplicableStore {
         throw ReplicationError.unreplicable(
             object: location.name.support.string,
             reason: "a batch doesn't carry the files of Core Data's external storage", location.path)
-    }
-
-    private static func exists(_ table: String, _ reader: StoreReader) throws -> Bool {
-        try reader.integer("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", [.text(table)]) == 1
     }
 
     /// Returns the first table that a process without the app's collations and functions can't write.

@@ -55,10 +55,10 @@ extension StoreContent {
     }
 
     /// Returns nil if the table is empty.
-    private func retention(of table: StoreTable, in other: StoreContent) throws -> ContentRetention.Table? {
+    private func retention(of table: DatabaseSchema.Table, in other: StoreContent) throws -> ContentRetention.Table? {
         var found = ContentRetention.Table(name: table.name, rows: try reader.rowCount(table))
         guard found.rows > 0 else { return nil }
-        guard other.tables.contains(table) else {
+        guard let counterpart = other.tables.first(where: { $0.name == table.name && $0.kind == table.kind }) else {
             (found.missing, found.obstacle) = (found.rows, "has no table \(table.name)")
             return found
         }
@@ -70,30 +70,29 @@ extension StoreContent {
             (found.changed, found.obstacle) = (found.rows, "has another text encoding")
             return found
         }
-        let mine = try reader.columns(of: table)
-        let theirs = try other.reader.columns(of: table)
-        if let lost = mine.stored.first(where: { !theirs.stored.contains($0) }) {
+        let theirs = counterpart.assignableColumns.map(\.name)
+        if let lost = table.assignableColumns.map(\.name).first(where: { !theirs.contains($0) }) {
             (found.changed, found.obstacle) = (found.rows, "has no column \(lost) in \(table.name)")
             return found
         }
-        guard !mine.key.isEmpty, mine.key == theirs.key else {
+        let key = table.identifyingColumns
+        guard !key.isEmpty, key == counterpart.identifyingColumns else {
             (found.changed, found.obstacle) = (found.rows, "has other keys in \(table.name)")
             return found
         }
-        try compareRows(of: table, mine, with: other, &found)
+        try compareRows(of: table, with: other, &found)
         return found
     }
 
     private func compareRows(
-        of table: StoreTable, _ columns: StoreTable.Columns, with other: StoreContent,
-        _ found: inout ContentRetention.Table
+        of table: DatabaseSchema.Table, with other: StoreContent, _ found: inout ContentRetention.Table
     ) throws {
-        let rows = try reader.rows(of: table).statement
-        let names = columns.selected
+        let rows = try reader.rows(of: table)
+        let (names, key) = (table.readColumns, table.identifyingColumns)
         let counterpart = try other.reader.prepare(
-            "SELECT \(names.map(StoreTable.quote).joined(separator: ", ")) FROM \(table.quotedName) WHERE "
-                + columns.key.map { "\(StoreTable.quote($0)) IS ?" }.joined(separator: " AND "))
-        let positions = columns.key.compactMap { names.firstIndex(of: $0) }.map(Int32.init)
+            "SELECT \(names.map(\.sqlName).joined(separator: ", ")) FROM \(table.name.sqlName) WHERE "
+                + key.map { "\($0.sqlName) IS ?" }.joined(separator: " AND "))
+        let positions = key.compactMap { names.firstIndex(of: $0) }.map(Int32.init)
         while try rows.step() {
             counterpart.reset()
             for (parameter, position) in zip(Int32(1)..., positions) {
@@ -115,9 +114,9 @@ extension StoreContent {
         guard let longest = names.map(\.count).max() else { return [] }
         var found: Set<[UInt8]> = []
         for table in tables where table.kind != .virtual {
-            let (rows, columns) = try reader.rows(of: table)
+            let rows = try reader.rows(of: table)
             while try rows.step() {
-                for column in 0..<Int32(columns.count) {
+                for column in 0..<rows.columnCount {
                     guard let bytes = rows.bytes(column, limit: longest + 2) else { continue }
                     let name = bytes.drop { $0 < 3 }.prefix { $0 != 0 }
                     if names.contains(Array(name)) { found.insert(Array(name)) }

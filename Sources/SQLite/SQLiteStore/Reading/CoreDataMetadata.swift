@@ -42,9 +42,7 @@ extension CoreDataMetadata {
 
     /// Reads the metadata. Returns nil if the store isn't Core Data's. Throws `StoreError`.
     package init?(_ reader: StoreReader, parsing parse: ListParser = binary) throws {
-        let tables = try reader.integer(
-            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('Z_METADATA', 'Z_PRIMARYKEY')")
-        guard tables == 2 else { return nil }
+        guard try reader.hasTables("Z_METADATA", "Z_PRIMARYKEY") else { return nil }
         let row = try reader.prepare("SELECT Z_UUID, Z_PLIST FROM Z_METADATA NOT INDEXED LIMIT 1")
         let hasRow = try row.step()
         uuid = hasRow ? row.text(0) : nil

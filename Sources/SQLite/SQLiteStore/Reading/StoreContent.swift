@@ -2,13 +2,13 @@
 /// affect it.
 package struct StoreContent {
     let reader: StoreReader
-    /// The tables, without views and SQLite's own tables.
-    package let tables: [StoreTable]
+    /// The tables by name, without views and SQLite's own tables.
+    package let tables: [DatabaseSchema.Table]
 
     /// Creates the content as seen by `reader`. It is valid while the reader is.
     package init(_ reader: StoreReader) throws {
         self.reader = reader
-        tables = try reader.tables()
+        tables = try DatabaseSchema(reader).tablesByName
     }
 
     /// Returns the number of rows by table, without virtual tables.
@@ -18,7 +18,7 @@ package struct StoreContent {
 
     /// True if no table has a row, apart from those that the schema's creation inserts.
     package func isEmptyOrSchemaOnly() throws -> Bool {
-        let modules = try reader.virtualTableModules()
+        let modules = tables.compactMap { table in table.module.map { (table.name, $0) } }
         return try tables.filter { $0.kind != .virtual }.allSatisfy { table in
             guard let creationRows = CreationRows.of(table: table.name, modules: modules) else {
                 return try !reader.hasRows(table)
@@ -90,10 +90,11 @@ extension StoreContent {
         }
     }
 
-    private func difference(in table: StoreTable, from other: StoreContent) throws -> ContentDifference? {
-        let (mine, columns) = try reader.rows(of: table)
-        let (theirs, _) = try other.reader.rows(of: table)
-        return try difference(between: mine, and: theirs, table: table.name, columns: columns)
+    /// Both stores declare the table the same.
+    private func difference(in table: DatabaseSchema.Table, from other: StoreContent) throws -> ContentDifference? {
+        try difference(
+            between: reader.rows(of: table), and: other.reader.rows(of: table), table: table.name,
+            columns: table.readColumns)
     }
 
     private func difference(
@@ -114,18 +115,14 @@ extension StoreContent {
     /// Compares AUTOINCREMENT's counters (https://sqlite.org/fileformat2.html, §2.6.2): an identifier must not be
     /// reused.
     private func sequenceDifference(from other: StoreContent) throws -> ContentDifference? {
-        let hasMine = try reader.hasSequences()
-        guard try hasMine == other.reader.hasSequences() else { return .schema(type: "table", name: "sqlite_sequence") }
+        let hasMine = try reader.hasTables("sqlite_sequence")
+        guard try hasMine == other.reader.hasTables("sqlite_sequence") else {
+            return .schema(type: "table", name: "sqlite_sequence")
+        }
         guard hasMine else { return nil }
         let sql = "SELECT name, seq FROM sqlite_sequence ORDER BY name, seq"
         return try difference(
             between: reader.prepare(sql), and: other.reader.prepare(sql), table: "sqlite_sequence",
             columns: ["name", "seq"])
-    }
-}
-
-extension StoreReader {
-    fileprivate func hasSequences() throws -> Bool {
-        try integer("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'") != nil
     }
 }

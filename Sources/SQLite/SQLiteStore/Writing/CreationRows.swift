@@ -55,35 +55,15 @@ struct CreationRows {
 }
 
 extension StoreReader {
-    /// Returns the module of each virtual table.
-    package func virtualTableModules() throws -> [(table: String, module: String)] {
-        let statement = try prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND rootpage = 0")
-        var found: [(table: String, module: String)] = []
-        while try statement.step() {
-            guard let name = statement.text(0), let sql = statement.text(1),
-                let module = VirtualTableModule.name(declaredIn: sql)
-            else { continue }
-            found.append((name, module))
-        }
-        return found
-    }
-
     /// True if the table has a row that its creation did not insert.
-    func hasRows(_ table: StoreTable, besides creationRows: CreationRows) throws -> Bool {
-        guard try Set(columnNames(of: table)) == Set(creationRows.columns.map { Array($0.utf8) }) else {
+    func hasRows(_ table: DatabaseSchema.Table, besides creationRows: CreationRows) throws -> Bool {
+        guard Set(table.columns.map { Array($0.name.utf8) }) == Set(creationRows.columns.map { Array($0.utf8) }) else {
             return try hasRows(table)
         }
         if let limit = creationRows.limit {
-            return try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED LIMIT 1 OFFSET \(limit)") != nil
+            return try integer("SELECT 1 FROM \(table.name.sqlName) NOT INDEXED LIMIT 1 OFFSET \(limit)") != nil
         }
         guard let dataCondition = creationRows.dataCondition else { return false }
-        return try integer("SELECT 1 FROM \(table.quotedName) NOT INDEXED WHERE \(dataCondition) LIMIT 1") != nil
-    }
-
-    private func columnNames(of table: StoreTable) throws -> [[UInt8]] {
-        let information = try prepare("SELECT name FROM pragma_table_xinfo(?, 'main')", [.text(table.name)])
-        var found: [[UInt8]] = []
-        while try information.step() { found.append(Array((information.text(0) ?? "").utf8)) }
-        return found
+        return try integer("SELECT 1 FROM \(table.name.sqlName) NOT INDEXED WHERE \(dataCondition) LIMIT 1") != nil
     }
 }

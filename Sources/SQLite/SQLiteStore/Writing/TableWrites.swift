@@ -22,23 +22,15 @@ package final class TableWrites {
     /// in lower case, under their former names. Returns nil if rows may have been inserted or deleted, or the columns
     /// are unknown. `before` holds the names of all tables that existed before.
     package func writtenColumns(of name: String, earlier: String, before: Set<String>) -> Set<String>? {
-        let (name, earlier) = (Self.key(name), Self.key(earlier))
+        let (name, earlier) = (DatabaseSchema.key(of: name), DatabaseSchema.key(of: earlier))
         if written.contains(earlier) || written.contains(name) { return nil }
         if renamed.contains(earlier) {
             // Its intermediate names are unknown. They are not among those of new tables and of tables that kept
             // theirs.
-            let unrenamed = Set(before.map(Self.key)).subtracting(renamed)
+            let unrenamed = Set(before.map(DatabaseSchema.key)).subtracting(renamed)
             guard written.union(columns.keys).subtracting(created).isSubset(of: unrenamed) else { return nil }
         }
         return (columns[earlier] ?? []).union(columns[name] ?? [])
-    }
-
-    /// Returns a key for comparing names as SQLite does: ASCII letters without regard to case, and all else byte by
-    /// byte, which Swift's string comparison does not do.
-    package static func key(_ name: String) -> String {
-        guard !name.utf8.allSatisfy({ $0 < 128 }) else { return name.lowercased() }
-        return name.utf8.map { $0 < 128 ? String(UnicodeScalar($0)).lowercased() : "%" + String($0, radix: 16) }
-            .joined()
     }
 
     /// - Parameter third: The dropped column, if a column is dropped, else the database.
@@ -46,26 +38,28 @@ package final class TableWrites {
         switch action {
         case SQLITE_UPDATE:
             guard third != "temp", let first, !first.hasPrefix("sqlite_") else { return }
-            let column = second.map(Self.key)
+            let column = second.map(DatabaseSchema.key)
             // After a column was renamed, column names prove nothing.
-            guard let column, column != "rowid", column != "z_pk", !withRenamedColumns.contains(Self.key(first)) else {
-                written.insert(Self.key(first))
+            guard let column, column != "rowid", column != "z_pk",
+                !withRenamedColumns.contains(DatabaseSchema.key(of: first))
+            else {
+                written.insert(DatabaseSchema.key(of: first))
                 return
             }
-            columns[Self.key(first), default: []].insert(column)
+            columns[DatabaseSchema.key(of: first), default: []].insert(column)
         case SQLITE_INSERT, SQLITE_DELETE, SQLITE_DROP_TABLE, SQLITE_DROP_VTABLE:
             guard third != "temp", let first, !first.hasPrefix("sqlite_") else { return }
-            written.insert(Self.key(first))
+            written.insert(DatabaseSchema.key(of: first))
         case SQLITE_CREATE_TABLE, SQLITE_CREATE_VTABLE:
             guard third != "temp", let first else { return }
             // It may reuse the pages of a table that was dropped.
-            created.insert(Self.key(first))
-            written.insert(Self.key(first))
+            created.insert(DatabaseSchema.key(of: first))
+            written.insert(DatabaseSchema.key(of: first))
         case SQLITE_ALTER_TABLE:
             guard first != "temp", let second else { return }
-            lastAltered = Self.key(second)
+            lastAltered = DatabaseSchema.key(of: second)
             // Dropping a column rewrites each row.
-            if third != nil { written.insert(Self.key(second)) }
+            if third != nil { written.insert(DatabaseSchema.key(of: second)) }
         case SQLITE_FUNCTION where second == "sqlite_rename_table":
             // SQLite calls this function to rewrite the schema when it renames a table.
             guard let name = lastAltered else { return }
