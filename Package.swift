@@ -93,6 +93,7 @@ let coreData = floor(
 
 let changes = floor(
     "Sources/Changes",
+    room("RowChanges", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
     room("StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     room(
@@ -172,6 +173,7 @@ let testPrograms = floor(
     "Tests",
     room("TestSupport", "CLinux", "LinuxSystem"),
     program("ClaimWorker", "GroupStore"),
+    program("DifferenceActor", "LinuxSystem", "RowChanges", "SQLiteFormat", path: "Tests/Adversary/rows/Actor"),
     program(
         "LibraryActor", "GroupStore", "GroupStoreGRDB", "ManagedObjectModels", "StoreMigration", .grdb,
         path: "Tests/Adversary/library/Actor"),
@@ -201,6 +203,7 @@ let unitTests = floor(
     tests(
         "CoreDataStoreTests", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat",
         "SQLiteStore"),
+    tests("RowChangesTests", "RowChanges", "SQLiteFormat", .grdb),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching"),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),

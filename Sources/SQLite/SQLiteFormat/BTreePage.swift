@@ -48,7 +48,7 @@ package struct BTreePage {
     private var pointers: Int { header + (kind.isInterior ? 12 : 8) }
 
     /// The child after the last cell of an interior page.
-    var lastChild: UInt32 { bytes.word(header + 8) }
+    package var lastChild: UInt32 { bytes.word(header + 8) }
 
     private func cell(_ index: Int) -> Int? {
         let offset = bytes.half(pointers + 2 * index)
@@ -56,7 +56,7 @@ package struct BTreePage {
     }
 
     /// Returns the child before a cell of an interior page, or nil if the cell lies outside the page.
-    func child(_ index: Int) -> UInt32? { cell(index).map(bytes.word) }
+    package func child(_ index: Int) -> UInt32? { cell(index).map(bytes.word) }
 
     /// Returns a cell's payload, or nil if the cell does not lie within the page. Cells of an interior table page have
     /// none.

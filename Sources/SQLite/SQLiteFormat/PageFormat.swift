@@ -27,6 +27,11 @@ package struct PageFormat: Equatable, Sendable {
         encoding = Encoding(rawValue: first.word(56)) ?? .utf8
     }
 
+    /// True if pages are as long, and as much of each may be used.
+    package func hasSamePages(as other: PageFormat) -> Bool {
+        pageSize == other.pageSize && usableSize == other.usableSize
+    }
+
     /// True if no b-tree, overflow chain or freelist can use the page: a pointer map page (§1.8), or the page with the
     /// lock bytes (§1.4).
     package func isReserved(_ page: UInt32) -> Bool {

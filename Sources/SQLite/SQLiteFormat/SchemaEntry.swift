@@ -10,7 +10,7 @@ package struct SchemaEntry: Hashable, Sendable {
     /// The SQL that created the object, or an empty string.
     package let sql: String
 
-    init(type: String, name: String, table: String, root: UInt32, sql: String) {
+    package init(type: String, name: String, table: String, root: UInt32, sql: String) {
         self.type = type
         self.name = name
         self.table = table
@@ -21,38 +21,20 @@ package struct SchemaEntry: Hashable, Sendable {
     /// Parses a record of five columns (https://sqlite.org/fileformat2.html, §2.1 and §2.6). Returns nil if it is
     /// malformed.
     package init?(record: UnsafeRawBufferPointer, _ encoding: PageFormat.Encoding) {
-        guard let (length, first) = record.varint(0, end: record.count), length <= record.count else { return nil }
-        var header = first
-        var body = Int(length)
-        var texts: [String] = []
-        var root: UInt32 = 0
-        for column in 0..<5 {
-            guard let (serial, next) = record.varint(header, end: Int(length)), serial <= 0xFFFF_FFFF else {
-                return nil
-            }
-            header = next
-            let size = Int(UnsafeRawBufferPointer.length(ofSerial: serial))
-            guard body + size <= record.count else { return nil }
-            let value = UnsafeRawBufferPointer(rebasing: record[body..<body + size])
-            body += size
-            if column == 3 {
-                guard let page = Self.integer(value, serial: Int(serial)) else { return nil }
-                root = page
-            } else {
-                texts.append(serial >= 13 && serial % 2 == 1 ? Self.text(value, encoding) : "")
-            }
+        guard let fields = Record(record)?.fields, fields.count == 5 else { return nil }
+        let root: UInt32
+        switch fields[3] {
+        case .null: root = 0
+        case .integer(let value):
+            guard let page = UInt32(exactly: value) else { return nil }
+            root = page
+        default: return nil
         }
-        self.init(type: texts[0], name: texts[1], table: texts[2], root: root, sql: texts[3])
-    }
-
-    /// Returns a page number, or 0 for NULL.
-    private static func integer(_ value: UnsafeRawBufferPointer, serial: Int) -> UInt32? {
-        switch serial {
-        case 0, 8: 0
-        case 9: 1
-        case 1...6: UInt32(exactly: value.reduce(UInt64(0)) { $0 << 8 | UInt64($1) })
-        default: nil
+        func text(_ field: Record.Field) -> String {
+            if case .text(let bytes) = field { Self.text(bytes, encoding) } else { "" }
         }
+        self.init(
+            type: text(fields[0]), name: text(fields[1]), table: text(fields[2]), root: root, sql: text(fields[4]))
     }
 
     private static func text(_ value: UnsafeRawBufferPointer, _ encoding: PageFormat.Encoding) -> String {

@@ -1,0 +1,79 @@
+import SQLiteFormat
+
+/// Where a row lies in one state of a database.
+struct Cell {
+    /// The rowid, or 0 in a tree without rowids.
+    let rowid: Int64
+    /// The page that has the cell.
+    let page: UInt32
+    /// The first overflow page, or 0.
+    let overflow: UInt32
+    /// The offset of the payload on the page, in bytes.
+    let offset: UInt32
+    /// The length of the payload's part on the page, in bytes.
+    let localLength: UInt32
+    /// The length of the whole payload in bytes.
+    let length: UInt32
+
+    init(_ payload: BTreePage.Payload, rowid: Int64, page: UInt32) {
+        self.rowid = rowid
+        self.page = page
+        overflow = payload.overflow
+        offset = UInt32(payload.local.lowerBound)
+        localLength = UInt32(payload.local.count)
+        length = UInt32(payload.length)
+    }
+
+    /// The range of the payload's part on the page.
+    var local: Range<Int> { Int(offset)..<Int(offset) + Int(localLength) }
+
+    /// Appends the cells of a page that are rows: all but those of a rowid table's interior pages.
+    static func append(_ node: BTreePage, page: UInt32, to cells: inout [Cell]) throws(Contradiction) {
+        guard node.kind != .tableInterior else { return }
+        cells.reserveCapacity(cells.count + node.cellCount)
+        for index in 0..<node.cellCount {
+            guard let payload = node.payload(index) else { throw .malformed(page: page) }
+            var rowid: Int64 = 0
+            if node.kind == .tableLeaf {
+                guard let found = node.rowid(index) else { throw .malformed(page: page) }
+                rowid = found
+            }
+            cells.append(Cell(payload, rowid: rowid, page: page))
+        }
+    }
+}
+
+extension DatabaseState {
+    /// Calls `body` with the payload of a cell, which is gathered in `buffer` if it has overflow pages.
+    func withPayload<Result>(
+        _ cell: Cell, usableSize: Int, buffer: inout [UInt8], _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) throws -> Result {
+        if cell.overflow == 0 {
+            return try withPage(cell.page) { try body(UnsafeRawBufferPointer(rebasing: $0[cell.local])) }
+        }
+        buffer.removeAll(keepingCapacity: true)
+        buffer.reserveCapacity(Int(cell.length))
+        try withPage(cell.page) { buffer.append(contentsOf: $0[cell.local]) }
+        try forEachOverflowPage(of: cell, usableSize: usableSize) { _, bytes in
+            let count = min(usableSize - 4, Int(cell.length) - buffer.count)
+            buffer.append(contentsOf: bytes[4..<4 + count])
+        }
+        return try buffer.withUnsafeBytes(body)
+    }
+
+    /// Calls `body` with each page of a cell's overflow chain, and its bytes. The payload's length ends the chain.
+    func forEachOverflowPage(
+        of cell: Cell, usableSize: Int, _ body: (UInt32, UnsafeRawBufferPointer) throws -> Void
+    ) throws {
+        var page = cell.overflow
+        var rest = Int(cell.length) - Int(cell.localLength)
+        while rest > 0 {
+            guard page >= 2, page <= pageCount else { throw Contradiction.malformed(page: cell.page) }
+            page = try withPage(page) {
+                try body(page, $0)
+                return $0.word(0)
+            }
+            rest -= usableSize - 4
+        }
+    }
+}

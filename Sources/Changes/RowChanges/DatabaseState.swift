@@ -1,0 +1,37 @@
+import Glibc
+
+/// One committed state of a database, page by page.
+package protocol DatabaseState {
+    /// The database's size in pages; 0 for an empty file.
+    var pageCount: UInt32 { get }
+    /// Calls `body` with the bytes of a page, from 1 to `pageCount`. Every page is as long as the others.
+    func withPage<Result>(_ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
+}
+
+/// The state before a database's first page is written.
+struct NoDatabase: DatabaseState {
+    var pageCount: UInt32 { 0 }
+    func withPage<Result>(_ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+        throw Contradiction.malformed(page: page)
+    }
+}
+
+/// Why a difference can't be proven. The map that was to be advanced is invalid afterwards.
+package enum Contradiction: Error, Equatable {
+    /// A page isn't what the link to it says, or lies outside the database.
+    case malformed(page: UInt32)
+    /// Two links lead to a page.
+    case linkedTwice(page: UInt32)
+    /// A page that no link leads to any more belongs to a table.
+    case unreached(page: UInt32)
+    /// The page size, or the space that is reserved on each page, has changed.
+    case formatChanged
+}
+
+extension UnsafeRawBufferPointer {
+    func hasSameBytes(as other: UnsafeRawBufferPointer) -> Bool {
+        guard count == other.count else { return false }
+        guard let first = baseAddress, let second = other.baseAddress, first != second else { return true }
+        return memcmp(first, second, count) == 0
+    }
+}

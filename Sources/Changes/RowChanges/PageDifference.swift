@@ -1,0 +1,57 @@
+import SQLiteFormat
+
+/// What differs between two states of a database, as far as tables show it.
+package struct PageDifference {
+    /// A table that differs: in its definition, its name, its root or its rows.
+    package struct Table {
+        /// The table's entry in the schema of the earlier state. Nil if there was no such table.
+        package let before: SchemaEntry?
+        /// The table's entry in the schema of the later state. Nil if the table is gone.
+        package let after: SchemaEntry?
+        /// True if rows have rowids; false for a table WITHOUT ROWID.
+        package let hasRowids: Bool
+        let rows: [CellPair]
+
+        /// The number of rows that differ.
+        package var rowCount: Int { rows.count }
+    }
+
+    /// A row in both states; one of them may lack it.
+    struct CellPair {
+        let before: Cell?
+        let after: Cell?
+    }
+
+    /// The tables that differ, the schema itself first, as `sqlite_schema`.
+    package let tables: [Table]
+    /// The pages that differ, in the later state.
+    package let pages: [UInt32]
+    let usableSize: Int
+
+    /// Calls `body` with each row of `table` that differs: its rowid (0 in a table WITHOUT ROWID), and its record in
+    /// each state, or nil where there is none. The states are those that were compared. In a table WITHOUT ROWID, a
+    /// changed row is one that went and one that came; only the columns of its key can pair them.
+    package func forEachRow(
+        of table: Table, from old: some DatabaseState, to new: some DatabaseState,
+        _ body: (_ rowid: Int64, _ before: UnsafeRawBufferPointer?, _ after: UnsafeRawBufferPointer?) throws -> Void
+    ) throws {
+        var (former, latter): ([UInt8], [UInt8]) = ([], [])
+        for row in table.rows {
+            switch (row.before, row.after) {
+            case (let before?, let after?):
+                try old.withPayload(before, usableSize: usableSize, buffer: &former) { first in
+                    try new.withPayload(after, usableSize: usableSize, buffer: &latter) {
+                        try body(after.rowid, first, $0)
+                    }
+                }
+            case (let before?, nil):
+                try old.withPayload(before, usableSize: usableSize, buffer: &former) {
+                    try body(before.rowid, $0, nil)
+                }
+            case (nil, let after?):
+                try new.withPayload(after, usableSize: usableSize, buffer: &latter) { try body(after.rowid, nil, $0) }
+            case (nil, nil): break
+            }
+        }
+    }
+}
