@@ -88,6 +88,19 @@ import Testing
         #expect(try rig.findings() == [])
     }
 
+    /// Only its journal tells it from the log's last checkpoint.
+    @Test(arguments: [false, true]) func findsATransactionAtTheEndOfWALMode(isPolledBefore: Bool) throws {
+        let rig = try rig(index: LogBytes.emptyIndex, log: [])
+        #expect(try rig.findings() == [])
+        for suffix in ["-wal", "-shm"] { try rig.put(nil, suffix) }
+        if isPolledBefore { #expect(try rig.findings() == []) }
+        try rig.put(Self.hotJournal, "-journal")
+        try rig.putPage(2)
+        try rig.put([], "-journal")
+        #expect(try rig.findings() == [.changed])
+        #expect(try rig.findings() == [])
+    }
+
     private static let hotJournal: [UInt8] = [0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7, 0, 0, 0, 0]
 
     /// A transaction that spills is no commit, and locks readers out.

@@ -78,7 +78,7 @@ final class Lockstep {
     struct WrongMap: Error {}
 
     private static func values(_ record: UnsafeRawBufferPointer) throws -> [String] {
-        guard let fields = Record(record)?.fields else { throw Contradiction.malformed(page: 0) }
+        guard let fields = RowRecord(record)?.fields else { throw Contradiction.malformed(page: 0) }
         return fields.map { field in
             switch field {
             case .null: "NULL"

@@ -20,6 +20,7 @@ extension StoreObserver {
             {
                 return observeLocked()
             }
+            hasFollowedLog = true
             return try inspectWALMode(files, isChanged: isChanged)
         }
         lockedCommits = nil
@@ -33,10 +34,14 @@ extension StoreObserver {
         if usesJournal || abandonedJournal != nil, try isAbandonedJournalOverruled(files, at: stamp) {
             idle = IdleState(publishedAt: .absent)
         }
+        // What was written since the log is gone may be its last checkpoint, whose commits are published. A journal
+        // tells that there was a transaction, too.
+        let isJournaled = try usesJournal && hasFollowedLog && !files.isJournalHot()
+        if isJournaled { hasFollowedLog = false }
         backoff = PollDelay()
         usesJournal = false
         bracket = JournalBracket()
-        guard isUnreadable else { return try inspectIdle(files, hasHeader: false) }
+        guard isUnreadable || isJournaled else { return try inspectIdle(files, hasHeader: false) }
         obstacle = nil
         sessions.recordWrite()
         idle = IdleState(publishedAt: stamp)

@@ -24,6 +24,8 @@ package final class StoreObserver {
     /// True if the last poll looked at the WAL through its index. An index may also be left beside a store in another
     /// mode.
     var followsIndex = false
+    /// True if a store without a legible header was last followed through a log or an index.
+    var hasFollowedLog = false
     /// True if a commit was found in the index that is open now.
     var indexHasCommitted = false
     @exclusivity(unchecked) private(set) var touchedParts: Set<StorePart> = []
@@ -120,6 +122,7 @@ package final class StoreObserver {
         // What is being written was not read, or will be in the index.
         abandonedWAL.inspectedStamp = try opened.walIndex != nil && opened.isWALInUse() ? nil : inspectedStamp
         abandonedWAL.holdsPublishedCommit = opened.walIndex == nil && baseline.commit.frame > 0
+        hasFollowedLog = opened.walIndex != nil || abandonedWAL.holdsPublishedCommit
         if opened.walIndex != nil { unloggedWrites.record(try databaseState(opened)) }
         abandonedJournal = opened.isTransactionUnderWay() ? nil : try? AbandonedJournal(opened, at: stamp)
         recordMode(of: opened, stamp: stamp, mode: try opened.header()?.journalMode)
@@ -164,7 +167,7 @@ package final class StoreObserver {
         sessions = WALSessionTracker()
         backoff = PollDelay()
         obstacle = nil
-        followsIndex = false
+        (followsIndex, hasFollowedLog) = (false, false)
         detector = CommitDetector()
         stampPublishedUnderLock = nil
         rollbackStamps = RollbackStamps()

@@ -21,7 +21,7 @@ package struct SchemaEntry: Hashable, Sendable {
     /// Parses a record of five columns (https://sqlite.org/fileformat2.html, §2.1 and §2.6). Returns nil if it is
     /// malformed.
     package init?(record: UnsafeRawBufferPointer, _ encoding: PageFormat.Encoding) {
-        guard let fields = Record(record)?.fields, fields.count == 5 else { return nil }
+        guard let fields = RowRecord(record)?.fields, fields.count == 5 else { return nil }
         let root: UInt32
         switch fields[3] {
         case .null: root = 0
@@ -30,7 +30,7 @@ package struct SchemaEntry: Hashable, Sendable {
             root = page
         default: return nil
         }
-        func text(_ field: Record.Field) -> String {
+        func text(_ field: RowRecord.Field) -> String {
             if case .text(let bytes) = field { Self.text(bytes, encoding) } else { "" }
         }
         self.init(

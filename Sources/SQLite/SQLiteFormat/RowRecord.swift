@@ -3,7 +3,7 @@
 /// The fields are the stored ones. Which columns they are, only the table's definition tells: the alias of a rowid is
 /// stored as NULL, a virtual column isn't stored, a column that was added later is missing at the end, and a whole
 /// number in a column of REAL affinity is stored as an integer.
-package struct Record {
+package struct RowRecord {
     /// A field of a record.
     package enum Field {
         case null

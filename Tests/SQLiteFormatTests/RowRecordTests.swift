@@ -1,10 +1,10 @@
 import SQLiteFormat
 import Testing
 
-@Suite struct RecordTests {
+@Suite struct RowRecordTests {
     private func describe(_ bytes: [UInt8]) -> [String]? {
         bytes.withUnsafeBytes { bytes in
-            Record(bytes)?.fields.map { field in
+            RowRecord(bytes)?.fields.map { field in
                 switch field {
                 case .null: "null"
                 case .integer(let value): "\(value)"
