@@ -45,6 +45,27 @@ import Testing
         }
     }
 
+    /// The watching thread ends with its last subscription, and its next run counts anew: a subscription that ends twice
+    /// must not end another one. Alone, nearly each round would find it.
+    @Test func aSubscriptionThatEndsTwiceEndsNoOther() throws {
+        func subscription() throws -> DirectSubscription {
+            let new = try DirectSubscription(store, since: nil, tables: nil, namesTables: false)
+            _ = try #require(try new.next(within: .ample))
+            return new
+        }
+        for _ in 0..<5 {
+            let first = try subscription()
+            first.end()
+            pause(.milliseconds(5))
+            let second = try subscription()
+            first.end()
+            try sqlite("INSERT INTO note VALUES ('one')")
+            _ = try #require(try second.next(within: .seconds(60)))
+            second.end()
+            pause(.milliseconds(5))
+        }
+    }
+
     /// A slow consumer gets one change for many.
     @Test func joinsTheChangesThatNobodyTakes() async throws {
         let shell = try RunningProcess("sqlite3", [Word(store)])

@@ -88,7 +88,7 @@ package final class DirectSubscription: Sendable {
         }
         arrived.signal()
         guard let number else { return }
-        try? DirectWatcher.shared.perform { $0.remove(number) }
+        try? DirectWatcher.shared.perform { $0.remove(number, of: self) }
     }
 
     // MARK: The watching thread
@@ -248,7 +248,7 @@ private final class DirectWatcher: Sendable {
                 }
                 for number in numbers {
                     subscriptions[number] = subscription
-                    if !subscription.begin(number) { remove(number) }
+                    if !subscription.begin(number) { remove(number, of: subscription) }
                 }
             } catch {
                 subscription.fail(error)
@@ -266,7 +266,10 @@ private final class DirectWatcher: Sendable {
             if let event = former.event(until: now) { subscription.receive(event, token: now) }
         }
 
-        func remove(_ number: Int) {
+        /// Removes a subscription, unless the number is another's: each run of the thread counts anew, and a
+        /// subscription of an earlier run may end in this one.
+        func remove(_ number: Int, of subscription: DirectSubscription) {
+            guard subscriptions[number] === subscription else { return }
             subscriptions[number] = nil
             ready.remove(number)
             feed?.remove([number])
