@@ -45,8 +45,8 @@ import Testing
         }
     }
 
-    /// The watching thread ends with its last subscription, and its next run counts anew: a subscription that ends twice
-    /// must not end another one. Alone, nearly each round would find it.
+    /// The watching thread ends with its last subscription, and its next run counts anew: a subscription that ends
+    /// twice must not end another one.
     @Test func aSubscriptionThatEndsTwiceEndsNoOther() throws {
         func subscription() throws -> DirectSubscription {
             let new = try DirectSubscription(store, since: nil, tables: nil, namesTables: false)
