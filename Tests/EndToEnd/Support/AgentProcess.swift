@@ -12,18 +12,21 @@ final class AgentProcess {
     let socket: FilePath
 
     /// Starts an agent. Unless `ready` is false, waits until its socket accepts connections.
-    init(_ arguments: [Word], socket: FilePath, ready: Bool = true) throws {
+    init(_ arguments: [Word], socket: FilePath, ready: Bool = true, seesMounts: Bool = true) throws {
         self.socket = socket
+        let command = (seesMounts ? [] : Programs.withoutNewMounts) + [Programs.groupstore, "agent"]
         process = try RunningProcess(
-            Programs.groupstore, ["agent"] + arguments, environment: Self.environment(socket))
+            command[0], command.dropFirst() + arguments, environment: Self.environment(socket))
         if ready { try awaitSocket() }
     }
 
     /// Starts an agent with one group and its legacy stores.
-    convenience init(_ places: Places, legacy: [FilePath], ready: Bool = true) throws {
+    ///
+    /// - Parameter seesMounts: False if what other tests mount meanwhile must not wake it.
+    convenience init(_ places: Places, legacy: [FilePath], ready: Bool = true, seesMounts: Bool = true) throws {
         try self.init(
             ["--group", "\(Self.group)=" + Word(places.group)] + legacy.flatMap { ["--legacy", Word($0)] },
-            socket: places.scratch("agent.sock"), ready: ready)
+            socket: places.scratch("agent.sock"), ready: ready, seesMounts: seesMounts)
     }
 
     static func environment(_ socket: FilePath) -> [String: String] { ["GROUPSTORE_SOCKET": socket.string] }

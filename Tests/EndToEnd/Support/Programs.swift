@@ -37,6 +37,11 @@ enum Programs {
     /// The environment in which Python finds the package in `Clients/python`, and leaves no files there.
     static let pythonClient = ["PYTHONPATH": "\(source("Clients/python"))", "PYTHONDONTWRITEBYTECODE": "1"]
 
+    /// Runs a program under the same process identifier where it sees no mount that is made later. Only root's tests
+    /// mount anything that others see.
+    static let withoutNewMounts: [Word] =
+        geteuid() == 0 ? ["unshare", "--mount", "--propagation", "private"] : []
+
     /// True if strace may trace. It needs the right to do so, which containers often lack.
     static let canTrace = (try? run("strace", ["-o", "/dev/null", "true"]))?.status == 0
 
