@@ -108,6 +108,12 @@ extension StoreError {
         }
     }
 
+    /// The remedy for a damaged database: puts what SQLite can still read into a new file beside it.
+    package static func recovery(of path: FilePath) -> String {
+        "save what can be read: sqlite3 \(path.shellWord) .recover | "
+            + "sqlite3 \(path.appending(suffix: ".recovered").shellWord)"
+    }
+
     /// The suggested action, in one line.
     package var remedy: String {
         switch self {
@@ -121,7 +127,7 @@ extension StoreError {
         case .foreignLog(let path, _):
             "close the programs that use the store, then move the log away: mv \(path.shellWord) "
                 + "\(path.shellWord).other"
-        case .corrupt: "restore a backup, or save what can be read: sqlite3 STORE .recover"
+        case .corrupt(_, _, let path): "restore a backup, or \(Self.recovery(of: path))"
         case .busy: "close the programs that use it, or try again"
         case .superJournalElsewhere:
             "open it once where that path is valid: in its container, or at its former location"

@@ -19,8 +19,12 @@ extension RelocationFailure {
 
     static func noGroupDirectory(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
-            .unusablePlace, code: "no_group_directory", "there is no directory \(PrintablePath(path))",
-            remedy: FileStatus(following: path) == nil ? "create it first: mkdir -p -m 0700" : "name a directory")
+            .unusablePlace, code: "no_group_directory",
+            FileStatus(following: path) == nil
+                ? "there is no directory \(PrintablePath(path))" : "\(PrintablePath(path)) is not a directory",
+            remedy: FileStatus(following: path) == nil
+                ? "create it first: mkdir -p -m 0700 \(path.shellWord)"
+                : "name a directory, and the store's new name with --name")
     }
 
     static func insideBookkeeping(_ path: FilePath, copy: Bool = false) -> RelocationFailure {
@@ -63,7 +67,7 @@ extension RelocationFailure {
         case let reason as StoreTransfer.RetryReason: self = Self.busy(reason, request)
         case let error as FileCoordinationError: self = Self.coordination(error)
         case let error as SystemError: self = Self.system(error)
-        case let error as StoreWriteError: self = Self.writing(error, store)
+        case let error as StoreWriteError: self = Self.writing(error, request)
         case let error as StoreError: self = Self.store(error)
         case let error as StoreContents.Unreadable: self.init(.badData, error, context: "\(store): ")
         case let error as any ActionableError: self.init(Self.kind(of: error), error)
@@ -170,18 +174,18 @@ extension RelocationFailure {
         }
         return RelocationFailure(
             kind, code: kind == .busy ? "in_use" : "unreadable", "\(error)",
-            remedy: kind == .busy ? "close the programs that use it, then try again" : "see groupstore inspect STORE")
+            remedy: kind == .busy ? "close the programs that use it, then try again" : "see what it is: groupstore inspect \(error.path.shellWord)")
     }
 
-    private static func writing(_ error: StoreWriteError, _ store: PrintablePath) -> RelocationFailure {
-        let text = "\(store): SQLite error \(error.code): \(error.message)"
+    private static func writing(_ error: StoreWriteError, _ request: RelocationRequest) -> RelocationFailure {
+        let text = "\(PrintablePath(request.source)): SQLite error \(error.code): \(error.message)"
         switch error.primaryCode {
         case SQLITE_BUSY, SQLITE_LOCKED:
             return RelocationFailure(
                 .busy, code: "in_use", text, remedy: "close the programs that use it, then try again")
         case SQLITE_NOTADB, SQLITE_CORRUPT:
             return RelocationFailure(
-                .badData, code: "corrupt", text, remedy: "repair it first: sqlite3 STORE .recover")
+                .badData, code: "corrupt", text, remedy: StoreError.recovery(of: request.source))
         case SQLITE_PERM, SQLITE_READONLY, SQLITE_AUTH:
             return RelocationFailure(
                 .notPermitted, code: "not_permitted", text, remedy: "run this as the owner of these files")

@@ -35,7 +35,9 @@ struct RecoverCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         let progress = RelocationProgressReporter(output)
-        let group = GroupDirectory.path(groupDir).lexicallyNormalized()
+        var named: FilePath = ""
+        try reporting(output) { named = try GroupDirectory.path(groupDir).lexicallyNormalized() }
+        let group = named
         var request = RelocationRequest(source: group, group: group)
         request.deadline = deadline.duration
         FileLease.ignoreBreakSignal()

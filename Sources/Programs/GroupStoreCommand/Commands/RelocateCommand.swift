@@ -238,7 +238,7 @@ struct RelocateCommand: ParsableCommand {
         // Not normalized: only the kernel knows what ".." means after a symbolic link.
         var request = RelocationRequest(
             source: try Self.source(sourceStore, in: working),
-            group: GroupDirectory.path(groupDir))
+            group: try GroupDirectory.path(groupDir))
         if let name {
             guard let component = FilePath.Component(bytes: ArgumentBytes.path(name).bytes) else {
                 throw .badName(FilePath(name))

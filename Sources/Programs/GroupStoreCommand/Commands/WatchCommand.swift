@@ -127,31 +127,29 @@ struct WatchCommand: ParsableCommand {
     /// Returns the agent's feed if it serves the stores, else one of this process.
     private func feed(since token: String?) throws -> any WatchedFeed {
         let paths = stores.map(ArgumentBytes.path)
-        guard !direct else { return try kernelFeed(paths, since: token) }
+        guard !direct else { return try directFeed(paths, since: token) }
         do throws(AgentConnectionError) {
             return try AgentFeed(paths, since: token, configure)
         } catch {
             guard !agent, error.leavesFilesToWatch else { throw error }
-            for path in paths where !Self.namesAFile(path) {
-                guard path.isAbsolute else { throw error }
-                throw CommandFailure(
-                    .badData, code: "no_directory",
-                    "there is no directory \(PrintablePath(path.removingLastComponent()))",
-                    remedy: "name a file in a directory that exists, or GROUP_ID/NAME of a group that an agent serves")
-            }
-            return try kernelFeed(paths, since: token)
+            return try directFeed(paths, since: token)
         }
     }
 
-    /// True if the argument can only be a path, or leads to a directory that exists.
-    private static func namesAFile(_ path: FilePath) -> Bool {
-        let directory = path.absolute(in: FilePath(workingDirectory())).removingLastComponent()
-        return FileStatus(following: directory)?.kind == .directory
+    /// Returns the place to watch, where there need not be a store yet.
+    private static func place(_ given: FilePath) throws -> FilePath {
+        if let failure = try MissingStore(given).groupFailure(mayAppear: true) { throw failure }
+        let path = given.absolute(in: FilePath(workingDirectory()))
+        let directory = path.removingLastComponent()
+        if FileStatus(following: directory)?.kind == .directory { return path }
+        if let store = try StoreArgument.groupStore(given) { return store }
+        throw CommandFailure(
+            .badData, code: "no_directory", "there is no directory \(PrintablePath(directory))",
+            remedy: "make it, or name GROUP_ID/NAME: mkdir -p \(directory.shellWord)")
     }
 
-    private func kernelFeed(_ paths: [FilePath], since token: String?) throws -> any WatchedFeed {
-        let directory = FilePath(workingDirectory())
-        let paths = paths.map { $0.absolute(in: directory) }
+    private func directFeed(_ given: [FilePath], since token: String?) throws -> any WatchedFeed {
+        let paths = try given.map(Self.place)
         guard rows || values || durable || !rowFilter.isEmpty else {
             return try KernelFeed(paths, since: token, tables: filter)
         }
@@ -239,14 +237,17 @@ struct WatchCommand: ParsableCommand {
 
     /// Reports that no later event is missed. For people on standard error, because it isn't an event.
     private func announce(_ store: WatchedStore, _ type: String, _ output: Output) {
+        let exists = FileStatus(following: store.path) != nil
         if output.json {
             var line: JSONObject = ["type": .string(type)]
             line.setPath("store", bytes: store.bytes)
             line.setPath("path", bytes: store.path.bytes)
+            if !exists { line["exists"] = false }
             line["token"] = .string(store.token)
             output.record(line, "")
         } else if !output.quiet {
-            Output.write("watching \(PrintablePath(store.path)), token \(store.token)", to: STDERR_FILENO)
+            let absence = exists ? "" : "which doesn't exist yet; waiting for it, "
+            Output.write("watching \(PrintablePath(store.path)), \(absence)token \(store.token)", to: STDERR_FILENO)
         }
     }
 

@@ -1,4 +1,5 @@
 import LinuxSystem
+import SQLiteStore
 import SystemPackage
 
 /// The decision in words.
@@ -40,7 +41,7 @@ extension RelocationDecision {
     func failure() throws -> RelocationFailure {
         guard case .refuse(let reason, let atGroup) = plan else { return try conflict() }
         let store = atGroup ? endpoints.group : endpoints.legacy
-        let (code, remedy) = Self.advice(reason)
+        let (code, remedy) = Self.advice(reason, store.path, (atGroup ? group : legacy).status?.kind, atGroup: atGroup)
         return RelocationFailure(
             .badData, code: code, "\(PrintablePath(store.path)): \(Self.describe(reason))", remedy: remedy)
     }
@@ -58,8 +59,11 @@ extension RelocationDecision {
         }
     }
 
-    private static func advice(_ reason: RelocationRefusal) -> (code: String, remedy: String) {
-        switch reason {
+    private static func advice(
+        _ reason: RelocationRefusal, _ store: FilePath, _ kind: FileStatus.Kind?, atGroup: Bool
+    ) -> (code: String, remedy: String) {
+        let word = store.shellWord
+        return switch reason {
         case .halfAStore:
             ("half_a_store", "put the database back beside it; look in a backup, or in the group container")
         case .foreign:
@@ -67,10 +71,19 @@ extension RelocationDecision {
                 "not_a_database",
                 "name a SQLite store; an encrypted one may be moved with --opaque while it is closed"
             )
-        case .corrupt: ("corrupt", "repair it first: sqlite3 STORE .recover")
-        case .hardLinked: ("hard_linked", "remove the other name: find / -xdev -samefile STORE")
+        case .corrupt: ("corrupt", StoreError.recovery(of: store))
+        case .hardLinked:
+            ("hard_linked", "remove the other name: find \"$(stat -c %m \(word))\" -xdev -samefile \(word)")
         case .twoNames: ("two_names", "remove one of the two names; the data is there once")
-        case .notARegularFile: ("not_a_file", "name the store's database file")
+        case .notARegularFile:
+            (
+                "not_a_file",
+                !atGroup
+                    ? "name the store's database file"
+                    : kind == .symbolicLink
+                        ? "remove the link: rm \(word)" : "move it away, or choose another name with --name: "
+                            + "mv \(word) \(store.appending(suffix: ".old").shellWord)"
+            )
         case .unusualPart: ("unusual_part", "check it and move it away")
         case .opaqueWithSideFiles: ("opaque_side_files", "let its own program close it properly, then try again")
         }

@@ -29,10 +29,11 @@ struct ArchiveGroupArgument: ParsableArguments {
         completion: .directory)
     var group: String
 
-    var path: FilePath { GroupDirectory.path(group) }
+    /// The container's directory. Throws `RelocationFailure`.
+    func path() throws(RelocationFailure) -> FilePath { try GroupDirectory.path(group) }
 
     /// Opens the container. Throws `RelocationFailure`.
-    func container() throws -> GroupContainer { try Relocation.container(at: path) }
+    func container() throws -> GroupContainer { try Relocation.container(at: path()) }
 }
 
 /// An archived set named on the command line: its identifier or the beginning of it, or a store's name.

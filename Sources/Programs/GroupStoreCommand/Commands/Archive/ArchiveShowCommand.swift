@@ -45,7 +45,8 @@ struct ArchiveShowCommand: ParsableCommand {
             guard health.isGood else {
                 throw CommandFailure(
                     .badData, code: health.word, "archive \(set.id) is \(health.word): \(health.reason)",
-                    remedy: "get what is left of it with archive restore --opaque, then sqlite3 STORE .recover")
+                    remedy: "restore it as it is, then save what can be read: groupstore archive restore "
+                        + "\(container.directory.path.shellWord) \(set.id) --opaque")
             }
             var summary: JSONObject = [
                 "type": "summary", "outcome": "described", "id": .string(set.id.rawValue),

@@ -46,6 +46,13 @@ struct GroupArgument: ParsableArguments {
         return path
     }
 
+    /// The command that makes the group in this place.
+    private var creation: String {
+        guard let identifier = GroupIdentifier(group) else { return "name a group" }
+        let place = directory.map { " --directory \(ArgumentBytes.path($0).shellWord)" } ?? ""
+        return NamedGroup.creation(of: identifier) + place
+    }
+
     /// Returns the directory, which must exist.
     func existingPath() throws -> FilePath {
         let path = try path()
@@ -59,9 +66,9 @@ struct GroupArgument: ParsableArguments {
                     remedy: try Self.continuation(of: identifier(), at: path))
             }
             throw CommandFailure(
-                .inputOutput, code: "no_container",
-                "there is no group container \(group): \(PrintablePath(path)) is not a directory",
-                remedy: "groupstore group create \(group)")
+                .inputOutput, code: NamedGroup.missingCode,
+                try NamedGroup.missing(identifier(), orAt: "directory \(PrintablePath(path))"),
+                remedy: creation)
         }
         return path
     }

@@ -54,7 +54,7 @@ struct StatusTarget {
     private static func location(_ text: String) throws -> StoreLocation? {
         do {
             return try StoreArgument(text).location()
-        } catch StoreError.missing {
+        } catch is CommandFailure {
             return nil
         }
     }
@@ -75,6 +75,9 @@ struct StatusTarget {
         guard let store else { return StatusOperation(group: group) }
         return StoreAddress(group: group, name: store.bytes).map { StatusOperation(store: $0) }
     }
+
+    /// The group, as a word of a command.
+    var container: String { group ?? directory.map(\.shellWord) ?? "" }
 
     /// The target for people.
     var name: String {
