@@ -174,7 +174,9 @@ extension RelocationFailure {
         }
         return RelocationFailure(
             kind, code: kind == .busy ? "in_use" : "unreadable", "\(error)",
-            remedy: kind == .busy ? "close the programs that use it, then try again" : "see what it is: groupstore inspect \(error.path.shellWord)")
+            remedy: kind == .busy
+                ? "close the programs that use it, then try again"
+                : "see what it is: groupstore inspect \(error.path.shellWord)")
     }
 
     private static func writing(_ error: StoreWriteError, _ request: RelocationRequest) -> RelocationFailure {

@@ -60,7 +60,11 @@ enum GroupDirectory {
     ///
     /// Throws `RelocationFailure` if there is neither a group nor a directory.
     static func path(_ text: String) throws(RelocationFailure) -> FilePath {
-        let given = FilePath(workingDirectory()).pushing(ArgumentBytes.path(text))
+        var relative = ArgumentBytes.path(text)
+        if relative.components.first?.kind == .currentDirectory, relative.isRelative {
+            relative.components.removeFirst()
+        }
+        let given = FilePath(workingDirectory()).pushing(relative)
         guard let identifier = GroupIdentifier(text) else { return given }
         let group: NamedGroup
         do {

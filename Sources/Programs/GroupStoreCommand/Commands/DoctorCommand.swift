@@ -93,7 +93,7 @@ struct DoctorCommand: ProcIndependentCommand {
     private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
 
     private static func socket(_ configuration: Configuration?) -> FilePath? {
-        configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all)
+        configuration?.socket ?? AgentSocket.clientPath(environment: ProcessVariables.all)
     }
 
     private func socket(_ configuration: Configuration?) -> Finding {

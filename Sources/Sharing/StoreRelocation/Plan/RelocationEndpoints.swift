@@ -126,8 +126,9 @@ struct RelocationEndpoints {
     /// True if the old name leads to the new one.
     var isSameStore: Bool { legacy.directory.identity == group.directory.identity && legacy.name == group.name }
 
-    /// Returns true if the group's name is the link that `--retire symlink` left when the legacy store was relocated from
-    /// there: it leads to that store, and the store's last receipt names it. The store may then return to its place.
+    /// Returns true if the group's name is the link that `--retire symlink` left when the legacy store was relocated
+    /// from there: it leads to that store, and the store's last receipt names it. The store may then return to its
+    /// place.
     func isGroupNameLeftLink() throws -> Bool {
         guard try group.directory.status(group.name.database)?.kind == .symbolicLink,
             let target = FileStatus(following: group.path)?.identity,

@@ -52,6 +52,7 @@ extension Relocation {
             store = endpoints.legacy
         }
         if decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
+        summary.notes += holderNotes(decision)
         let content = try content(of: store) ?? .same
         let isInPlace = summary.outcome != .relocated
         report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
@@ -107,8 +108,23 @@ extension Relocation {
         summary.method = .merge
         summary.bytes = decision.group.bytes
         summary.merge = result
-        summary.notes = try logNotes(endpoints) + result.notes
+        summary.notes = try logNotes(endpoints) + holderNotes(decision) + result.notes
         return summary
+    }
+
+    /// Returns who has the stores open that a run would move, and so would wait for.
+    private func holderNotes(_ decision: RelocationDecision) -> [String] {
+        let moved: [StoreSnapshot] =
+            switch decision.plan {
+            case .relocate(.some), .merge: [decision.legacy, decision.group]
+            case .relocate(.none), .archiveLegacy, .retireLegacy: [decision.legacy]
+            case .nothingToDo, .alreadyRelocated, .conflict, .refuse: []
+            }
+        return moved.compactMap { store in
+            let holders = store.status.map { FileHolder.of($0.identity) } ?? []
+            guard !holders.isEmpty else { return nil }
+            return "\(PrintablePath(store.location.path)) is open in \(holders.names): a relocation waits until it is closed"
+        }
     }
 
     /// Returns what a run would say of other databases' logs. Throws `RelocationFailure` if it would refuse.

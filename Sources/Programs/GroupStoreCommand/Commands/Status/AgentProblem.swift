@@ -100,12 +100,12 @@ extension AgentStatus {
         }
     }
 
-    /// The subscribers that have been behind for at least that many seconds. A subscriber that reads at all catches up
-    /// at once: however many events wait, it gets a few lines for them.
+    /// The subscribers that have not read for at least that many seconds. A subscriber that reads at all catches up at
+    /// once: however many events wait, it gets a few lines for them.
     func stuckSubscribers(after limit: Double) -> [AgentProblem] {
         rows.filter { $0.type == "subscription" }.compactMap { row in
             let object = row.object
-            guard let seconds = object.lagSeconds, seconds >= limit else { return nil }
+            guard let seconds = object.silentSeconds, seconds >= limit else { return nil }
             return AgentProblem(
                 check: "subscriber", store: object.store, word: "subscriber",
                 message:
@@ -132,4 +132,7 @@ struct ProblemLimits {
 extension JSONObject {
     /// The time for which a subscription's socket has been full, in seconds; nil if it isn't.
     var lagSeconds: Double? { number("lagging_seconds") }
+
+    /// The time for which a subscription's process has not read what it was sent, in seconds; nil if it has read all.
+    var silentSeconds: Double? { lagSeconds ?? number("unread_seconds") }
 }

@@ -42,7 +42,11 @@ extension AgentStatus {
         let behind = row.integer("behind") ?? 0
         let waiting = (row.integer("waiting_bytes") ?? 0) + (row.integer("unread_bytes") ?? 0)
         let unread = waiting == 0 ? "" : ", \(ByteCount(waiting)) unread"
-        guard behind > 0 else { return "up to date\(unread)" }
+        guard behind > 0 else {
+            guard waiting > 0 else { return "up to date" }
+            let silence = row.silentSeconds.map { $0 >= 1 ? ", has not read for \(Int($0)) s" : "" } ?? ""
+            return "\(ByteCount(waiting)) unread\(silence)"
+        }
         if asDuration, let seconds = row.lagSeconds {
             return "\(Counted(behind, "event")) behind\(unread), has not read for \(Int(seconds)) s"
         }

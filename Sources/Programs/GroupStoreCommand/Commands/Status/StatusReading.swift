@@ -27,7 +27,7 @@ struct StatusReading {
             directory = nil
             relays = RelayRows(of: nil)
             do throws(AgentConnectionError) {
-                agent = try AgentStatus(connection, StatusOperation())
+                agent = try AgentStatus(connection, StatusOperation()).addingIdleStores()
             } catch {
                 throw Self.explained(error)
             }

@@ -38,9 +38,9 @@ struct StatusTarget {
         } else {
             throw CommandFailure(
                 .inputOutput, code: "not_found",
-                "there is no group and no store \(PrintablePath(given))",
-                remedy:
-                    "name a group's directory or identifier, a store's file, or GROUP_ID/NAME; groupstore group list")
+                GroupIdentifier(text).map { NamedGroup.missing($0, orAt: "store \(PrintablePath(path))") }
+                    ?? "there is no group and no store \(PrintablePath(given))",
+                remedy: "see which groups there are: groupstore group list")
         }
     }
 

@@ -131,7 +131,7 @@ extension StatusTable {
         }
 
         private mutating func add(_ subscription: JSONObject) {
-            let seconds = subscription.lagSeconds
+            let seconds = subscription.silentSeconds
             let isStuck = seconds.map { $0 >= ProblemLimits.standardStuckSubscriber } ?? false
             let style: LiveScreen.Style =
                 isStuck ? .problem : (subscription.integer("behind") ?? 0) > 0 ? .warning : .dim
