@@ -74,10 +74,7 @@ package struct Relocation {
                 return summary(.nothingToDo, endpoints)
             }
             guard try isOutdated || !endpoints.isRelocatedByLink() else { return summary(.alreadyRelocated, endpoints) }
-            if !isOutdated {
-                try relocation.checkPresentersBeforeClaim(endpoints)
-                try relocation.refuseBeforeFirstRecord(endpoints)
-            }
+            if !isOutdated { try relocation.checkPresentersBeforeClaim(endpoints) }
             return try relocation.claiming(
                 endpoints.group.name.database, in: endpoints.container, from: endpoints.legacy
             ).run(endpoints)
@@ -128,26 +125,6 @@ package struct Relocation {
         return RelocationClaim.Place(
             item: container.item(source.name.database), container: container, registry: registry,
             isDestination: false)
-    }
-
-    /// Throws `RelocationFailure` if the plan is to refuse and the directory has no records yet: a refusal leaves
-    /// nothing there. What may pass, such as a program that has the store open, is left to the run.
-    private func refuseBeforeFirstRecord(_ endpoints: RelocationEndpoints) throws {
-        guard try endpoints.container.existingBookkeeping() == nil else { return }
-        let decision: RelocationDecision
-        do {
-            decision = try RelocationDecision(endpoints, request)
-        } catch let failure as RelocationFailure where failure.kind != .busy {
-            throw failure
-        } catch {
-            return
-        }
-        switch decision.plan {
-        case .conflict, .refuse:
-            report(.plan(sentence(decision, .same), bytesToCopy: 0))
-            throw try decision.failure()
-        case .nothingToDo, .alreadyRelocated, .relocate, .archiveLegacy, .retireLegacy, .merge: break
-        }
     }
 
     private func run(_ endpoints: RelocationEndpoints) throws -> RelocationSummary {

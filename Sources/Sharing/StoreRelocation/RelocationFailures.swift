@@ -8,9 +8,12 @@ import SystemPackage
 
 extension RelocationFailure {
     package static func badName(_ path: FilePath) -> RelocationFailure {
-        RelocationFailure(
+        // The name that a store is to get is relative.
+        let named = path.isAbsolute ? path.databaseOfSideFile : nil
+        let database = named.flatMap { FileStatus(following: $0) == nil ? nil : $0 }
+        return RelocationFailure(
             .badData, code: "bad_name", "\(PrintablePath(path)) can't be a store's name",
-            remedy: StoreName.remedy)
+            remedy: database.map { "name the database itself: \($0.shellWord)" } ?? StoreName.remedy)
     }
 
     static func sideFileIsDatabase(_ sideFile: FilePath) -> RelocationFailure {
@@ -24,7 +27,7 @@ extension RelocationFailure {
                 ? "there is no directory \(PrintablePath(path))" : "\(PrintablePath(path)) is not a directory",
             remedy: FileStatus(following: path) == nil
                 ? "create it first: mkdir -p -m 0700 \(path.shellWord)"
-                : "name a directory, and the store's new name with --name")
+                : "name a directory, or a group's identifier")
     }
 
     static func insideBookkeeping(_ path: FilePath, copy: Bool = false) -> RelocationFailure {
@@ -72,7 +75,7 @@ extension RelocationFailure {
         case let error as StoreContents.Unreadable: self.init(.badData, error, context: "\(store): ")
         case let error as any ActionableError: self.init(Self.kind(of: error), error)
         default:
-            self.init(.failed, code: "failed", "\(store): \(error)", remedy: "see groupstore doctor")
+            self.init(.failed, code: "failed", "\(store): \(error)", remedy: "see why: groupstore doctor")
         }
         if underlyingError == nil, !(error is RelocationFailure) { underlyingError = error }
     }
@@ -192,7 +195,7 @@ extension RelocationFailure {
             return RelocationFailure(
                 .notPermitted, code: "not_permitted", text, remedy: "run this as the owner of these files")
         default:
-            return RelocationFailure(.failed, code: "sqlite_error", text, remedy: "see groupstore doctor")
+            return RelocationFailure(.failed, code: "sqlite_error", text, remedy: "see why: groupstore doctor")
         }
     }
 }

@@ -182,6 +182,51 @@ import Testing
         #expect(try noteCount(store.path) == 19)
     }
 
+    /// The remedy for a store that was written since; the link goes, or is replaced by one in the other direction.
+    @Test(arguments: Places.FileSystem.allCases, [false, true])
+    func returnsAStoreOverTheLinkThatItsRelocationLeft(
+        _ fileSystem: Places.FileSystem, _ leavesAnotherLink: Bool
+    ) throws {
+        let name: Word = leavesAnotherLink ? "Shared.db" : "Notes.sqlite"
+        let retirement: Word = leavesAnotherLink ? "symlink" : "delete"
+        let places = try Places(fileSystem)
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        try relocate(store.path, places, "--retire", "symlink", "--name", name)
+        try sqlite(store.path, "DELETE FROM note WHERE id = 1")
+        let hint = try undo(store.path, places).summary.object("error")?.string("hint") ?? ""
+        let command = try #require(hint.split(separator: ": ", maxSplits: 1).last.map(String.init))
+        let words = command.replacing("groupstore ", with: "\(Programs.groupstore) ", maxReplacements: 1)
+        let done = try run(
+            "bash", ["-c", Word("\(words) --retire \(retirement)")],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.status == 0, "\(command): \(done.errors)")
+        #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .regular)
+        #expect(try noteCount(store.path) == 19)
+        let published = places.group.appending(FilePath.Component(bytes: name.bytes) ?? "Notes.sqlite")
+        #expect(try Directory(places.group).names().allSatisfy { !"\($0)".contains("-link") })
+        if leavesAnotherLink {
+            #expect(try run("readlink", [Word(published)]).lines == [store.path.string])
+            #expect(try noteCount(published) == 19)
+        } else {
+            #expect(FileStatus(following: published) == nil)
+        }
+    }
+
+    /// Only the receipt proves that the link is ours; and a refusal leaves nothing behind.
+    @Test func refusesToReplaceALinkThatNoRelocationLeft() throws {
+        let places = try Places()
+        let store = try makeStore(places.group.appending("Notes.sqlite"), rows: 20)
+        let link = places.legacy.appending("Notes.sqlite")
+        try run("ln", ["-s", Word(store.path), Word(link)])
+        let before = try DirectorySnapshot(places.legacy)
+        let refused = try groupstore("relocate", Word(store.path), Word(places.legacy), "--json")
+        #expect(refused.status == 65, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "not_a_file")
+        #expect(refused.summary.object("error")?.string("hint")?.hasSuffix("rm \(link)") == true, "\(refused.output)")
+        #expect(try DirectorySnapshot(places.legacy) == before)
+        #expect(try noteCount(store.path) == 20)
+    }
+
     /// By its receipt, through a link that the relocation left, and through an agent.
     @Test(arguments: ["delete", "symlink"], [true, false])
     func returnsAStoreThatWasGivenAnotherName(_ retirement: Word, _ throughAgent: Bool) throws {

@@ -43,13 +43,22 @@ struct NamedGroup {
     ///
     /// - Parameter place: Where else it could have been, such as `directory PATH`.
     static func missing(_ identifier: GroupIdentifier, orAt place: String? = nil) -> String {
+        // Without either variable, no group can be found by its identifier.
+        if GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) == nil {
+            return "the place of the group \(identifier) is unknown: HOME is not set"
+        }
         let similar = KnownNames(environment: ProcessVariables.all).groups.similar(to: identifier.rawValue).prefix(3)
         return "there is no group \(identifier)" + (place.map { ", and no \($0)" } ?? "")
             + (similar.isEmpty ? "" : "; did you mean \(similar.joined(separator: " or "))?")
     }
 
     /// The command that makes the group.
-    static func creation(of identifier: GroupIdentifier) -> String { "groupstore group create \(identifier)" }
+    static func creation(of identifier: GroupIdentifier) -> String {
+        guard GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) != nil else {
+            return "set HOME or GROUPSTORE_CONTAINERS, or name the group's directory"
+        }
+        return "groupstore group create \(identifier)"
+    }
 }
 
 /// A group container named on the command line: the group's identifier, or a directory.
@@ -72,7 +81,7 @@ enum GroupDirectory {
         } catch let error as any ActionableError {
             throw RelocationFailure(.busy, error)
         } catch {
-            throw RelocationFailure(.failed, code: "failed", "\(error)", remedy: "see groupstore doctor")
+            throw RelocationFailure(.failed, code: "failed", "\(error)", remedy: "see why: groupstore doctor")
         }
         if let directory = group.directory { return directory }
         guard FileStatus(following: given) == nil else { return given }

@@ -79,7 +79,7 @@ struct AgentCommand: ProcIndependentCommand {
             let failure =
                 (error as? any ActionableError).map { CommandFailure($0) }
                 ?? CommandFailure(
-                    .inputOutput, code: "agent_failed", "\(error)", remedy: "groupstore doctor shows what is missing")
+                    .inputOutput, code: "agent_failed", "\(error)", remedy: "see what is missing: groupstore doctor")
             // A log that programs read gets every line in its format, the last one too.
             if format == .text {
                 output.fail(failure)

@@ -162,6 +162,7 @@ struct RelocateCommand: ParsableCommand {
             FileLease.ignoreBreakSignal()
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
+            if !undo, !dryRun { try engine.refuseBeforeFirstRecord() }
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
             try progress.checkStoreExists(summary.members(seconds: 0, dryRun: dryRun))
             if !dryRun { reportMissingFiles(summary.to, progress) }

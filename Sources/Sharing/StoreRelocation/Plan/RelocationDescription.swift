@@ -42,8 +42,18 @@ extension RelocationDecision {
         guard case .refuse(let reason, let atGroup) = plan else { return try conflict() }
         let store = atGroup ? endpoints.group : endpoints.legacy
         let (code, remedy) = Self.advice(reason, store.path, (atGroup ? group : legacy).status?.kind, atGroup: atGroup)
+        var description = Self.describe(reason)
+        if case .notARegularFile = reason { description = Self.describe((atGroup ? group : legacy).status?.kind) }
         return RelocationFailure(
-            .badData, code: code, "\(PrintablePath(store.path)): \(Self.describe(reason))", remedy: remedy)
+            .badData, code: code, "\(PrintablePath(store.path)): \(description)", remedy: remedy)
+    }
+
+    private static func describe(_ kind: FileStatus.Kind?) -> String {
+        switch kind {
+        case .directory: "a directory, not a store"
+        case .symbolicLink: "a symbolic link, not a store"
+        case .regular, .other, nil: describe(.notARegularFile)
+        }
     }
 
     private static func describe(_ reason: RelocationRefusal) -> String {
@@ -57,6 +67,16 @@ extension RelocationDecision {
         case .unusualPart(let name): "\(name) beside it is of the wrong kind, or has a second name"
         case .opaqueWithSideFiles: "it can't be read, and has a -wal or -journal that only its own program understands"
         }
+    }
+
+    private static func notAFileRemedy(_ store: FilePath, _ kind: FileStatus.Kind?, atGroup: Bool) -> String {
+        guard atGroup else { return "name the store's database file" }
+        guard kind != .symbolicLink else { return "remove the link: rm \(store.shellWord)" }
+        return "move it away, or choose another name with --name: \(movingAway(store))"
+    }
+
+    private static func movingAway(_ path: FilePath) -> String {
+        "mv \(path.shellWord) \(path.appending(suffix: ".old").shellWord)"
     }
 
     private static func advice(
@@ -73,18 +93,18 @@ extension RelocationDecision {
             )
         case .corrupt: ("corrupt", StoreError.recovery(of: store))
         case .hardLinked:
-            ("hard_linked", "remove the other name: find \"$(stat -c %m \(word))\" -xdev -samefile \(word)")
+            (
+                "hard_linked",
+                "remove the other name: find \"$(stat -c %m \(word))\" -ignore_readdir_race -xdev -samefile \(word)"
+            )
         case .twoNames: ("two_names", "remove one of the two names; the data is there once")
         case .notARegularFile:
             (
                 "not_a_file",
-                !atGroup
-                    ? "name the store's database file"
-                    : kind == .symbolicLink
-                        ? "remove the link: rm \(word)" : "move it away, or choose another name with --name: "
-                            + "mv \(word) \(store.appending(suffix: ".old").shellWord)"
+                notAFileRemedy(store, kind, atGroup: atGroup)
             )
-        case .unusualPart: ("unusual_part", "check it and move it away")
+        case .unusualPart(let name):
+            ("unusual_part", "check it and move it away: \(movingAway(store.removingLastComponent().appending(name)))")
         case .opaqueWithSideFiles: ("opaque_side_files", "let its own program close it properly, then try again")
         }
     }

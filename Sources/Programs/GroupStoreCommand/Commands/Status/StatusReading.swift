@@ -115,8 +115,8 @@ struct StatusReading {
         return [
             AgentProblem(
                 check: "interrupted", path: target.directory, word: "interrupted",
-                message: "a relocation is under way or was interrupted (groupstore recover \(target.name) finishes or "
-                    + "undoes it)",
+                message: "a relocation is under way or was interrupted (finish or undo it: "
+                    + "groupstore recover \(target.container))",
                 exitCode: ExitStatus.busy.rawValue)
         ] + behind
     }

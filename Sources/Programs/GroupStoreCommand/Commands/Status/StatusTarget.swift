@@ -36,6 +36,10 @@ struct StatusTarget {
             directory = location.directory.path
             store = location.name.database
         } else {
+            // A group that exists may lack the store.
+            if let failure = try MissingStore(given).groupFailure(), failure.errorCode != NamedGroup.missingCode {
+                throw CommandFailure(failure.status, code: "not_found", failure.message, remedy: failure.remedy)
+            }
             throw CommandFailure(
                 .inputOutput, code: "not_found",
                 GroupIdentifier(text).map { NamedGroup.missing($0, orAt: "store \(PrintablePath(path))") }
