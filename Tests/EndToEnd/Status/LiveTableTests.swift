@@ -28,7 +28,7 @@ import Testing
 
     @Test func showsChangesAndSubscribers() throws {
         let terminal = try terminal()
-        try terminal.command("await Notes.sqlite +following +[0-9.]+ +0 +0$")
+        try terminal.command("await Notes.sqlite +idle +- +0 +-$")
         let subscriber = try agent.subscribe("Notes.sqlite")
         try terminal.command("await following +[0-9.]+ +1 +0$")
         try terminal.command("await (python|xctest|swift|[^ ]+) \\(pid \(getpid())\\)  up to date")
@@ -114,7 +114,7 @@ import Testing
 
     @Test func drawsNothingOnADumbTerminal() throws {
         let terminal = try terminal(columns: 200, environment: ["TERM": "dumb"])
-        let state = try terminal.command("await Notes.sqlite  following")
+        let state = try terminal.command("await Notes.sqlite  idle")
         #expect(!state.isAlternate && state.styles.isEmpty && state.faults.isEmpty, "\(state.object.text)")
         try terminal.command("signal INT")
         #expect(try terminal.command("end").status == 130)

@@ -116,8 +116,8 @@ extension AgentMetrics {
     private mutating func addStores() {
         text.add(
             "groupstore_store_followed", .gauge,
-            help: "1 if the agent notices the store's commits, 0 if it can't; the store need not exist. Absent while nobody "
-                + "listens.",
+            help: "1 if the agent notices the store's commits, 0 if it can't; the store need not exist. Absent while "
+                + "nobody listens.",
             followed.map { name, row in
                 let isFollowed = !["unreadable", "unwatched"].contains(row.string("state") ?? "unwatched")
                 return Sample(isFollowed ? 1 : 0, ["store": name])

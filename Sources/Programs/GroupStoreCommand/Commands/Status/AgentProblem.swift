@@ -106,11 +106,12 @@ extension AgentStatus {
         rows.filter { $0.type == "subscription" }.compactMap { row in
             let object = row.object
             guard let seconds = object.silentSeconds, seconds >= limit else { return nil }
+            let progress = Self.progress(ofSubscription: object, saysSilence: false)
             return AgentProblem(
                 check: "subscriber", store: object.store, word: "subscriber",
                 message:
                     "\(Self.holder(object)) of \(object.printablePath("store")) has not read for \(Int(seconds)) s: "
-                    + "\(Self.progress(ofSubscription: object)) (see whether it is stopped or hangs; it gets one event "
+                    + "\(progress) (see whether it is stopped or hangs; it gets one event "
                     + "for all of them once it reads)",
                 exitCode: ExitStatus.busy.rawValue)
         }

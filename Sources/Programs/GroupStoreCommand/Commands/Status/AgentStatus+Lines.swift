@@ -38,13 +38,20 @@ extension AgentStatus {
     }
 
     /// Returns how far a subscriber is behind, and since when or for how long it has not read.
-    static func progress(ofSubscription row: JSONObject, asDuration: Bool = false) -> String {
+    ///
+    /// - Parameters:
+    ///   - asDuration: For one that is behind, true for how long, false for since when.
+    ///   - saysSilence: True to say for how long one that isn't behind has not read.
+    static func progress(
+        ofSubscription row: JSONObject, asDuration: Bool = false, saysSilence: Bool = true
+    ) -> String {
         let behind = row.integer("behind") ?? 0
         let waiting = (row.integer("waiting_bytes") ?? 0) + (row.integer("unread_bytes") ?? 0)
         let unread = waiting == 0 ? "" : ", \(ByteCount(waiting)) unread"
         guard behind > 0 else {
             guard waiting > 0 else { return "up to date" }
-            let silence = row.silentSeconds.map { $0 >= 1 ? ", has not read for \(Int($0)) s" : "" } ?? ""
+            let seconds = saysSilence ? row.silentSeconds : nil
+            let silence = seconds.map { $0 >= 1 ? ", has not read for \(Int($0)) s" : "" } ?? ""
             return "\(ByteCount(waiting)) unread\(silence)"
         }
         if asDuration, let seconds = row.lagSeconds {
