@@ -212,6 +212,37 @@ import Testing
         }
     }
 
+    /// Killed at each rename and each link, it is finished or undone by the next run.
+    @Test(
+        .enabled(if: Programs.canTrace, "strace can't trace here"), arguments: ["renameat2", "symlinkat"],
+        Places.FileSystem.allCases)
+    func aKilledReturnOverALinkIsTakenUp(_ call: String, _ fileSystem: Places.FileSystem) throws {
+        var kills = 0
+        for number in 1...20 {
+            let places = try Places(fileSystem)
+            let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+            try relocate(store.path, places, "--retire", "symlink")
+            try sqlite(store.path, "DELETE FROM note WHERE id = 1")
+            let published = places.group.appending("Notes.sqlite")
+            let words: [Word] = [
+                Programs.groupstore, "relocate", Word(published), Word(places.legacy), "--retire", "symlink",
+            ]
+            let inject: [Word] = [
+                "-f", "-o", "/dev/null", "-e", Word("trace=\(call)"), "-e",
+                Word("inject=\(call):signal=KILL:when=\(number)"),
+            ]
+            let alone = ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"]
+            guard try run("strace", inject + words, environment: alone).status != 0 else { break }
+            kills += 1
+            let done = try run(words[0], words.dropFirst() + [], environment: alone)
+            #expect(done.status == 0, "\(call) \(number): \(done.errors)")
+            #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .regular, "\(call) \(number)")
+            #expect(try noteCount(store.path) == 19, "\(call) \(number)")
+            #expect(try run("readlink", [Word(published)]).lines == [store.path.string], "\(call) \(number)")
+        }
+        #expect(kills > 0)
+    }
+
     /// Only the receipt proves that the link is ours; and a refusal leaves nothing behind.
     @Test func refusesToReplaceALinkThatNoRelocationLeft() throws {
         let places = try Places()
