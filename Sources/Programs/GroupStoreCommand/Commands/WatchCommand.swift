@@ -25,6 +25,9 @@ struct WatchCommand: ParsableCommand {
             this program is killed. With --tables, a change is reported if it may affect one of them: if it names one, \
             or if not all of its tables are known. --entities, --operations, --authors and --except-authors need a \
             store that keeps a history; a change whose rows the history doesn't know is reported.
+
+            Example:
+              groupstore watch group.com.example.notes/Notes.sqlite --exec ./upload
             """)
 
     @Argument(
@@ -78,15 +81,14 @@ struct WatchCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Exit with code 75 if there is no event for so long: seconds, or 500ms, 2m.", valueName: "time"))
+            "Exit with code 75 if there is no event for so long.", valueName: "time"),
+        transform: DurationArgument.init)
     var timeout: DurationArgument?
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        if let timeout, !(0...31_536_000).contains(timeout.seconds) {
-            throw ValidationError("--timeout must be 0 to 31536000 seconds")
-        }
+        try timeout?.validate("--timeout", in: 0...31_536_000)
         if progress, direct {
             throw ValidationError("--progress and --direct exclude each other: an agent tells how far a relocation is")
         }
