@@ -74,8 +74,8 @@ import Testing
     }
 
     private static func options(_ line: String) -> [String] {
-        line.split(whereSeparator: { " ,\\[]".contains($0) }).map(String.init).filter { $0.hasPrefix("--") }
-            .map { String($0.prefix { $0 != "=" && $0 != "/" }) }
+        line.replacing("\\fB", with: "").replacing("\\fR", with: "").split(whereSeparator: { " ,/[]=".contains($0) })
+            .map(String.init).filter { $0.hasPrefix("--") }
     }
 
     /// Each variable that the sources name is on a page.

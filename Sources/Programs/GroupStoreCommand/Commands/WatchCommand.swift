@@ -34,14 +34,26 @@ struct WatchCommand: ParsableCommand {
         help: ArgumentHelp("The stores: database files, or GROUP_ID/NAME.", valueName: "store"), completion: .stores)
     var stores: [String]
 
-    @Flag(help: "Receive events from the agent only.")
-    var agent = false
+    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
+    var exec: String?
 
-    @Flag(help: "Watch the files directly, even if an agent serves them.")
-    var direct = false
+    @Option(
+        help: ArgumentHelp(
+            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
+            valueName: "file"), completion: .file())
+    var tokenFile: String?
 
     @Option(help: "Begin with the events after this token.")
     var since: String?
+
+    @Flag(help: "Exit after the first event that requires the store to be read again.")
+    var once = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Exit with code 75 if there is no event for so long.", valueName: "time"),
+        transform: DurationArgument.init)
+    var timeout: DurationArgument?
 
     @Option(help: ArgumentHelp("Report only changes of these tables.", valueName: "a,b"))
     var tables: String?
@@ -67,23 +79,11 @@ struct WatchCommand: ParsableCommand {
             """)
     var progress = false
 
-    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
-    var exec: String?
+    @Flag(help: "Receive events from the agent only.")
+    var agent = false
 
-    @Option(
-        help: ArgumentHelp(
-            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
-            valueName: "file"), completion: .file())
-    var tokenFile: String?
-
-    @Flag(help: "Exit after the first event that requires the store to be read again.")
-    var once = false
-
-    @Option(
-        help: ArgumentHelp(
-            "Exit with code 75 if there is no event for so long.", valueName: "time"),
-        transform: DurationArgument.init)
-    var timeout: DurationArgument?
+    @Flag(help: "Watch the files directly, even if an agent serves them.")
+    var direct = false
 
     @OptionGroup var outputOptions: OutputOptions
 
