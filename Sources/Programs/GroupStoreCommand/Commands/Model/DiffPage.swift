@@ -42,7 +42,8 @@ struct DiffPage {
     /// Returns a change as an item of the list.
     private func item(_ change: ModelDifference.Change) -> String {
         let former = change.oldName.map { " from <code>\(HTMLPage.text($0))</code>" } ?? ""
-        let details = change.details.isEmpty ? "" : ": " + Self.words(change)
+        let words = Self.words(change)
+        let details = words.isEmpty ? "" : ": " + words
         return "<li class=\"\(change.kind.rawValue)\">\(change.kind.rawValue) <a href=\"#\(anchor(change.entity))\">"
             + "<code>\(HTMLPage.text(change.path))</code></a>\(former)\(details)\(Self.star(change))</li>"
     }
@@ -59,7 +60,8 @@ struct DiffPage {
         if let former = change?.oldName { title += " <small>(renamed from \(HTMLPage.text(former)))</small>" }
         if before == nil { title += " (added)" }
         page.add("<h2 id=\"\(anchor(entity.name))\">\(title)\(Self.star(change))</h2>")
-        if let change, !change.details.isEmpty { page.add("<p>\(Self.words(change))</p>") }
+        let words = change.map(Self.words) ?? ""
+        if !words.isEmpty { page.add("<p>\(words)</p>") }
         let rows = entity.declaredProperties.map { property in
             let changed = own.first { $0.property == property.name && $0.kind != .removed }
             let former = before?.declaredProperties.first { $0.name == changed?.oldName ?? property.name }
@@ -78,7 +80,8 @@ struct DiffPage {
         _ property: PropertyDescription, _ change: ModelDifference.Change?, former: PropertyDescription?
     ) -> (style: String?, cells: [String]) {
         let renaming = change?.oldName.map { " <small>(renamed from \(HTMLPage.text($0)))</small>" } ?? ""
-        let details = change.map { $0.details.isEmpty ? "" : "<br>\(Self.words($0))" } ?? ""
+        let words = change.map(Self.words) ?? ""
+        let details = words.isEmpty ? "" : "<br>\(words)"
         return (
             former == nil ? "added" : change == nil ? nil : "changed",
             [former.map(Self.cell) ?? "", Self.cell(property) + renaming + Self.star(change) + details]
@@ -105,9 +108,10 @@ struct DiffPage {
         return "<code>\(HTMLPage.text(property.name))</code>\(arrow) \(HTMLPage.text(property.aspects.text))"
     }
 
-    /// Returns the settings that changed, marked.
+    /// Returns the settings that changed, marked. That something was renamed is said beside its name.
     private static func words(_ change: ModelDifference.Change) -> String {
-        change.details.map { detail in
+        let details = change.details.filter { change.oldName == nil || $0.aspect != "renamingIdentifier" }
+        return details.map { detail in
             "<mark>" + HTMLPage.text("\(detail.aspect): \(detail.old ?? "not set") → \(detail.new ?? "not set")")
                 + "</mark>"
         }.joined(separator: " ")
