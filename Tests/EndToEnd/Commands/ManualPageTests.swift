@@ -54,8 +54,10 @@ import Testing
             let help = try groupstore(options: words + ["--help"]).lines
             let offered = Set(help.filter { $0.hasPrefix("  -") }.flatMap(Self.options))
             let text = try text(page)
-            let listed = text.split(separator: "\n").filter { $0.hasPrefix("\\fB-") }.flatMap {
-                Self.options(String($0))
+            let section =
+                text.split(separator: "\n.SH OPTIONS\n").dropFirst().first?.split(separator: "\n.SH ").first ?? ""
+            let listed = section.split(separator: "\n.TP\n").flatMap { entry in
+                Self.options(String(entry.split(separator: "\n").first { $0.hasPrefix("\\fB-") } ?? ""))
             }
             #expect(Set(listed) == offered, "\(page)")
             guard let example = text.split(separator: "\n.SH EXAMPLES\n").dropFirst().first, !words.isEmpty else {
