@@ -77,7 +77,7 @@ import Testing
         try drop("c.yaml", "groups: [{ id: c }]\n")
         agent.signal(SIGHUP)
         try agent.line(.errors) { $0.contains("a.yaml") && $0.contains("stays in effect") }
-        try agent.line(.errors) { $0.contains("serving 3 groups, 1 stores") }
+        try agent.line(.errors) { $0.contains("serving 3 groups, 1 store") }
         #expect(try groups() == ["a", "b", "c"])
         #expect(try user.command("status").status == 78)
         // Told again at the next reload, as somebody may have tried to correct it.
@@ -178,7 +178,7 @@ import Testing
         // The standard place itself is made only now.
         #expect(try user.command("group", "create", "group.one").status == 0)
         #expect(try groups() == ["group.one"])
-        try agent.line(.errors) { $0.contains("serving 1 groups") }
+        try agent.line(.errors) { $0.contains("serving 1 group") }
         // Without a request, by the watch alone.
         try run("mkdir", ["-m", "0700", Word(user.containers.appending("group.two"))])
         try agent.line(.errors) { $0.contains("serving 2 groups") }

@@ -62,6 +62,24 @@ import Testing
         try terminal.command("await relocating since .* waiting for sqlite3 \\(pid \(holder.pid)\\)")
     }
 
+    /// However narrow the terminal, the process to look for can be read: its name and number stay together.
+    @Test func keepsTheProcessNumberAtFortyColumns() throws {
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite"], environment: agent.environment)
+        try watch.line(.errors) { $0.contains("watching") }
+        let terminal = try terminal(columns: 40, rows: 24)
+        try terminal.command("await pid \(watch.pid)\\)")
+        let elsewhere = places.scratch("Elsewhere.sqlite")
+        try sqlite(elsewhere, "CREATE TABLE note (text); INSERT INTO note VALUES ('old')")
+        let holder = try sqliteShell(elsewhere)
+        try run("mv", [Word(elsewhere), Word(places.legacy.appending("Notes.sqlite"))])
+        for columns in [40, 50, 80, 40] {
+            try terminal.command("resize \(columns) 24")
+            let state = try terminal.command("await sqlite3 \\(pid \(holder.pid)\\)")
+            #expect(state.faults.isEmpty, "\(state.text)")
+        }
+    }
+
     /// Every size is filled and none exceeded; the terminal's faults are characters and lines outside of it.
     @Test func fitsEverySize() throws {
         for number in 1...20 { _ = try agent.subscribe("Wide名前\(number).sqlite") }

@@ -25,20 +25,35 @@ struct WatchCommand: ParsableCommand {
             this program is killed. With --tables, a change is reported if it may affect one of them: if it names one, \
             or if not all of its tables are known. --entities, --operations, --authors and --except-authors need a \
             store that keeps a history; a change whose rows the history doesn't know is reported.
+
+            Example:
+              groupstore watch group.com.example.notes/Notes.sqlite --exec ./upload
             """)
 
     @Argument(
         help: ArgumentHelp("The stores: database files, or GROUP_ID/NAME.", valueName: "store"), completion: .stores)
     var stores: [String]
 
-    @Flag(help: "Receive events from the agent only.")
-    var agent = false
+    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
+    var exec: String?
 
-    @Flag(help: "Watch the files directly, even if an agent serves them.")
-    var direct = false
+    @Option(
+        help: ArgumentHelp(
+            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
+            valueName: "file"), completion: .file())
+    var tokenFile: String?
 
     @Option(help: "Begin with the events after this token.")
     var since: String?
+
+    @Flag(help: "Exit after the first event that requires the store to be read again.")
+    var once = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Exit with code 75 if there is no event for so long.", valueName: "time"),
+        transform: DurationArgument.init)
+    var timeout: DurationArgument?
 
     @Option(help: ArgumentHelp("Report only changes of these tables.", valueName: "a,b"))
     var tables: String?
@@ -64,29 +79,16 @@ struct WatchCommand: ParsableCommand {
             """)
     var progress = false
 
-    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
-    var exec: String?
+    @Flag(help: "Receive events from the agent only.")
+    var agent = false
 
-    @Option(
-        help: ArgumentHelp(
-            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
-            valueName: "file"), completion: .file())
-    var tokenFile: String?
-
-    @Flag(help: "Exit after the first event that requires the store to be read again.")
-    var once = false
-
-    @Option(
-        help: ArgumentHelp(
-            "Exit with code 75 if there is no event for so long: seconds, or 500ms, 2m.", valueName: "time"))
-    var timeout: DurationArgument?
+    @Flag(help: "Watch the files directly, even if an agent serves them.")
+    var direct = false
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        if let timeout, !(0...31_536_000).contains(timeout.seconds) {
-            throw ValidationError("--timeout must be 0 to 31536000 seconds")
-        }
+        try timeout?.validate("--timeout", in: 0...31_536_000)
         if progress, direct {
             throw ValidationError("--progress and --direct exclude each other: an agent tells how far a relocation is")
         }

@@ -26,7 +26,7 @@ struct ArchiveCommand: ParsableCommand {
 struct ArchiveGroupArgument: ParsableArguments {
     @Argument(
         help: ArgumentHelp("The group container: its directory, or the group's identifier.", valueName: "group"),
-        completion: .directory)
+        completion: .containers)
     var group: String
 
     /// The container's directory. Throws `RelocationFailure`.
@@ -106,7 +106,11 @@ extension ArchivedStore {
 struct ArchiveListCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
-        abstract: "List the archived stores: which, when, why, their sizes, and where they were.")
+        abstract: "List the archived stores: which, when, why, their sizes, and where they were.",
+        discussion: """
+            Example:
+              groupstore archive list group.com.example.notes
+            """)
 
     @OptionGroup var group: ArchiveGroupArgument
     @OptionGroup var outputOptions: OutputOptions
@@ -123,7 +127,7 @@ struct ArchiveListCommand: ParsableCommand {
                 "bytes": .integer(bytes),
             ]
             summary.setPath("directory", bytes: container.directory.path.bytes)
-            let count = sets.count == 1 ? "1 archive" : "\(sets.count) archives"
+            let count = Counted(sets.count, "archive")
             output.record(
                 summary, sets.isEmpty ? "nothing is archived" : "\(count), \(ByteCount(bytes))")
         }

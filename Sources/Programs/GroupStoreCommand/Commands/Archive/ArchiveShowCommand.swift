@@ -17,6 +17,9 @@ struct ArchiveShowCommand: ParsableCommand {
         discussion: """
             Changes nothing. SQLite checks the whole store, which takes as long as reading it. Exits with 65 if the \
             store is damaged or incomplete.
+
+            Example:
+              groupstore archive show group.com.example.notes Notes.sqlite
             """)
 
     @OptionGroup var group: ArchiveGroupArgument

@@ -180,7 +180,9 @@ struct GroupRemoval {
         let failure = CommandFailure.of(error)
         var reasons = failure.reasons
         if !deleted.isEmpty {
-            reasons.append("  \(deleted.count) files were deleted before: " + deleted.firstOnes(at: directory.path))
+            reasons.append(
+                "  \(deleted.count == 1 ? "1 file was" : "\(deleted.count) files were") deleted before: "
+                    + deleted.firstOnes(at: directory.path))
         }
         do {
             try removal.putBack()

@@ -92,11 +92,17 @@ extension AgentStatus {
         return holders.isEmpty ? "" : words + holders.list
     }
 
+    private static func moreFiles(_ count: Int) -> String {
+        let files =
+            count == 1 ? "1 more file of the configuration has" : "\(count) more files of the configuration have"
+        return "\(files) errors (groupstore agent --check)"
+    }
+
     var summaryLines: [String] {
         let shown = summary.objects("configuration_problems").map(Self.configurationProblem)
         let others = Int(summary.integer("configuration_problem_count") ?? 0) - shown.count
         let more =
-            others > 0 ? ["\(others) more files of the configuration have errors (groupstore agent --check)"] : []
+            others > 0 ? [Self.moreFiles(others)] : []
         return (summary.object("reload_failed").map { [Self.rejection($0)] } ?? []) + shown + more + [
             "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), "
                 + "socket \(summary.printablePath("socket")), "
