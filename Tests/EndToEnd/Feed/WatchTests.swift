@@ -185,7 +185,19 @@ import Testing
         try scene.commit()
         let done = try watch.wait()
         #expect(done.status == 0, "\(done.errors)")
-        #expect(done.output.contains("change"))
+        // The token is for programs.
+        #expect(done.output.hasSuffix("  change  \(AgentProcess.group)/Notes.sqlite  ZNOTE\n"), "\(done.output)")
+    }
+
+    @Test func tellsAPersonAtATerminalWhatToExpect() throws {
+        let scene = try Scene()
+        let command = "'\(Programs.groupstore)' watch --direct --once '\(scene.store)'"
+        let terminal = try RunningProcess("script", ["-qec", Word(command), "/dev/null"])
+        try terminal.line { $0.contains("\(scene.store): each commit by any program prints a line here; Ctrl-C ends") }
+        try scene.commit()
+        let line = try terminal.line { $0.contains("  change  ") }
+        #expect(line.hasSuffix("  change  \(scene.store)  ZNOTE\r") || line.hasSuffix("  ZNOTE"), "\(line)")
+        #expect(try terminal.wait().status == 0)
     }
 
     @Test func sinceReportsMissedChanges() throws {
