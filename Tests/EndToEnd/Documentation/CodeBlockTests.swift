@@ -171,7 +171,7 @@ import Testing
         script += Array(first.lines.dropFirst())
         script += second.lines[..<change].map { $0.replacingOccurrences(of: " &", with: " > heard 2>&1 &") }
         script += ["trap 'kill $!' EXIT", "until grep -q watching heard; do :; done", second.lines[change]]
-        script += ["until grep -q '  change  .*  note$' heard; do :; done"]
+        script += ["until grep -q '  change  .*/shared/Notes.sqlite  ' heard; do :; done"]
         let done = try run(
             "bash", ["-e", "-c", Word(script.joined(separator: "\n"))],
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
