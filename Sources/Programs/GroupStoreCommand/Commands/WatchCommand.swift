@@ -234,7 +234,9 @@ struct WatchCommand: ParsableCommand {
 
     private func record(_ event: FeedEvent, _ output: Output) {
         output.record(
-            event.object, "\(LocalTime.now(precise: true))  \(event.type)  \(event.store.name)  \(event.words)")
+            event.object,
+            ["\(LocalTime.now(precise: true))", event.type, event.store.name, event.words].compactMap(\.self)
+                .joined(separator: "  "))
     }
 
     /// Reports that no later event is missed. For people on standard error, because it isn't an event.
@@ -248,9 +250,17 @@ struct WatchCommand: ParsableCommand {
             line["token"] = .string(store.token)
             output.record(line, "")
         } else if !output.quiet {
-            let absence = exists ? "" : "which doesn't exist yet; waiting for it, "
-            Output.write("watching \(PrintablePath(store.path)), \(absence)token \(store.token)", to: STDERR_FILENO)
+            let absence = exists ? "" : ", which doesn't exist yet; waiting for it"
+            let help = isatty(STDERR_FILENO) == 1 ? explanation : ""
+            Output.write("watching \(PrintablePath(store.path))\(absence)\(help)", to: STDERR_FILENO)
         }
+    }
+
+    /// What follows, for a person who waits at a terminal.
+    private var explanation: String {
+        exec == nil
+            ? ": each commit by any program prints a line here; Ctrl-C ends"
+            : ": each commit by any program runs the command; Ctrl-C ends"
     }
 
     private func summarize(_ outcome: String, token: String, to output: Output) {
