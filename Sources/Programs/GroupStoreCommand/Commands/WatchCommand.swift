@@ -109,7 +109,7 @@ struct WatchCommand: ParsableCommand {
         try reporting(output) {
             try Interruption.requestAtEndOfReader()
             let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
-            let feed = try feed(since: since ?? tokens?.read())
+            let feed = try feed(since: since ?? tokens?.read(), output)
             let batches = try values ? self.batches(feed, output) : nil
             if let store = feed.stores.first { try tokens?.write(store.token) }
             for store in feed.stores { announce(store, feed.openingType, output) }
@@ -125,9 +125,9 @@ struct WatchCommand: ParsableCommand {
     }
 
     /// Returns the agent's feed if it serves the stores, else one of this process.
-    private func feed(since token: String?) throws -> any WatchedFeed {
+    private func feed(since token: String?, _ output: Output) throws -> any WatchedFeed {
         let paths = stores.map(ArgumentBytes.path)
-        guard !direct else { return try kernelFeed(paths, since: token) }
+        guard !direct else { return try kernelFeed(paths, since: token, output) }
         do throws(AgentConnectionError) {
             return try AgentFeed(paths, since: token, configure)
         } catch {
@@ -139,7 +139,7 @@ struct WatchCommand: ParsableCommand {
                     "there is no directory \(PrintablePath(path.removingLastComponent()))",
                     remedy: "name a file in a directory that exists, or GROUP_ID/NAME of a group that an agent serves")
             }
-            return try kernelFeed(paths, since: token)
+            return try kernelFeed(paths, since: token, output)
         }
     }
 
@@ -149,11 +149,22 @@ struct WatchCommand: ParsableCommand {
         return FileStatus(following: directory)?.kind == .directory
     }
 
-    private func kernelFeed(_ paths: [FilePath], since token: String?) throws -> any WatchedFeed {
+    private func kernelFeed(
+        _ paths: [FilePath], since token: String?, _ output: Output
+    ) throws -> any WatchedFeed {
         let directory = FilePath(workingDirectory())
         let paths = paths.map { $0.absolute(in: directory) }
         guard rows || values || durable || !rowFilter.isEmpty else {
             return try KernelFeed(paths, since: token, tables: filter)
+        }
+        if rows || values, try DirectRows.areFromPages(paths, rowFilter) {
+            let operations = rowFilter.wire.operations.map(Set.init)
+            return try KernelFeed(paths, since: token, tables: filter) { path in
+                let printer = StepPrinter(
+                    store: path.bytes, output, values: values, tables: tables.map { Set(tableNames($0)) },
+                    operations: operations)
+                return try DirectRows(path, since: token, printer, output)
+            }
         }
         return try AgentFeed(PrivateAgent(paths), since: token, configure)
     }
