@@ -205,6 +205,7 @@ let unitTests = floor(
         "CoreDataStoreTests", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat",
         "SQLiteStore"),
     tests("RowChangesTests", "RowChanges", "SQLiteFormat", .grdb),
+    tests("RowShadowTests", "LinuxSystem", "RowShadow", "SQLiteStore", .grdb),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching"),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),

@@ -169,7 +169,9 @@ package final class StoreFiles {
         }
 
         /// A change of permissions or links is no write.
-        package static func == (one: Stamp, other: Stamp) -> Bool { one.size == other.size && one.modified == other.modified }
+        package static func == (one: Stamp, other: Stamp) -> Bool {
+            one.size == other.size && one.modified == other.modified
+        }
 
         /// True if neither the content nor the status was changed in between. A file that was restored with its times
         /// has another time of change.
@@ -206,7 +208,9 @@ package final class StoreFiles {
     func hasJournalRecords() throws(SystemError) -> Bool { try RollbackJournal.hasRecords(name.journal, in: directory) }
 
     /// Returns the journal's stamp, `absent` if there is none.
-    package func journalStamp() throws(SystemError) -> Stamp { try directory.status(name.journal).map(Stamp.init) ?? .absent }
+    package func journalStamp() throws(SystemError) -> Stamp {
+        try directory.status(name.journal).map(Stamp.init) ?? .absent
+    }
 
     func hasJournal() throws(SystemError) -> Bool { try directory.status(name.journal) != nil }
 
@@ -238,7 +242,9 @@ package final class StoreFiles {
     }
 
     /// True if the open index, or its absence, matches the name.
-    package func isIndexCurrent() throws -> Bool { try directory.status(name.sharedMemory)?.identity == walIndex?.identity }
+    package func isIndexCurrent() throws -> Bool {
+        try directory.status(name.sharedMemory)?.identity == walIndex?.identity
+    }
 
     /// Returns the store at `commit` for a page map scan, or nil if it can't be read now.
     func scanSubject(at commit: WriteAheadIndex?) throws -> PageMapScan.Subject? {

@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SystemPackage
 
@@ -9,6 +10,14 @@ final class OwnFile {
     init(_ descriptor: consuming Descriptor, path: FilePath) {
         self.descriptor = descriptor
         self.path = path
+    }
+}
+
+extension OwnFile {
+    /// Opens a file that only the user may read, and makes it if there is none. Throws `SystemError`.
+    convenience init(_ name: FilePath.Component, in directory: Directory) throws(SystemError) {
+        self.init(
+            try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: 0o600), path: directory.path.appending(name))
     }
 }
 

@@ -30,8 +30,12 @@ package final class RowFollower {
     private let directory: FilePath
     private let name: StoreName
     private var files: StoreFiles?
+    private let hasExactTimes: Bool
     /// The commit that the shadow has, in the log that is open; nil if it is to be found by a comparison.
     private var commit: WriteAheadIndex?
+    /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
+    /// isn't known.
+    private var idleStamp: StoreFiles.Stamp?
     /// The map of the shadow's pages; nil if they contradict each other.
     private var map: TreeMap?
 
@@ -49,6 +53,7 @@ package final class RowFollower {
         self.path = path
         self.name = name
         directory = path.removingLastComponent()
+        hasExactTimes = FileTimes.areExact(in: directory)
         if let known = try RowShadow(slot) {
             (shadow, isNew) = (known, false)
         } else {
@@ -72,7 +77,7 @@ package final class RowFollower {
             if let (staged, view) = try stage(files) {
                 try shadow.advance(
                     to: staged, pageSize: view.pageSize, nil, nil, .utf8, identity: files.identity)
-                commit = view.index
+                record(view)
                 return
             }
             pause(.milliseconds(2))
@@ -93,7 +98,7 @@ package final class RowFollower {
                 (files, commit) = (nil, nil)
                 return .absent
             }
-            if found !== files { (files, commit) = (found, nil) }
+            if found !== files { (files, commit, idleStamp) = (found, nil, nil) }
             // Other programs may want to prove that nobody has it open.
             defer { found.closeDatabase() }
             if try readLog(found), !comparesAll { return .current }
@@ -112,7 +117,7 @@ package final class RowFollower {
     private func readLog(_ files: StoreFiles) throws -> Bool {
         guard commit != nil else {
             _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
-            return false
+            return try applyFirstLog(files)
         }
         var isKnown = false
         // A log and an index that have lost their names are read to their end.
@@ -149,6 +154,24 @@ package final class RowFollower {
         }
     }
 
+    /// Applies all that a log has whose program found the database as the shadow has it. Returns false if that isn't
+    /// proven: the log must have every commit that the index counts, and nothing of it be in the database yet.
+    private func applyFirstLog(_ files: StoreFiles) throws -> Bool {
+        guard let former = idleStamp.take(), let open = files.walIndex, let index = try files.readIndex(),
+            index.lastFrame > 0, index.pageSize == shadow.pages.pageSize,
+            let log = try files.openWAL(reopening: true), try log.belongs(to: index)
+        else { return false }
+        do {
+            let found = try WALFrames.transactions(log, after: 0, to: index, index: open)
+            guard found.count == Int(index.commitCount), try files.stamp().isIdentical(to: former),
+                try files.isIndexCurrent()
+            else { return false }
+            for transaction in found { try apply(transaction, files.identity) }
+            commit = index
+            return true
+        } catch is Unattributable { return false }
+    }
+
     /// Returns the transactions after `last` that a log had before it was restarted. Throws `Unattributable` if they
     /// aren't proven: the log was restarted once, its former end is still there, and the index counts as many commits.
     private static func former(
@@ -172,6 +195,12 @@ package final class RowFollower {
         return found
     }
 
+    /// Records where the shadow is in the log, or before it.
+    private func record(_ view: StoreView) {
+        commit = view.index
+        idleStamp = view.idleStamp
+    }
+
     private func apply(_ transaction: WALTransaction, _ identity: FileIdentity) throws {
         let pages = transaction.pages()
         let staged = shadow.stage(pageSize: shadow.pages.pageSize, pageCount: transaction.pageCount)
@@ -189,7 +218,7 @@ package final class RowFollower {
                 if !staged.isEmpty || staged.pageCount != shadow.pages.pageCount {
                     try step(to: staged, pageSize: view.pageSize, .net, files.identity)
                 }
-                commit = view.index
+                record(view)
                 return true
             } catch is Disturbed {}
         }
@@ -199,7 +228,7 @@ package final class RowFollower {
     /// Stages the pages that differ from the shadow's. Returns nil if they aren't of one state.
     private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView)? {
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
-        guard let view = try StoreView(files, path: path) else { return nil }
+        guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
         let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
         let known = view.pageSize == shadow.pages.pageSize ? shadow.pages.pageCount : 0
         let length = view.pageSize

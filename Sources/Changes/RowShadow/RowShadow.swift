@@ -44,14 +44,11 @@ package final class RowShadow {
     /// Opens the shadow in a slot, and completes an interrupted step. Returns nil if there is none, or none that counts.
     init?(_ slot: ShadowPlace.Slot) throws {
         let directory = slot.directory
-        func open(_ name: FilePath.Component) throws -> OwnFile {
-            OwnFile(try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: 0o600), path: directory.path.appending(name))
-        }
         self.slot = slot
         guard let bytes = try DurableFile.read(ShadowName.state, in: directory, limit: ShadowState.length),
             var state = ShadowState(bytes), state.boot == .current || state.isSynced
         else { return nil }
-        (stateFile, redo) = (try open(ShadowName.state), try open(ShadowName.redo))
+        (stateFile, redo) = (try OwnFile(ShadowName.state, in: directory), try OwnFile(ShadowName.redo, in: directory))
         if let interrupted = try Self.interrupted(redo, after: state) {
             let pages = try Self.openPages(directory, interrupted.state)
             try pages.apply(interrupted.pages)
@@ -59,7 +56,7 @@ package final class RowShadow {
             try stateFile.descriptor.write(state.bytes, at: 0, path: stateFile.path)
         }
         pages = try Self.openPages(directory, state)
-        log = try open(ShadowName.log(state.logFile))
+        log = try OwnFile(ShadowName.log(state.logFile), in: directory)
         self.state = state
         let size = try directory.status(ShadowName.pages)?.size
         guard size == Int64(state.pageCount) * Int64(state.pageSize),
@@ -74,10 +71,7 @@ package final class RowShadow {
         let directory = slot.directory
         self.slot = slot
         for name in try directory.names() where name != ShadowName.lock { try directory.removeFile(name) }
-        func open(_ name: FilePath.Component) throws -> OwnFile {
-            OwnFile(try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: 0o600), path: directory.path.appending(name))
-        }
-        let copy = try open(ShadowName.pages)
+        let copy = try OwnFile(ShadowName.pages, in: directory)
         let header = try files?.header()
         if files != nil {
             let source = try Descriptor(opening: path, flags: O_RDONLY | O_CLOEXEC | O_NONBLOCK)
@@ -96,8 +90,8 @@ package final class RowShadow {
             epoch: UInt64.random(in: 1...UInt64.max >> 1), pageSize: pageSize, pageCount: pageCount,
             identity: files?.identity ?? FileIdentity(device: 0, inode: 0))
         try copy.descriptor.truncate(to: Int64(pageCount) * Int64(pageSize), path: copy.path)
-        (stateFile, redo) = (try open(ShadowName.state), try open(ShadowName.redo))
-        log = try open(ShadowName.log(state.logFile))
+        (stateFile, redo) = (try OwnFile(ShadowName.state, in: directory), try OwnFile(ShadowName.redo, in: directory))
+        log = try OwnFile(ShadowName.log(state.logFile), in: directory)
         pages = try Self.openPages(directory, state)
     }
 
@@ -202,10 +196,7 @@ package final class RowShadow {
     private func rotateLog() throws {
         state.logFile = state.step + 1
         state.logEnd = 0
-        let name = ShadowName.log(state.logFile)
-        log = OwnFile(
-            try directory.openOwn(name, flags: O_RDWR | O_CREAT | O_TRUNC, mode: 0o600),
-            path: directory.path.appending(name))
+        log = try OwnFile(ShadowName.log(state.logFile), in: directory)
         try writeState()
         var files = try logFiles()
         var length = try files.reduce(Int64(0)) { try $0 + (directory.status(ShadowName.log($1))?.size ?? 0) }
@@ -233,13 +224,15 @@ package final class RowShadow {
             cursor = nil
             return nil
         }
-        if let cursor, cursor.step.number == number, let next = try? cursor.following(), next.step.number == number + 1 {
+        if let cursor, cursor.step.number == number, let next = try? cursor.following(),
+            next.step.number == number + 1
+        {
             self.cursor = next
             return next
         }
         guard let first = try logFiles().last(where: { $0 <= number + 1 }) else { throw RowShadowError.damaged(path) }
         let name = ShadowName.log(first)
-        let file = OwnFile(try directory.openOwn(name, flags: O_RDONLY), path: directory.path.appending(name))
+        let file = try OwnFile(name, in: directory)
         var reader = try StepReader(file, at: 0)
         while reader.step.number <= number { reader = try reader.following() }
         guard reader.step.number == number + 1 else { throw RowShadowError.damaged(file.path) }

@@ -69,6 +69,23 @@ package struct ShadowPlace {
         }
     }
 
+    /// Removes every shadow that no program uses. Returns the number of those that are in use. Throws `SystemError`.
+    package func removeAll() throws(SystemError) -> Int {
+        guard FileStatus(following: path) != nil else { return 0 }
+        let base = try Directory(path)
+        var used = 0
+        for name in try base.names() {
+            let directory = try base.directory(name)
+            guard try OpenFileLock(ShadowName.lock, in: directory) != nil else {
+                used += 1
+                continue
+            }
+            try base.removeTree(name)
+        }
+        try base.synchronize()
+        return used
+    }
+
     private func makeDirectory() throws(SystemError) -> Directory {
         var made = FilePath(root: path.root)
         for component in path.components {

@@ -11,11 +11,12 @@ package enum StoreTables {
     /// Throws `RowShadowError.unreadable` and `SystemError`.
     package static func names(ofStoreAt path: FilePath) throws -> Set<String>? {
         guard let file = path.lastComponent, let name = StoreName(file) else { return [] }
+        let hasExactTimes = FileTimes.areExact(in: path.removingLastComponent())
         for attempt in 0..<50 {
             if attempt > 0 { pause(.milliseconds(2)) }
             guard let files = try StoreFiles.current(path.removingLastComponent(), name, unless: nil) else { return [] }
             do {
-                guard let view = try StoreView(files, path: path) else { continue }
+                guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { continue }
                 let names = try names(in: ViewedPages(view))
                 if try view.isConfirmed() { return names }
             } catch is Disturbed {} catch is Contradiction {}

@@ -32,7 +32,10 @@ final class StoreView {
 
     /// Looks at a store. Returns nil if it can't be read now, because a program locks out readers, writes it, or leaves
     /// an index that is being created. Throws `RowShadowError.unreadable` for what isn't a database.
-    init?(_ files: StoreFiles, path: FilePath) throws {
+    ///
+    /// - Parameter hasExactTimes: True if each write leaves another time (`FileTimes`). Else a file that was written
+    ///   just now can't be read.
+    init?(_ files: StoreFiles, path: FilePath, hasExactTimes: Bool) throws {
         self.files = files
         database = try files.openedDatabase()
         stamp = try files.stamp()
@@ -42,7 +45,7 @@ final class StoreView {
         changeCounter = header?.changeCounter
         if header == nil, stamp.size > 0 { throw RowShadowError.unreadable(path) }
         if header?.journalMode == .rollback || header == nil && files.walIndex == nil {
-            guard try !files.isJournalHot(), stamp.isFinal else { return nil }
+            guard try !files.isJournalHot(), hasExactTimes || stamp.whenSettled != nil else { return nil }
             (index, log, frames) = (nil, nil, [:])
         } else if files.walIndex != nil {
             guard let found = try files.readIndex() else { return nil }
@@ -58,7 +61,8 @@ final class StoreView {
             }
         } else {
             index = nil
-            guard stamp.isFinal, logStamp?.isFinal ?? true else { return nil }
+            let isSettled = stamp.whenSettled != nil && logStamp.map { $0.whenSettled != nil } ?? true
+            guard hasExactTimes || isSettled else { return nil }
             if logStamp?.size ?? 0 > 0, let log = try files.openWAL(reopening: true) {
                 let listed = try Self.abandonedFrames(files, path: path)
                 if listed.pageCount > 0 {
@@ -73,6 +77,11 @@ final class StoreView {
         // An old SQLite doesn't record the size.
         let isCounted = header.map { $0.pageCount > 0 && $0.changeCounter == $0.versionValidFor } ?? false
         pageCount = isCounted ? header?.pageCount ?? 0 : pageSize == 0 ? 0 : UInt32(stamp.size / Int64(pageSize))
+    }
+
+    /// The database's stamp if no program has it open in WAL mode and there is no log; else nil.
+    var idleStamp: StoreFiles.Stamp? {
+        index == nil && (logStamp?.size ?? 0) == 0 && files.walIndex == nil ? stamp : nil
     }
 
     private static func log(of index: WriteAheadIndex, in files: StoreFiles) throws -> WALFile? {
@@ -161,12 +170,16 @@ final class StoreView {
 /// What was read isn't of one commit. Look again.
 struct Disturbed: Error {}
 
-extension StoreFiles.Stamp {
-    /// True if each write from now on leaves another stamp. Since Linux 6.13 the kernel's file systems see to that by
-    /// themselves once a stamp was read.
-    fileprivate var isFinal: Bool { Self.areExact || whenSettled != nil }
+/// The times of a file system's files.
+enum FileTimes {
+    /// True if each write to a file of that directory leaves another time than the last one that was read. Linux sees
+    /// to that since 6.13, on these file systems.
+    static func areExact(in directory: FilePath) -> Bool {
+        guard isKernelExact, let name = try? Directory(directory).fileSystem().name else { return false }
+        return ["ext4", "xfs", "btrfs", "tmpfs"].contains(name)
+    }
 
-    private static let areExact: Bool = {
+    private static let isKernelExact: Bool = {
         var name = utsname()
         guard uname(&name) == 0 else { return false }
         let release = withUnsafeBytes(of: name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }

@@ -156,12 +156,14 @@ class Watcher:
         self.process = subprocess.Popen(self.command, stdout=self.out, stderr=subprocess.PIPE, env=self.environment)
 
     def kill(self):
+        """Returns the last lines. The one that it was writing is cut off."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        # The line that it was writing stays unfinished.
-        self.read()
+        lines = self.read()
+        os.ftruncate(self.out.fileno(), self.lines.tell() - len(self.rest))
+        self.lines.seek(-len(self.rest), 1)
         self.rest = b""
-        self.out.seek(0, 2)
+        return lines
 
     def read(self):
         parts = (self.rest + self.lines.read()).split(b"\n")
@@ -268,7 +270,8 @@ def main():
         for line in watcher.read():
             replay.take(line)
         if options.kills and rng.random() < 0.3:
-            watcher.kill()
+            for line in watcher.kill():
+                replay.take(line)
             replay.pending = []
             kills += 1
             time.sleep(rng.random() * 0.5)

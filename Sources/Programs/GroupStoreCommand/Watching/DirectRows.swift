@@ -6,8 +6,8 @@ import RowShadow
 import StoreWatching
 import SystemPackage
 
-/// The rows of a store that this process follows by itself, from the store's pages. It keeps a copy of them and a log of
-/// its own in the user's state directory, so that its token outlives this process.
+/// The rows of a store that this process follows by itself, from the store's pages. It keeps a copy of them, and a log
+/// of its own, in the user's state directory, so that its token outlives this process.
 final class DirectRows {
     private let follower: RowFollower
     private var printer: StepPrinter
@@ -77,7 +77,8 @@ final class DirectRows {
         return true
     }
 
-    private static func stateDirectory() throws -> FilePath {
+    /// The user's state directory. Throws `CommandFailure` if the environment has none.
+    static func stateDirectory() throws -> FilePath {
         let variables = ProcessVariables.all
         if let state = variables["XDG_STATE_HOME"].map({ FilePath($0) }), state.isAbsolute { return state }
         guard let home = variables["HOME"].map({ FilePath($0) }), home.isAbsolute else {

@@ -65,7 +65,9 @@ final class KernelFeed: WatchedFeed {
         if !self.rows.isEmpty {
             for (store, rows) in zip(stores, self.rows) {
                 store.token = rows.token
-                if let reason = rows.discontinuity { missed.append(FeedEvent(store, .reset(reason), token: rows.token)) }
+                if let reason = rows.discontinuity {
+                    missed.append(FeedEvent(store, .reset(reason), token: rows.token))
+                }
             }
         } else if let token, let store = stores.first {
             let now = feed.token(of: 0)

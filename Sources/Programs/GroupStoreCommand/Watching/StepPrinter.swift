@@ -69,7 +69,8 @@ struct StepPrinter {
         return names
     }
 
-    private mutating func definition(_ definition: LoggedTable.Definition, _ encoding: TextEncoding) throws -> StoredTable
+    private mutating func definition(_ definition: LoggedTable.Definition, _ encoding: TextEncoding) throws
+        -> StoredTable
     {
         if let found = known[definition] { return found }
         let table = try StoredTable(name: definition.name, creation: definition.sql, encoding: encoding)
@@ -138,7 +139,9 @@ struct StepTable {
     mutating func finish(_ lines: inout StepLines) {
         let latter = Set(came.map(\.bytes))
         let former = Dictionary(gone.map { ($0.bytes, $0.values) }, uniquingKeysWith: { first, _ in first })
-        for row in gone where !latter.contains(row.bytes) { lines.addRow(self, row.key, before: row.values, after: nil) }
+        for row in gone where !latter.contains(row.bytes) {
+            lines.addRow(self, row.key, before: row.values, after: nil)
+        }
         for row in came { lines.addRow(self, row.key, before: former[row.bytes], after: row.values) }
         (gone, came) = ([], [])
     }

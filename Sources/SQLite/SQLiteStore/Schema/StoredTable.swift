@@ -79,7 +79,8 @@ package final class StoredTable {
         guard let value = column.defaultValue else { return .null }
         // A default that needs a function of the program's own can't be of a column that was added.
         let options = isStrict ? " STRICT" : ""
-        guard let reader = try? DefinitionReader("CREATE TABLE d (c \(column.type) DEFAULT (\(value)), e INT)\(options)")
+        guard
+            let reader = try? DefinitionReader("CREATE TABLE d (c \(column.type) DEFAULT (\(value)), e INT)\(options)")
         else { return .null }
         do {
             try reader.execute("INSERT INTO d (e) VALUES (1)")
