@@ -17,10 +17,12 @@ struct ForeignObjectTests {
     }
 
     /// Migrates from an entity A with x and y to one with x alone.
-    private func migrated(_ statements: [String], to new: String = entity("x")) throws -> MigratedStore {
+    private func migrated(
+        _ statements: [String], to new: String = entity("x"), named name: String = "A"
+    ) throws -> MigratedStore {
         let source = try model(Self.entity("x", "y"))
         let path = try MigratedStore.make(source, in: directory, statements)
-        let mapping = try YAMLMappingReader.read(Array("mapping: 1\nentities:\n  - {from: A, to: A}".utf8))
+        let mapping = try YAMLMappingReader.read(Array("mapping: 1\nentities:\n  - {from: A, to: \(name)}".utf8))
         return try MigratedStore(mapping, path, from: source, to: model(new), in: directory)
     }
 
@@ -96,6 +98,32 @@ struct ForeignObjectTests {
         ])
         #expect(try store.rows("SELECT sql FROM sqlite_schema WHERE name = 'theirs'") == [sql])
         #expect(try store.rows("SELECT * FROM theirs_data") == ["4|x"])
+    }
+
+    /// Only the store's program has the tokenizer: the table works as little in the older store.
+    @Test func aVirtualTableOfAnUnknownTokenizerIsCarriedOver() throws {
+        let sql = "CREATE VIRTUAL TABLE words USING fts5 (a, tokenize = ''theirs'')"
+        let store = try migrated([
+            "CREATE VIRTUAL TABLE words USING fts5 (a)", "INSERT INTO words (rowid, a) VALUES (5, 'hello')",
+            "PRAGMA writable_schema = ON", "UPDATE sqlite_schema SET sql = '\(sql)' WHERE name = 'words'",
+            "PRAGMA writable_schema = RESET",
+        ])
+        #expect(try store.rows("SELECT count(*) FROM sqlite_schema WHERE name = 'words'") == ["1"])
+        #expect(try store.rows("SELECT c0 FROM words_content") == ["hello"])
+        #expect(store.notes.isEmpty, "\(store.notes)")
+    }
+
+    /// The entity, whose rows `a` reads, has another table in the new model. The shadow tables of `a_b` begin with the
+    /// name of `a` too.
+    @Test func droppingAVirtualTableKeepsTheOthersContent() throws {
+        let store = try migrated(
+            [
+                Self.row, "CREATE VIRTUAL TABLE a USING fts4 (content='ZA')",
+                "CREATE VIRTUAL TABLE a_b USING fts5 (t)", "INSERT INTO a_b (rowid, t) VALUES (5, 'hello world')",
+            ], to: Self.entity("x").replacing("'A'", with: "'B'"), named: "B")
+        #expect(store.notes.contains { $0.hasPrefix("the virtual table a is dropped: ") }, "\(store.notes)")
+        #expect(try store.rows("SELECT name FROM sqlite_schema WHERE name IN ('a', 'a_segdir')").isEmpty)
+        #expect(try store.rows("SELECT rowid, t FROM a_b WHERE a_b MATCH 'hello'") == ["5|hello world"])
     }
 
     /// The table holds a row that its own constraint forbids, and the constraint's clause would leave the row out or

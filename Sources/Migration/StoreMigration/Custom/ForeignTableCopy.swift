@@ -37,8 +37,9 @@ struct ForeignTableCopy {
     }
 
     /// Copies a virtual table's entry in the schema. Its content is in shadow tables, which are copied like other
-    /// tables, and `CREATE VIRTUAL TABLE` would create those again. If the table doesn't work, removes it and returns
-    /// SQLite's error. An unknown module is not an error.
+    /// tables, and `CREATE VIRTUAL TABLE` would create those again. If the table worked in `source` and doesn't work
+    /// here, removes it and returns SQLite's error. A table that only its own program can use, which has the module or
+    /// the tokenizer, works in neither.
     func copyVirtual(_ table: DatabaseSchema.Table) throws -> String? {
         try writingSchema {
             try store.execute(
@@ -46,13 +47,14 @@ struct ForeignTableCopy {
                 [.text(table.name), .text(table.creation)])
         }
         let refusal = store.compileError(of: "SELECT * FROM main.\(table.name.sqlName)")
-        guard let refusal, !refusal.contains("no such module") else { return nil }
+        guard let refusal, store.compileError(of: "SELECT * FROM source.\(table.name.sqlName)") == nil else {
+            return nil
+        }
         try writingSchema {
             try store.execute(
                 "DELETE FROM main.sqlite_schema WHERE type = 'table' AND name = ?", [.text(table.name)])
         }
-        let prefix = DatabaseSchema.key(of: table.name + "_")
-        for shadow in schema.tables where shadow.isShadow && DatabaseSchema.key(of: shadow.name).hasPrefix(prefix) {
+        for shadow in schema.shadowTables(of: table) {
             try store.execute("DROP TABLE IF EXISTS main.\(shadow.name.sqlName)")
         }
         return refusal

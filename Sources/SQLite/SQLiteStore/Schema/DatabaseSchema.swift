@@ -122,6 +122,18 @@ package struct DatabaseSchema: Sendable {
 
     package func objects(_ kind: Object.Kind) -> [Object] { objects.filter { $0.kind == kind } }
 
+    /// Returns the tables that keep the content of a virtual table: their names begin with its name and `_`. If there
+    /// are virtual tables `a` and `a_b`, `a_b_data` belongs to `a_b`, although it begins with `a_` too.
+    package func shadowTables(of table: Table) -> [Table] {
+        let owners = tables.filter { $0.kind == .virtual }.map { Self.key(of: $0.name) }
+        let own = Self.key(of: table.name)
+        return tables.filter { shadow in
+            let name = Self.key(of: shadow.name)
+            return shadow.isShadow
+                && owners.filter { name.hasPrefix($0 + "_") }.max { $0.utf8.count < $1.utf8.count } == own
+        }
+    }
+
     /// Returns a key that is equal for names that SQLite takes for the same: ASCII letters regardless of case, and all
     /// else byte by byte. Swift takes some texts for equal that SQLite keeps apart.
     package static func key(of name: String) -> String {
