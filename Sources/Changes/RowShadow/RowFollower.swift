@@ -7,10 +7,10 @@ import SystemPackage
 
 /// Follows a store by its pages: brings the shadow to the store's present state, step by step.
 ///
-/// In WAL mode the frames of each transaction follow each other in the log, and a step is exactly one transaction. After
-/// a restart of the log, what it had before counts if it is still there to its end, as the wal-index counts commits.
-/// Wherever that isn't proven, and in rollback mode, all pages are compared with the shadow's: the difference is one
-/// step, the net of whatever was committed.
+/// In WAL mode the frames of each transaction follow each other in the log, and a step is exactly one transaction.
+/// After a restart of the log, what it had before counts if it is still there to its end, as the wal-index counts
+/// commits. Wherever that isn't proven, and in rollback mode, all pages are compared with the shadow's: the difference
+/// is one step, the net of whatever was committed.
 ///
 /// Confined to one thread. It takes no lock on the store and writes nothing to it.
 package final class RowFollower {
@@ -44,8 +44,8 @@ package final class RowFollower {
     /// - Parameters:
     ///   - path: The absolute path of the database, which need not exist.
     ///   - slot: The shadow's directory.
-    ///   - limit: The size in bytes above which a store is cloned but not copied. Throws `RowShadowError.tooLarge` where
-    ///     the file system can't clone it.
+    ///   - limit: The size in bytes above which a store is cloned but not copied. Throws `RowShadowError.tooLarge`
+    ///     where the file system can't clone it.
     ///
     /// Throws `RowShadowError` and `SystemError`.
     package init(_ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64) throws {

@@ -8,8 +8,8 @@ import SystemPackage
 /// A store's shadow: the copy of its pages as of the last step, and the log of the steps that led there.
 ///
 /// A step is written in this order: the pages that differ, to the redo file; the step, behind the end of the log; the
-/// head of the redo file, from which on the step counts; the copy; the state. Whoever finds a head of the step after the
-/// state's completes the last two. So a program that is killed anywhere leaves the state before a step or after it.
+/// head of the redo file, from which on the step counts; the copy; the state. Whoever finds a head of the step after
+/// the state's completes the last two. So a program that is killed anywhere leaves the state before a step or after it.
 ///
 /// Nothing of this is synced step by step: the store's writer may not sync either, and a copy that is newer than the
 /// store is no use. The state names the machine's start. After another start the shadow counts only if it was closed,
@@ -41,7 +41,7 @@ package final class RowShadow {
 
     // MARK: - Opening and making
 
-    /// Opens the shadow in a slot, and completes an interrupted step. Returns nil if there is none, or none that counts.
+    /// Opens the shadow in a slot, and completes an interrupted step. Returns nil if there is none that counts.
     init?(_ slot: ShadowPlace.Slot) throws {
         let directory = slot.directory
         self.slot = slot

@@ -61,7 +61,8 @@ struct RowsDisableCommand: ParsableCommand {
                     .busy, code: "in_use", "a program tells rows from a copy in \(PrintablePath(place.path))",
                     remedy: "end 'groupstore watch' of the store, and try again")
             }
-            output.record(["type": "summary", "outcome": "disabled"], "removed what was in \(PrintablePath(place.path))")
+            output.record(
+                ["type": "summary", "outcome": "disabled"], "removed what was in \(PrintablePath(place.path))")
         }
     }
 }

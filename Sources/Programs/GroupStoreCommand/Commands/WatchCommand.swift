@@ -23,8 +23,12 @@ struct WatchCommand: ParsableCommand {
             failed run is repeated together with later events, after 1 s and up to 60 s. --token-file keeps the \
             position up to which all is done, so that each event is handled at least once, even if the command or \
             this program is killed. With --tables, a change is reported if it may affect one of them: if it names one, \
-            or if not all of its tables are known. --entities, --operations, --authors and --except-authors need a \
-            store that keeps a history; a change whose rows the history doesn't know is reported.
+            or if not all of its tables are known. --entities, --authors and --except-authors need a store that keeps \
+            a history; a change whose rows the history doesn't know is reported.
+
+            With --rows or --values, a store that keeps no history and that no agent serves is watched through a copy \
+            of its pages in $XDG_STATE_HOME or ~/.local/state, which makes the token durable. 'groupstore rows \
+            disable' removes the copy.
             """)
 
     @Argument(
@@ -45,13 +49,13 @@ struct WatchCommand: ParsableCommand {
 
     @OptionGroup var rowFilter: RowFilterOptions
 
-    @Flag(help: "Print the changed rows too, if the store's history knows them and they are few.")
+    @Flag(help: "Print the changed rows too. With an agent: if the store's history knows them and they are few.")
     var rows = false
 
     @Flag(
         help: """
-            Before each change, print its rows whole, as they are then: a change batch, as 'changes --values' does. \
-            Needs a store that keeps a history.
+            Before each change, print its rows whole: a change batch, as 'changes --values' does. With an agent, the \
+            store must keep a history.
             """)
     var values = false
 
