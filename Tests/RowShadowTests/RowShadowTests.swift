@@ -26,6 +26,22 @@ import Testing
         #expect(try shadow.steps() == [])
     }
 
+    /// The log and the index have lost their names, and the database has their content.
+    @Test func readsTheLogOfAProgramThatHasClosedTheStore() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        try queue.writeWithoutTransaction { try $0.execute(sql: "SELECT * FROM note") }
+        shadow.follower?.openSession()
+        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, 'b')") }
+        try queue.writeWithoutTransaction { try $0.execute(sql: "UPDATE note SET text = 'c' WHERE id = 2") }
+        try queue.close()
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .exact, rows: ["2: none > 2,'b'"]), .init(kind: .exact, rows: ["2: 2,'b' > 2,'c'"]),
+            ])
+    }
+
     @Test func tellsTransactionsBeforeAndAfterARestartOfTheLog() throws {
         let shadow = try FollowedShadow(Self.note)
         let queue = try DatabaseQueue(path: shadow.store.string)

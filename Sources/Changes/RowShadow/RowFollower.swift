@@ -36,6 +36,8 @@ package final class RowFollower {
     /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
     /// isn't known.
     private var idleStamp: StoreFiles.Stamp?
+    /// True if the log and the index that are open began on a database that is the shadow's.
+    private var holdsWholeLog = false
     /// The map of the shadow's pages; nil if they contradict each other.
     private var map: TreeMap?
 
@@ -98,7 +100,7 @@ package final class RowFollower {
                 (files, commit) = (nil, nil)
                 return .absent
             }
-            if found !== files { (files, commit, idleStamp) = (found, nil, nil) }
+            if found !== files { (files, commit, idleStamp, holdsWholeLog) = (found, nil, nil, false) }
             // Other programs may want to prove that nobody has it open.
             defer { found.closeDatabase() }
             if try readLog(found), !comparesAll { return .current }
@@ -116,8 +118,9 @@ package final class RowFollower {
     /// Applies what the log has after the shadow's commit. Returns false if a comparison must tell the rest.
     private func readLog(_ files: StoreFiles) throws -> Bool {
         guard commit != nil else {
-            _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
-            return try applyFirstLog(files)
+            let hasEnded = try files.refreshIndex(finalRead: { _ = try applyFirstLog(files) }, changed: { _ in })
+            if hasEnded { (commit, holdsWholeLog) = (nil, false) }
+            return hasEnded ? false : try applyFirstLog(files)
         }
         var isKnown = false
         // A log and an index that have lost their names are read to their end.
@@ -154,18 +157,39 @@ package final class RowFollower {
         }
     }
 
+    /// Applies what the log has now, if the shadow follows one. Call it during longer work: the log may be restarted
+    /// before the next event is handled. Throws as `advance`.
+    package func keepUp() throws { if commit != nil { _ = try advance(comparesAll: false) } }
+
+    /// Opens the log and the index of a program that has opened the store just now, so that they are read to their end
+    /// even if that program closes the store before its commit is noticed. Call it after each file event. Mostly, it
+    /// does nothing.
+    package func openSession() {
+        guard commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else { return }
+        defer { files.closeDatabase() }
+        _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
+        guard files.walIndex != nil, (try? files.openWAL(reopening: true)) != nil else { return }
+        // Nothing was written to the database before both were open. From now on only this log's checkpoints are.
+        guard let now = try? files.stamp(), now.isIdentical(to: former) else { return }
+        (holdsWholeLog, idleStamp) = (true, nil)
+    }
+
     /// Applies all that a log has whose program found the database as the shadow has it. Returns false if that isn't
-    /// proven: the log must have every commit that the index counts, and nothing of it be in the database yet.
+    /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
+    /// both must have been open since.
     private func applyFirstLog(_ files: StoreFiles) throws -> Bool {
-        guard let former = idleStamp.take(), let open = files.walIndex, let index = try files.readIndex(),
+        let (former, isWhole) = (idleStamp.take(), holdsWholeLog)
+        holdsWholeLog = false
+        guard isWhole || former != nil, let open = files.walIndex, let index = try files.readIndex(),
             index.lastFrame > 0, index.pageSize == shadow.pages.pageSize,
-            let log = try files.openWAL(reopening: true), try log.belongs(to: index)
+            let log = try files.openWAL(reopening: !isWhole), try log.belongs(to: index)
         else { return false }
         do {
             let found = try WALFrames.transactions(log, after: 0, to: index, index: open)
-            guard found.count == Int(index.commitCount), try files.stamp().isIdentical(to: former),
-                try files.isIndexCurrent()
-            else { return false }
+            guard found.count == Int(index.commitCount) else { return false }
+            if !isWhole {
+                guard try files.stamp().isIdentical(to: former), try files.isIndexCurrent() else { return false }
+            }
             for transaction in found { try apply(transaction, files.identity) }
             commit = index
             return true
@@ -198,7 +222,7 @@ package final class RowFollower {
     /// Records where the shadow is in the log, or before it.
     private func record(_ view: StoreView) {
         commit = view.index
-        idleStamp = view.idleStamp
+        (idleStamp, holdsWholeLog) = (view.idleStamp, false)
     }
 
     private func apply(_ transaction: WALTransaction, _ identity: FileIdentity) throws {

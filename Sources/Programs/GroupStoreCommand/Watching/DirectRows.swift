@@ -105,6 +105,9 @@ final class DirectRows {
     /// True if steps are logged that were not passed on.
     var hasSteps: Bool { told < follower.shadow.lastStep }
 
+    /// Call it after each file event: a program may have opened the store.
+    func recordFileEvent() { follower.openSession() }
+
     /// Records an event, and passes on what it stands for, or leaves that to `retry`.
     ///
     /// - Parameter body: Called with each event, after its rows were printed.
@@ -137,9 +140,10 @@ final class DirectRows {
         }
     }
 
-    /// Prints the rows of each step that was not passed on, and passes on an event for it.
+    /// Prints the rows of each step that was logged before the call and not passed on, and passes on an event for it.
     func passOnSteps(_ body: (StoreEvent) throws -> Void) throws {
-        while let reader = try follower.shadow.step(after: told) {
+        let last = follower.shadow.lastStep
+        while told < last, let reader = try follower.shadow.step(after: told) {
             let tables = reader.step.kind == .gap ? nil : try printer.print(reader, from: token)
             told = reader.step.number
             guard let tables else {
@@ -147,7 +151,10 @@ final class DirectRows {
                 continue
             }
             if printer.admits(tables) { try body(.change(ChangedTables(tables, isComplete: true))) }
+            // The reader, or the disk with the token, may be slow.
+            try follower.keepUp()
         }
+        if hasSteps { retryAt = .now }
     }
 }
 

@@ -125,6 +125,7 @@ final class KernelFeed: WatchedFeed {
 
     private func retryRows() throws {
         for (store, rows) in zip(stores, rows) {
+            rows.recordFileEvent()
             if let retryAt = rows.retryAt, retryAt <= .now { try rows.retry { try passOn($0, of: store, rows) } }
         }
     }
