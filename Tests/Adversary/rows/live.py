@@ -5,7 +5,7 @@ step's number must follow the last one, and at the end the rows must be SQL's. T
 with its token file; the store is checkpointed, vacuumed, switched to other journal modes and copied over.
 
 usage: live.py GROUPSTORE [--mode wal|delete|persist|truncate] [--writers N] [--seconds S] [--pause MS] [--kills]
-               [--chaos] [--shots] [--seed N] [--directory DIR] [--keep]
+               [--chaos] [--shots] [--seed N] [--page-size N] [--pragma P] [--directory DIR] [--keep]
 """
 import argparse
 import base64
@@ -220,6 +220,7 @@ def main():
     parser.add_argument("--shots", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--page-size", type=int, default=4096)
+    parser.add_argument("--pragma", action="append", default=[], help="of the new store, such as encoding='UTF-16'")
     parser.add_argument("--directory")
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
@@ -227,6 +228,8 @@ def main():
     path = os.path.join(home, "s.db")
     db = sqlite3.connect(path, isolation_level=None)
     db.execute(f"PRAGMA page_size = {options.page_size}")
+    for pragma in options.pragma:
+        db.execute(f"PRAGMA {pragma}")
     db.execute(f"PRAGMA journal_mode = {options.mode}")
     for creation, _, _ in TABLES.values():
         db.execute(creation)
