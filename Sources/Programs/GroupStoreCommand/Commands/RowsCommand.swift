@@ -20,6 +20,9 @@ struct RowsEnableCommand: ParsableCommand {
         discussion: """
             'watch' makes the copy by itself, unless the store has more than 1 GiB and the file system can't clone it. \
             The copy is in the user's state directory. Nothing is written to the store or beside it.
+
+            Example:
+              groupstore rows enable Notes.sqlite
             """)
 
     @Argument(help: "The store's database file.", completion: .stores)
@@ -45,7 +48,12 @@ struct RowsDisableCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "disable",
         abstract: "Remove the copies of a store's pages and the logs of its rows.",
-        discussion: "Tokens of 'watch --values' end with them: whoever continues from one gets a reset.")
+        discussion: """
+            Tokens of 'watch --values' end with them: whoever continues from one gets a reset.
+
+            Example:
+              groupstore rows disable Notes.sqlite
+            """)
 
     @Argument(help: "The store's database file.", completion: .stores)
     var store: String

@@ -29,20 +29,35 @@ struct WatchCommand: ParsableCommand {
             With --rows or --values, a store that keeps no history and that no agent serves is watched through a copy \
             of its pages in $XDG_STATE_HOME or ~/.local/state, which makes the token durable. 'groupstore rows \
             disable' removes the copy.
+
+            Example:
+              groupstore watch group.com.example.notes/Notes.sqlite --exec ./upload
             """)
 
     @Argument(
         help: ArgumentHelp("The stores: database files, or GROUP_ID/NAME.", valueName: "store"), completion: .stores)
     var stores: [String]
 
-    @Flag(help: "Receive events from the agent only.")
-    var agent = false
+    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
+    var exec: String?
 
-    @Flag(help: "Watch the files directly, even if an agent serves them.")
-    var direct = false
+    @Option(
+        help: ArgumentHelp(
+            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
+            valueName: "file"), completion: .file())
+    var tokenFile: String?
 
     @Option(help: "Begin with the events after this token.")
     var since: String?
+
+    @Flag(help: "Exit after the first event that requires the store to be read again.")
+    var once = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Exit with code 75 if there is no event for so long.", valueName: "time"),
+        transform: DurationArgument.init)
+    var timeout: DurationArgument?
 
     @Option(help: ArgumentHelp("Report only changes of these tables.", valueName: "a,b"))
     var tables: String?
@@ -68,29 +83,16 @@ struct WatchCommand: ParsableCommand {
             """)
     var progress = false
 
-    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
-    var exec: String?
+    @Flag(help: "Receive events from the agent only.")
+    var agent = false
 
-    @Option(
-        help: ArgumentHelp(
-            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
-            valueName: "file"), completion: .file())
-    var tokenFile: String?
-
-    @Flag(help: "Exit after the first event that requires the store to be read again.")
-    var once = false
-
-    @Option(
-        help: ArgumentHelp(
-            "Exit with code 75 if there is no event for so long: seconds, or 500ms, 2m.", valueName: "time"))
-    var timeout: DurationArgument?
+    @Flag(help: "Watch the files directly, even if an agent serves them.")
+    var direct = false
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        if let timeout, !(0...31_536_000).contains(timeout.seconds) {
-            throw ValidationError("--timeout must be 0 to 31536000 seconds")
-        }
+        try timeout?.validate("--timeout", in: 0...31_536_000)
         if progress, direct {
             throw ValidationError("--progress and --direct exclude each other: an agent tells how far a relocation is")
         }
@@ -131,33 +133,31 @@ struct WatchCommand: ParsableCommand {
     /// Returns the agent's feed if it serves the stores, else one of this process.
     private func feed(since token: String?, _ output: Output) throws -> any WatchedFeed {
         let paths = stores.map(ArgumentBytes.path)
-        guard !direct else { return try kernelFeed(paths, since: token, output) }
+        guard !direct else { return try directFeed(paths, since: token, output) }
         do throws(AgentConnectionError) {
             return try AgentFeed(paths, since: token, configure)
         } catch {
             guard !agent, error.leavesFilesToWatch else { throw error }
-            for path in paths where !Self.namesAFile(path) {
-                guard path.isAbsolute else { throw error }
-                throw CommandFailure(
-                    .badData, code: "no_directory",
-                    "there is no directory \(PrintablePath(path.removingLastComponent()))",
-                    remedy: "name a file in a directory that exists, or GROUP_ID/NAME of a group that an agent serves")
-            }
-            return try kernelFeed(paths, since: token, output)
+            return try directFeed(paths, since: token, output)
         }
     }
 
-    /// True if the argument can only be a path, or leads to a directory that exists.
-    private static func namesAFile(_ path: FilePath) -> Bool {
-        let directory = path.absolute(in: FilePath(workingDirectory())).removingLastComponent()
-        return FileStatus(following: directory)?.kind == .directory
+    /// Returns the place to watch, where there need not be a store yet.
+    private static func place(_ given: FilePath) throws -> FilePath {
+        if let failure = try MissingStore(given).groupFailure(mayAppear: true) { throw failure }
+        let path = given.absolute(in: FilePath(workingDirectory()))
+        let directory = path.removingLastComponent()
+        if FileStatus(following: directory)?.kind == .directory { return path }
+        if let store = try StoreArgument.groupStore(given) { return store }
+        throw CommandFailure(
+            .badData, code: "no_directory", "there is no directory \(PrintablePath(directory))",
+            remedy: "make it, or name GROUP_ID/NAME: mkdir -p \(directory.shellWord)")
     }
 
-    private func kernelFeed(
-        _ paths: [FilePath], since token: String?, _ output: Output
+    private func directFeed(
+        _ given: [FilePath], since token: String?, _ output: Output
     ) throws -> any WatchedFeed {
-        let directory = FilePath(workingDirectory())
-        let paths = paths.map { $0.absolute(in: directory) }
+        let paths = try given.map(Self.place)
         guard rows || values || durable || !rowFilter.isEmpty else {
             return try KernelFeed(paths, since: token, tables: filter)
         }
@@ -249,20 +249,33 @@ struct WatchCommand: ParsableCommand {
 
     private func record(_ event: FeedEvent, _ output: Output) {
         output.record(
-            event.object, "\(LocalTime.now(precise: true))  \(event.type)  \(event.store.name)  \(event.words)")
+            event.object,
+            ["\(LocalTime.now(precise: true))", event.type, event.store.name, event.words].compactMap(\.self)
+                .joined(separator: "  "))
     }
 
     /// Reports that no later event is missed. For people on standard error, because it isn't an event.
     private func announce(_ store: WatchedStore, _ type: String, _ output: Output) {
+        let exists = FileStatus(following: store.path) != nil
         if output.json {
             var line: JSONObject = ["type": .string(type)]
             line.setPath("store", bytes: store.bytes)
             line.setPath("path", bytes: store.path.bytes)
+            if !exists { line["exists"] = false }
             line["token"] = .string(store.token)
             output.record(line, "")
         } else if !output.quiet {
-            Output.write("watching \(PrintablePath(store.path)), token \(store.token)", to: STDERR_FILENO)
+            let absence = exists ? "" : ", which doesn't exist yet; waiting for it"
+            let help = isatty(STDERR_FILENO) == 1 ? explanation : ""
+            Output.write("watching \(PrintablePath(store.path))\(absence)\(help)", to: STDERR_FILENO)
         }
+    }
+
+    /// What follows, for a person who waits at a terminal.
+    private var explanation: String {
+        exec == nil
+            ? ": each commit by any program prints a line here; Ctrl-C ends"
+            : ": each commit by any program runs the command; Ctrl-C ends"
     }
 
     private func summarize(_ outcome: String, token: String, to output: Output) {

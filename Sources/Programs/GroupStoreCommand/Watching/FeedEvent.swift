@@ -128,18 +128,16 @@ struct FeedEvent {
     /// True for a bookmark, which only advances the subscription's position.
     var isBookmark: Bool { type == "bookmark" }
 
-    /// The text that follows the event's type for people.
-    var words: String {
-        let words: String? =
-            switch event {
-            case .change(let tables): Self.words(tables)
-            case .progress(let progress): AgentStatus.words(progress)
-            case .reset(let reason): reason.rawValue
-            case .abandoned(let outcome, _): RelocationSentence.words(forOutcome: outcome)
-            case .relocated(_, let to): FilePath(bytes: to).map { "to \(PrintablePath($0))" }
-            case .relocating, .migrated, nil: nil
-            }
-        return [words, token].compactMap { $0 }.joined(separator: "  ")
+    /// The text that follows the event's type for people, or nil. The token is for programs: `--json` has it.
+    var words: String? {
+        switch event {
+        case .change(let tables): Self.words(tables)
+        case .progress(let progress): AgentStatus.words(progress)
+        case .reset(let reason): reason.rawValue
+        case .abandoned(let outcome, _): RelocationSentence.words(forOutcome: outcome)
+        case .relocated(_, let to): FilePath(bytes: to).map { "to \(PrintablePath($0))" }
+        case .relocating, .migrated, nil: nil
+        }
     }
 
     /// Returns the names of changed tables, as far as they are known.

@@ -137,10 +137,11 @@ struct UndoPaths {
                 && FileStatus(following: legacy.path)?.identity
                     == FileStatus(following: group.path)?.identity
             guard !isOurLink else { continue }
+            let path = directory.path.appending(name)
             throw RelocationFailure(
-                .conflict, code: "old_place_taken",
-                "\(PrintablePath(directory.path.appending(name))) is in the store's former place",
-                remedy: "check it and move it away, then run this again")
+                .conflict, code: "old_place_taken", "\(PrintablePath(path)) is in the store's former place",
+                remedy: "check it, move it away, then run this again: "
+                    + "mv \(path.shellWord) \(path.appending(suffix: ".new").shellWord)")
         }
     }
 
@@ -218,8 +219,8 @@ extension RelocationFailure {
         RelocationFailure(
             .badData, code: "merged",
             "\(PrintablePath(paths.group.path)) has the rows of two stores, which can't be taken apart",
-            remedy: "both are in the archive as they were: groupstore archive list "
-                + "\(container.directory.path.shellWord), then archive restore … --to PATH")
+            remedy: "both are in the archive as they were, and archive restore --to puts one elsewhere: "
+                + "groupstore archive list \(container.directory.path.shellWord)")
     }
 
     /// Returns the command that brings back the store as it was before its relocation; nil if it wasn't kept.
