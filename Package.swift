@@ -95,6 +95,7 @@ let changes = floor(
     "Sources/Changes",
     room("RowChanges", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
+    room("RowShadow", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
     room("StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     room(
         "PersistentHistory", "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat",
@@ -147,8 +148,8 @@ let programs = floor(
     program(
         "GroupStoreCommand", "AgentProtocol", "CLinux", "CommandSupport", "CoreDataStore", "DirectoryWatching",
         "FileCoordination", "GroupContainers", "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem",
-        "ManagedObjectModels", "MappingModels", "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore",
-        "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", .argumentParser, .logging),
+        "ManagedObjectModels", "MappingModels", "PersistentHistory", "RelayStatus", "RowShadow", "SQLiteFormat",
+        "SQLiteStore", "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", .argumentParser, .logging),
     program(
         "GroupStoreRelayCommand", "AgentProtocol", "CLinux", "CommandSupport", "GroupContainers", "LinuxSystem",
         "NATSStreams", "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay",
@@ -204,6 +205,7 @@ let unitTests = floor(
         "CoreDataStoreTests", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat",
         "SQLiteStore"),
     tests("RowChangesTests", "RowChanges", "SQLiteFormat", .grdb),
+    tests("RowShadowTests", "LinuxSystem", "RowShadow", "SQLiteStore", .grdb),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching"),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),

@@ -23,8 +23,12 @@ struct WatchCommand: ParsableCommand {
             failed run is repeated together with later events, after 1 s and up to 60 s. --token-file keeps the \
             position up to which all is done, so that each event is handled at least once, even if the command or \
             this program is killed. With --tables, a change is reported if it may affect one of them: if it names one, \
-            or if not all of its tables are known. --entities, --operations, --authors and --except-authors need a \
-            store that keeps a history; a change whose rows the history doesn't know is reported.
+            or if not all of its tables are known. --entities, --authors and --except-authors need a store that keeps \
+            a history; a change whose rows the history doesn't know is reported.
+
+            With --rows or --values, a store that keeps no history and that no agent serves is watched through a copy \
+            of its pages in $XDG_STATE_HOME or ~/.local/state, which makes the token durable. 'groupstore rows \
+            disable' removes the copy.
 
             Example:
               groupstore watch group.com.example.notes/Notes.sqlite --exec ./upload
@@ -60,13 +64,13 @@ struct WatchCommand: ParsableCommand {
 
     @OptionGroup var rowFilter: RowFilterOptions
 
-    @Flag(help: "Print the changed rows too, if the store's history knows them and they are few.")
+    @Flag(help: "Print the changed rows too. With an agent: if the store's history knows them and they are few.")
     var rows = false
 
     @Flag(
         help: """
-            Before each change, print its rows whole, as they are then: a change batch, as 'changes --values' does. \
-            Needs a store that keeps a history.
+            Before each change, print its rows whole: a change batch, as 'changes --values' does. With an agent, the \
+            store must keep a history.
             """)
     var values = false
 
@@ -111,7 +115,7 @@ struct WatchCommand: ParsableCommand {
         try reporting(output) {
             try Interruption.requestAtEndOfReader()
             let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
-            let feed = try feed(since: since ?? tokens?.read())
+            let feed = try feed(since: since ?? tokens?.read(), output)
             let batches = try values ? self.batches(feed, output) : nil
             if let store = feed.stores.first { try tokens?.write(store.token) }
             for store in feed.stores { announce(store, feed.openingType, output) }
@@ -127,14 +131,14 @@ struct WatchCommand: ParsableCommand {
     }
 
     /// Returns the agent's feed if it serves the stores, else one of this process.
-    private func feed(since token: String?) throws -> any WatchedFeed {
+    private func feed(since token: String?, _ output: Output) throws -> any WatchedFeed {
         let paths = stores.map(ArgumentBytes.path)
-        guard !direct else { return try directFeed(paths, since: token) }
+        guard !direct else { return try directFeed(paths, since: token, output) }
         do throws(AgentConnectionError) {
             return try AgentFeed(paths, since: token, configure)
         } catch {
             guard !agent, error.leavesFilesToWatch else { throw error }
-            return try directFeed(paths, since: token)
+            return try directFeed(paths, since: token, output)
         }
     }
 
@@ -150,10 +154,21 @@ struct WatchCommand: ParsableCommand {
             remedy: "make it, or name GROUP_ID/NAME: mkdir -p \(directory.shellWord)")
     }
 
-    private func directFeed(_ given: [FilePath], since token: String?) throws -> any WatchedFeed {
+    private func directFeed(
+        _ given: [FilePath], since token: String?, _ output: Output
+    ) throws -> any WatchedFeed {
         let paths = try given.map(Self.place)
         guard rows || values || durable || !rowFilter.isEmpty else {
             return try KernelFeed(paths, since: token, tables: filter)
+        }
+        if rows || values, try DirectRows.areFromPages(paths, rowFilter) {
+            let operations = rowFilter.wire.operations.map(Set.init)
+            return try KernelFeed(paths, since: token, tables: filter) { path in
+                let printer = StepPrinter(
+                    store: path.bytes, output, values: values, tables: tables.map { Set(tableNames($0)) },
+                    operations: operations)
+                return try DirectRows(path, since: token, printer, output)
+            }
         }
         return try AgentFeed(PrivateAgent(paths), since: token, configure)
     }
