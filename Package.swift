@@ -94,6 +94,7 @@ let coreData = floor(
 let changes = floor(
     "Sources/Changes",
     room("RowChanges", "SQLiteFormat"),
+    room("StoreHazards", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
     room("RowShadow", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
     room("StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
@@ -142,8 +143,8 @@ let programs = floor(
     room("CommandSupport", "AgentProtocol", "LinuxSystem", "SQLiteStore", .argumentParser),
     room(
         "GroupStoreAgent", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
-        "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreMerging",
-        "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
+        "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreHazards",
+        "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
         path: "Agent", exclude: ["systemd", "config.example.yaml"]),
     program(
         "GroupStoreCommand", "AgentProtocol", "CLinux", "CommandSupport", "CoreDataStore", "DirectoryWatching",
@@ -206,6 +207,7 @@ let unitTests = floor(
         "SQLiteStore"),
     tests("RowChangesTests", "RowChanges", "SQLiteFormat", .grdb),
     tests("RowShadowTests", "LinuxSystem", "RowShadow", "SQLiteStore", .grdb),
+    tests("StoreHazardsTests", "LinuxSystem", "SQLiteFormat", "StoreHazards"),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching"),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),

@@ -37,10 +37,15 @@ struct DoctorCommand: ProcIndependentCommand {
         let findings =
             SystemDiagnosis.findings() + InotifyDiagnosis().findings + configurationFindings + [socket(configuration)]
             + agent(configuration)
-            + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() + HolderDiagnosis($0).findings() }
+            + directories(configuration).flatMap(Self.findings)
         for finding in findings { print(finding, output) }
         summarize(findings, output)
         if let status = findings.lazy.compactMap(\.status).first { throw status.code }
+    }
+
+    private static func findings(_ directory: FilePath) -> [Finding] {
+        DirectoryDiagnosis(directory).findings() + HolderDiagnosis(directory).findings()
+            + HazardDiagnosis(directory).findings()
     }
 
     private func configuration() -> (Configuration?, [Finding]) {
