@@ -108,6 +108,32 @@ import Testing
         #expect(try Directory(shadow.directory.path).names().map(\.string).sorted() == ["s.db", "state"])
     }
 
+    /// What another program has put there isn't a copy of anything.
+    @Test func removesItsOwnFilesAlone() throws {
+        let scratch = try TemporaryDirectory()
+        let place = ShadowPlace(of: "/store/Notes.sqlite", stateDirectory: scratch.path)
+        let slot = try place.takeSlot(epoch: nil).directory
+        for name: FilePath.Component in ["state", "pages", "redo", "log-0000000000000001", "theirs"] {
+            try DurableFile.write([1], as: name, in: slot, mode: 0o600)
+        }
+        try Directory(place.path).makeDirectory("other", mode: 0o700)
+        let error = #expect(throws: SystemError.self) { _ = try place.removeAll() }
+        #expect(error?.errno == .directoryNotEmpty)
+        #expect(try slot.names() == ["theirs"])
+        try slot.removeFile("theirs")
+        #expect(try place.removeAll() == 0)
+        #expect(try Directory(place.path).names() == ["other"])
+    }
+
+    @Test func removesNoCopyThatIsInUse() throws {
+        let scratch = try TemporaryDirectory()
+        let place = ShadowPlace(of: "/store/Notes.sqlite", stateDirectory: scratch.path)
+        let slot = try place.takeSlot(epoch: nil)
+        try DurableFile.write([1], as: "pages", in: slot.directory, mode: 0o600)
+        #expect(try place.removeAll() == 1)
+        #expect(try slot.directory.names().contains("pages"))
+    }
+
     @Test func copiesNoLargeStoreUnasked() throws {
         let shadow = try FollowedShadow(Self.note)
         let other = ShadowPlace(of: shadow.store, stateDirectory: shadow.directory.path.appending("other"))

@@ -70,7 +70,7 @@ package final class RowShadow {
     init(_ slot: ShadowPlace.Slot, of files: StoreFiles?, at path: FilePath, limit: Int64) throws {
         let directory = slot.directory
         self.slot = slot
-        for name in try directory.names() where name != ShadowName.lock { try directory.removeFile(name) }
+        try directory.removeShadow()
         let copy = try OwnFile(ShadowName.pages, in: directory)
         let header = try files?.header()
         if files != nil {
@@ -152,6 +152,7 @@ package final class RowShadow {
         try pages.apply(staged)
         state = next
         try writeState()
+        // The copy has its pages, and the state says so.
         if try redo.descriptor.status().size > 16 << 20 { try redo.descriptor.truncate(to: 0, path: redo.path) }
         if state.logEnd >= Self.maximumLogFile { try rotateLog() }
     }

@@ -33,9 +33,9 @@ package enum RowShadowError: ActionableError, Equatable {
 
     package var remedy: String {
         switch self {
-        case .damaged(let path): "rm \(PrintablePath(path)), and start over"
+        case .damaged(let path): "remove it, and a copy is made anew: rm -r \(path.shellWord)"
         case .unreadable: "watch it without --rows and --values"
-        case .tooLarge(let path, _): "groupstore rows enable \(PrintablePath(path))"
+        case .tooLarge(let path, _): "groupstore rows enable \(path.shellWord)"
         case .absent: "create the store first"
         }
     }

@@ -69,18 +69,27 @@ package struct ShadowPlace {
         }
     }
 
-    /// Removes every shadow that no program uses. Returns the number of those that are in use. Throws `SystemError`.
+    /// Removes every shadow that no program uses. Returns the number of those that are in use.
+    ///
+    /// Throws `SystemError`: ENOTEMPTY if another program has put something into a shadow's directory.
     package func removeAll() throws(SystemError) -> Int {
         guard FileStatus(following: path) != nil else { return 0 }
         let base = try Directory(path)
         var used = 0
-        for name in try base.names() {
+        for number in 0..<Self.slotCount {
+            guard let name = FilePath.Component("\(number)"), try base.status(name)?.kind == .directory else {
+                continue
+            }
             let directory = try base.directory(name)
-            guard try OpenFileLock(ShadowName.lock, in: directory) != nil else {
+            // Held until its file is gone: nobody makes a shadow meanwhile.
+            guard let lock = try OpenFileLock(ShadowName.lock, in: directory) else {
                 used += 1
                 continue
             }
-            try base.removeTree(name)
+            try directory.removeShadow()
+            try directory.removeFile(ShadowName.lock)
+            _ = consume lock
+            try base.removeDirectory(name)
         }
         try base.synchronize()
         return used
@@ -98,12 +107,25 @@ package struct ShadowPlace {
     }
 }
 
+extension Directory {
+    /// Removes a shadow's own files, but the lock. All of it is a copy of the store or told from one: whoever follows
+    /// the store gets a reset.
+    func removeShadow() throws(SystemError) {
+        for name in try names() where ShadowName.isOwn(name) { try removeFile(name) }
+    }
+}
+
 /// The names of a shadow's files.
 enum ShadowName {
     static let state: FilePath.Component = "state"
     static let pages: FilePath.Component = "pages"
     static let redo: FilePath.Component = "redo"
     static let lock: FilePath.Component = "lock"
+
+    /// True for the files of a shadow that are made anew with it.
+    static func isOwn(_ name: FilePath.Component) -> Bool {
+        [state, pages, redo].contains(name) || firstStep(name) != nil
+    }
 
     /// The log file whose first step has that number.
     static func log(_ step: UInt64) -> FilePath.Component {

@@ -64,7 +64,7 @@ package struct HazardDecision {
     /// Returns a log or index that the process has open beside the database, and that isn't the store's.
     private func otherLog(of database: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
         for (suffix, expected) in [("-wal", named.log), ("-shm", named.index)] {
-            guard let path = database.path.appending(suffix: suffix) else { continue }
+            let path = database.path.appending(suffix: suffix)
             if let file = holder.writable(path).first(where: { $0.identity != expected }) { return file }
         }
         return nil
@@ -72,9 +72,9 @@ package struct HazardDecision {
 
     /// Returns a log of the process that has another name than SQLite gave it.
     private func renamedLog(of database: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
-        guard let path = database.path.appending(suffix: "-wal"), holder.writable(path).isEmpty,
-            holder.writable(named.log) == nil
-        else { return nil }
+        guard holder.writable(database.path.appending(suffix: "-wal")).isEmpty, holder.writable(named.log) == nil else {
+            return nil
+        }
         let log = holder.files.first { $0.canWrite && holder.logs.contains($0.identity) && !isSideFile($0, holder) }
         // SQLite opens the log before the index: a process with the index alone has a log somewhere.
         return log ?? holder.writable(named.index).map { nearest(to: $0, holder) ?? $0 }
@@ -101,11 +101,4 @@ package struct HazardDecision {
 
 extension HeldFile {
     var directory: FilePath { path.removingLastComponent() }
-}
-
-extension FilePath {
-    /// The path with a suffix to its last name; nil if the name would be too long.
-    func appending(suffix: String) -> FilePath? {
-        lastComponent?.appending(suffix).map { removingLastComponent().appending($0) }
-    }
 }

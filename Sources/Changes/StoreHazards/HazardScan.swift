@@ -29,7 +29,7 @@ package struct HazardScan {
     package func hazards() -> [StoreHazard] {
         let first = Set(look().map(\.sighting))
         guard !first.isEmpty else { return [] }
-        usleep(UInt32(Self.interval.nanoseconds / 1000))
+        pause(Self.interval)
         return look().filter { first.contains($0.sighting) }.compactMap { found in
             guard let holder = FileHolder(process: found.sighting.pid) else { return nil }
             return StoreHazard(
@@ -71,7 +71,9 @@ package struct HazardScan {
     private func processes(_ files: Set<FileIdentity>) -> [Process] {
         guard let names = try? Directory("/proc").names() else { return [] }
         return names.compactMap { Int32($0.string) }.sorted().compactMap { pid in
-            guard !isExcluded(pid), HeldFile.hasUnlinkedFile(orOneOf: files, pid) else { return nil }
+            guard !isExcluded(pid),
+                HeldFile.hasFile(pid, where: { $0.kind == .regular && ($0.links == 0 || files.contains($0.identity)) })
+            else { return nil }
             let files = HeldFile.of(pid).sorted { $0.descriptor < $1.descriptor }
             return Process(pid: pid, files: files)
         }

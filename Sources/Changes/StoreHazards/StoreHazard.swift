@@ -62,7 +62,7 @@ package struct StoreHazard: Equatable, Sendable {
         switch code {
         case .orphanedLog, .orphanedDatabase:
             "keep the process running until its file is saved: cp /proc/\(holder.pid)/fd/\(held.descriptor) "
-                + "\(PrintablePath(store)).pid-\(holder.pid)\(suffix)"
+                + store.appending(suffix: ".pid-\(holder.pid)\(suffix)").shellWord
         case .droppedLocks: "restart \(holder) before any other program closes the store"
         case .twoNames: "stop \(holder), and let it open \(PrintablePath(store)) by this name in this directory"
         case .mixedModes: "stop \(holder), or every other program that has the store open"

@@ -258,6 +258,19 @@ import Testing
         #expect(try noteCount(store.path) == 20)
     }
 
+    /// The store in its former place is the only one: nothing advises to move it away.
+    @Test func saysThatAStoreHasReturnedAlready() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        try relocate(store.path, places, "--retire", "symlink")
+        let back = try groupstore("relocate", Word(places.group.appending("Notes.sqlite")), Word(places.legacy))
+        #expect(back.status == 0, "\(back.errors)")
+        let refused = try groupstore("relocate", Word(store.path), Word(places.group), "--undo", "--json")
+        #expect(refused.status == 65, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "store_gone", "\(refused.output)")
+        #expect(try noteCount(store.path) == 20)
+    }
+
     /// By its receipt, through a link that the relocation left, and through an agent.
     @Test(arguments: ["delete", "symlink"], [true, false])
     func returnsAStoreThatWasGivenAnotherName(_ retirement: Word, _ throughAgent: Bool) throws {

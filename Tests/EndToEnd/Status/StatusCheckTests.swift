@@ -109,6 +109,8 @@ import Testing
         try write("groups: [{ no: such key }]\n", to: file)
         agent.process.signal(SIGHUP)
         try agent.process.line(.errors) { $0.contains("keeping the previous configuration") }
+        // A reload also has the agent look at refused stores again.
+        _ = try agent.legacyRow { $0 == "refused" }
         let both = try check(agent)
         #expect(both.status == 65 && both.lines.count == 2, "\(both.output)")
         #expect(both.lines.last?.hasPrefix("reload: the agent keeps its old configuration since ") == true)

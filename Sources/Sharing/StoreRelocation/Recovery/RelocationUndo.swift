@@ -68,6 +68,7 @@ extension Relocation {
         }
         guard receipt.method != .merge else { throw try RelocationFailure.merged(paths, receipt, in: container) }
         guard receipt.method != .replace else { throw try RelocationFailure.setAside(paths, receipt, in: container) }
+        try paths.checkStoreIsThere()
         try paths.checkLegacyPlaceIsFree()
         try paths.checkNothingWritten(since: receipt)
         let sentence = "move \(PrintablePath(paths.group.path)) back to \(PrintablePath(paths.legacy.path))"
@@ -127,6 +128,14 @@ struct UndoPaths {
         return found
     }
 
+    /// Throws if the store isn't in the group any more. What is in its former place is then the store itself.
+    func checkStoreIsThere() throws {
+        guard try group.directory.status(group.name.database) == nil else { return }
+        throw RelocationFailure(
+            .badData, code: "store_gone", "\(PrintablePath(group.path)) no longer exists",
+            remedy: "nothing can be undone; see groupstore status \(group.directory.path.shellWord)")
+    }
+
     /// Throws if any file of a store stands there, except the link that `--retire symlink` left.
     func checkLegacyPlaceIsFree() throws {
         let directory = legacy.directory
@@ -147,11 +156,8 @@ struct UndoPaths {
 
     func checkNothingWritten(since receipt: RelocationReceipt) throws {
         let snapshot = try StoreSnapshot(group)
-        guard let status = snapshot.status else {
-            throw RelocationFailure(
-                .badData, code: "store_gone", "\(PrintablePath(group.path)) no longer exists",
-                remedy: "nothing can be undone; see groupstore status \(group.directory.path.shellWord)")
-        }
+        try checkStoreIsThere()
+        guard let status = snapshot.status else { throw SystemError("stat", .noSuchFileOrDirectory, path: group.path) }
         guard let published = receipt.published else {
             throw RelocationFailure(
                 .badData, code: "not_known", "its receipt does not record the state of \(PrintablePath(group.path))",

@@ -29,23 +29,20 @@ extension HeldFile {
             return []
         }
         return names.compactMap { name in
-            guard let status = status(name, in: directory), files?.contains(status.identity) != false else {
-                return nil
-            }
+            guard let status = status(name, in: directory), status.kind == .regular,
+                files?.contains(status.identity) != false
+            else { return nil }
             return HeldFile(name: name, status, in: directory, of: pid)
         }
     }
 
-    /// Returns true if one of the process's descriptors leads to one of the files, or to a file without a name. It
-    /// costs a system call a descriptor.
-    package static func hasUnlinkedFile(orOneOf files: Set<FileIdentity>, _ pid: Int32) -> Bool {
+    /// Returns true if one of the process's descriptors leads to such a file, of whatever kind. It costs a system call
+    /// a descriptor.
+    package static func hasFile(_ pid: Int32, where condition: (FileStatus) -> Bool) -> Bool {
         guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let names = try? directory.names() else {
             return false
         }
-        return names.contains { name in
-            guard let status = status(name, in: directory) else { return false }
-            return status.links == 0 || files.contains(status.identity)
-        }
+        return names.contains { status($0, in: directory).map(condition) ?? false }
     }
 
     private init?(name: FilePath.Component, _ status: FileStatus, in directory: Directory, of pid: Int32) {
@@ -71,9 +68,7 @@ extension HeldFile {
 
     private static func status(_ name: FilePath.Component, in directory: Directory) -> FileStatus? {
         var found = stat()
-        guard name.withPlatformString({ fstatat(directory.raw, $0, &found, 0) }) == 0,
-            found.st_mode & S_IFMT == S_IFREG
-        else { return nil }
+        guard name.withPlatformString({ fstatat(directory.raw, $0, &found, 0) }) == 0 else { return nil }
         return FileStatus(found)
     }
 
