@@ -13,6 +13,10 @@ import Testing
         static let installed = allCases.filter { shell in
             (try? run(Word(shell.rawValue), ["-c", "true"]))?.status == 0
         }
+
+        static let scripts = installed.map { shell in
+            (shell, Result { try groupstore("--generate-completion-script", Word(shell.rawValue)).output })
+        }
     }
 
     private let user: UserAccount
@@ -32,8 +36,8 @@ import Testing
     /// Returns the words of a line that was typed in the user's home or a directory there; `\t` is the Tab key.
     private func words(_ shell: Shell, _ line: String, in directory: String = ".") throws -> [String] {
         let script = user.scratch("_groupstore")
-        let made = try user.command("--generate-completion-script", Word(shell.rawValue))
-        try write(made.output, to: script)
+        let made = try #require(Shell.scripts.first { $0.0 == shell })
+        try write(try made.1.get(), to: script)
         let typed = try run(
             "sh",
             [
@@ -70,17 +74,17 @@ import Testing
     }
 
     /// Wherever a command takes a group container, a group or a place.
-    @Test(
-        arguments: Shell.installed,
-        [
-            "relocate app.db", "recover", "archive list", "archive restore", "archive purge", "status", "doctor",
-            "group show",
-        ])
-    func completesGroupsForEachCommandThatTakesOne(_ shell: Shell, _ command: String) throws {
+    @Test(arguments: Shell.installed)
+    func completesGroupsForEachCommandThatTakesOne(_ shell: Shell) throws {
         try user.command("group", "create", "other.group")
         try makeStore(user.home.appending("app.db"), rows: 1)
-        let typed = command.split(separator: " ").map(String.init)
-        #expect(try words(shell, "groupstore \(command) oth\\t") == typed + ["other.group"])
+        for command in [
+            "relocate app.db", "recover", "archive list", "archive restore", "archive purge", "status", "doctor",
+            "group show",
+        ] {
+            let typed = command.split(separator: " ").map(String.init)
+            #expect(try words(shell, "groupstore \(command) oth\\t") == typed + ["other.group"])
+        }
     }
 
     @Test(arguments: Shell.installed)
