@@ -51,6 +51,24 @@ import Testing
         #expect(try DirectorySnapshot(work) == before)
     }
 
+    /// As everywhere else, GROUP_ID/NAME is a store. A directory that is there takes precedence.
+    @Test func relocatesAStoreThatIsNamedByItsGroup() throws {
+        try user.command("group", "create", name)
+        try makeStore(standard.appending("a.sqlite"), rows: 1)
+        try run("mkdir", ["-p", Word(work.appending("old"))])
+        for more in [[], ["--undo"]] as [[Word]] {
+            let done = try run(
+                "sh", ["-c", #"cd "$0" && exec "$@""#, Word(work), Programs.groupstore, "relocate",
+                    "\(name)/a.sqlite", "./old"] + more, environment: user.environment)
+            #expect(done.status == 0, "\(done.errors)")
+            #expect((FileStatus(following: standard.appending("a.sqlite")) == nil) == more.isEmpty)
+        }
+        let place = work.appending(.init(bytes: name.bytes) ?? "x")
+        try run("mkdir", [Word(place)])
+        let refused = try run("relocate", "\(name)/a.sqlite", "./old")
+        #expect(refused.status == 74 && refused.errors.contains("no file \(place)/a.sqlite"), "\(refused.errors)")
+    }
+
     @Test func aGroupTakesPrecedenceOverADirectoryOfItsName() throws {
         try user.command("group", "create", name)
         try run("mkdir", ["-p", Word(work.appending("group.com.example.photos"))])

@@ -70,6 +70,18 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
+    /// Otherwise a mistyped name would seem to be relocated.
+    @Test(arguments: ["mkdir", "touch", "mkfifo", "cp"], [false, true])
+    func refusesAnAbsentSourceWhateverHasItsNameInTheGroup(_ program: Word, _ isDryRun: Bool) throws {
+        let other = places.group.appending("Other.sqlite")
+        try run(program, (program == "cp" ? ["/proc/version"] : []) + [Word(other)])
+        let refused = try groupstore(
+            "relocate", Word(places.legacy.appending("Other.sqlite")), Word(places.group), "--json",
+            options: isDryRun ? ["--dry-run"] : [])
+        #expect(refused.status == 74, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "no_store", "\(refused.output)")
+    }
+
     /// An archived store may be the only copy of its content.
     @Test func refusesAnArchivedStore() throws {
         try sqlite(places.legacy.appending("Notes.sqlite"), "CREATE TABLE note (id)")
