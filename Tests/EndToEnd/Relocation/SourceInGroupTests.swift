@@ -71,10 +71,9 @@ import Testing
     }
 
     /// Otherwise a mistyped name would seem to be relocated.
-    @Test(arguments: ["mkdir", "touch", "mkfifo", "cp"], [false, true])
-    func refusesAnAbsentSourceWhateverHasItsNameInTheGroup(_ program: Word, _ isDryRun: Bool) throws {
-        let other = places.group.appending("Other.sqlite")
-        try run(program, (program == "cp" ? ["/proc/version"] : []) + [Word(other)])
+    @Test(arguments: [["mkdir"], ["touch"], ["mkfifo"], ["cp", "/proc/version"]] as [[Word]], [false, true])
+    func refusesAnAbsentSourceWhateverHasItsNameInTheGroup(_ command: [Word], _ isDryRun: Bool) throws {
+        try run(command[0], command.dropFirst() + [Word(places.group.appending("Other.sqlite"))])
         let refused = try groupstore(
             "relocate", Word(places.legacy.appending("Other.sqlite")), Word(places.group), "--json",
             options: isDryRun ? ["--dry-run"] : [])
