@@ -3,8 +3,8 @@ import ArgumentParser
 /// A shell's completion script: ArgumentParser's, with files beside the names of stores. ArgumentParser's custom
 /// completion replaces that of files.
 package enum CompletionScript {
-    /// Returns the command's script that the arguments `--generate-completion-script SHELL` ask for. Returns nil for other
-    /// arguments, and for an unknown shell, which ArgumentParser reports.
+    /// Returns the command's script that the arguments `--generate-completion-script SHELL` ask for. Returns nil for
+    /// other arguments, and for an unknown shell, which ArgumentParser reports.
     package static func requested(by arguments: [String], for command: (some ParsableCommand).Type) -> String? {
         let words = arguments.flatMap { $0.split(separator: "=", maxSplits: 1).map(String.init) }
         guard words.count == 2, words[0] == "--generate-completion-script",

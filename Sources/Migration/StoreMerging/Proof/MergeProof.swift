@@ -126,7 +126,8 @@ struct MergeProof {
         try require(now == all, "\(table.name) has \(Counted(now, "row")), and the plan \(all)")
         let legacy = planned.reduce(0) { $0 + $1.onlyLegacy + $1.equal + $1.different }
         let old = try count("SELECT count(*) FROM \(n.old)")
-        try require(old == legacy, "\(table.name) of the legacy store has \(Counted(old, "row")), and the plan \(legacy)")
+        try require(
+            old == legacy, "\(table.name) of the legacy store has \(Counted(old, "row")), and the plan \(legacy)")
     }
 
     // MARK: Links and counters

@@ -49,7 +49,8 @@ extension Relocation {
     func restoration(
         of source: StoreLocation, to destination: StoreLocation, taken: TransferIdentifier, hadWAL: Bool,
         arrivesInWAL: Bool? = nil, yields: Bool = true, keepsSource: Bool = false,
-        retirement: Transfer.Retirement = .delete, isUnread: Bool? = nil, in container: GroupContainer, isStillValid: @escaping () throws -> Bool = { true },
+        retirement: Transfer.Retirement = .delete, isUnread: Bool? = nil, in container: GroupContainer,
+        isStillValid: @escaping () throws -> Bool = { true },
         verify: @escaping (StoreLocation) throws -> Void = { _ in }
     ) throws -> StoreTransfer {
         let snapshot = try StoreSnapshot(source)
