@@ -4,8 +4,8 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A child process that another thread is starting shares each open file description until it runs its program. A second
-/// descriptor of the lock's description stands for it.
+/// A child process that another thread is starting shares each open file description until it runs its program. A
+/// second descriptor of the lock's description stands for it.
 struct GivenUpLockTests {
     let scratch: TemporaryDirectory
     let directory: Directory
