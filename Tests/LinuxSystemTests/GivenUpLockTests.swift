@@ -28,8 +28,10 @@ import Testing
 
     @Test func releasesALockOnAFile() throws {
         var lock = try OpenFileLock("lock", in: directory)
-        #expect(lock != nil)
-        let copies = try Self.copies(of: #require(directory.status("lock")).identity)
+        let isHeld = lock != nil
+        #expect(isHeld)
+        let file = try #require(try directory.status("lock"))
+        let copies = try Self.copies(of: file.identity)
         defer { for copy in copies { close(copy) } }
         #expect(copies.count == 1)
         #expect(!OpenFileLock.isFree("lock", in: directory))
@@ -41,7 +43,7 @@ import Testing
         var locks: RangeLocks? = try RangeLocks(directory.open("file", flags: O_RDWR))
         #expect(try locks?.lock(.exclusive, 5..<9) == true)
         #expect(try locks?.lock(.shared, 1 << 40..<1 << 41) == true)
-        let copies = try Self.copies(of: #require(locks).identity)
+        let copies = try Self.copies(of: try #require(locks).identity)
         defer { for copy in copies { close(copy) } }
         #expect(copies.count == 1)
         locks = nil
@@ -62,7 +64,7 @@ import Testing
     @Test func releasesTheMarkOfAProbe() throws {
         FileLease.ignoreBreakSignal()
         var probe = try FileProbe("file", in: directory)
-        let copies = try Self.copies(of: #require(probe).identity)
+        let copies = try Self.copies(of: try #require(probe).identity)
         defer { for copy in copies { close(copy) } }
         #expect(copies.count == 1)
         probe = nil
