@@ -246,6 +246,7 @@ import Testing
         let places = try Places()
         let store = places.group.appending("Notes.sqlite")
         try sqlite(store, "CREATE TABLE note (id INTEGER PRIMARY KEY, title); INSERT INTO note VALUES (1, 'a')")
+        try sqlite(store, "CREATE TABLE word (text TEXT PRIMARY KEY) WITHOUT ROWID")
         let names = try Directory(places.group).names().count
         let environment = ["XDG_STATE_HOME": places.scratch("state").string]
         let tokens = places.scratch("token")
@@ -273,8 +274,15 @@ import Testing
         let first = try rows("UPDATE note SET title = 'b'", killing: true)
         #expect(first.map { $0.string("op") } == ["update"])
         #expect(first.first?["before"] == .array([1, "a"]) && first.first?["values"] == .array([1, "b"]))
-        try sqlite(store, "INSERT INTO note VALUES (2, 'c'); DELETE FROM note WHERE id = 1")
+        try sqlite(
+            store,
+            """
+            BEGIN; INSERT INTO note VALUES (2, 'c'); DELETE FROM note WHERE id = 1; INSERT INTO word VALUES ('x'), ('y');
+            COMMIT
+            """)
         let second = try rows("", killing: false)
+        #expect(second.count == 4)
+        #expect(Set(second.compactMap { $0.integer("number") }).count == 4)
         #expect(Set(second.compactMap { $0.string("op") }) == ["insert", "delete"])
         #expect(try Directory(places.group).names().count == names)
         #expect(try groupstore("rows", "disable", Word(store), environment: environment).status == 0)

@@ -28,6 +28,16 @@ struct TokenFile: Sendable {
         try DurableFile.write(Array((token + "\n").utf8), as: name, in: directory, mode: 0o600)
     }
 
+    /// Writes a token beside the file, so that replacing the token is a single call. Nothing is synced yet.
+    func prepare(_ token: String) throws -> PreparedToken { try PreparedToken(token, location()) }
+
+    /// Syncs the token that was published last.
+    func synchronize() throws {
+        let (directory, name) = try location()
+        try directory.openOwn(name, flags: O_RDONLY).synchronize(path: path)
+        try directory.synchronize()
+    }
+
     private static let maxLength = WireLine.maxLength
 
     private func location() throws -> (Directory, FilePath.Component) {

@@ -189,6 +189,7 @@ struct WatchCommand: ParsableCommand {
         let runners = feed.stores.map { store in
             exec.map { EventCommand($0, from: store.token, tokenFile: tokens) }
         }
+        defer { try? tokens?.synchronize() }
         // With several stores, the summary's token is the first one's.
         func done(_ number: Int) -> String { runners[number]?.done ?? feed.stores[number].token }
         do {
@@ -228,6 +229,9 @@ struct WatchCommand: ParsableCommand {
                     return
                 }
                 try batches?.print(before: event)
+                // Little may be between the lines of rows and their token: a kill there repeats them.
+                let token = event.isProgress ? nil : event.token
+                let prepared = event.isTold ? try token.flatMap { try tokens?.prepare($0) } : nil
                 if isEncoded, let line = event.line { Output.write(encoded: line[...]) } else { record(event, output) }
                 // An event that couldn't be printed isn't done: the token stays unchanged.
                 try Output.checkDelivered()
@@ -235,7 +239,7 @@ struct WatchCommand: ParsableCommand {
                 if runsCommand, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
                     try runners[index]?.run(EventCommandInput(event))
                 }
-                if let tokens, let token = event.token { try tokens.write(token) }
+                if let prepared { try prepared.publish() } else if let token { try tokens?.write(token) }
                 isDone = endsAfterFirst && event.requiresReading
             }
             guard hasReceived else {

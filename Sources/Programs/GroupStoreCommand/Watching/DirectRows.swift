@@ -99,6 +99,9 @@ final class DirectRows {
         comparesAll = false
     }
 
+    /// The last lines of the rows of the event that is passed on, which belong before the event's own line.
+    private(set) var rest: [UInt8] = []
+
     /// The position up to which everything was passed on.
     var token: String { RowToken(epoch: follower.shadow.epoch, step: told).description }
 
@@ -150,7 +153,11 @@ final class DirectRows {
                 try body(.reset(.historyGap))
                 continue
             }
-            if printer.admits(tables) { try body(.change(ChangedTables(tables, isComplete: true))) }
+            if printer.admits(tables) {
+                rest = printer.rest
+                defer { rest = [] }
+                try body(.change(ChangedTables(tables, isComplete: true)))
+            }
             // The reader, or the disk with the token, may be slow.
             try follower.keepUp()
         }

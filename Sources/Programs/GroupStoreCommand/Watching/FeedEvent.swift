@@ -72,11 +72,16 @@ struct FeedEvent {
     }
 
     /// Creates an event of a store whose rows this process tells from its pages.
-    init(_ store: WatchedStore, _ event: StoreEvent, token: String) {
+    ///
+    /// - Parameter rows: The lines of its rows that weren't written yet. If there are any, `line` has them too.
+    init(_ store: WatchedStore, _ event: StoreEvent, token: String, rows: [UInt8] = []) {
         self.store = store
         content = .told(event, token)
-        line = nil
+        line = rows.isEmpty ? nil : rows + event.json(store: store.bytes, token: token).text.utf8 + [0x0A]
     }
+
+    /// True if this process has told the rows from the store's pages.
+    var isTold: Bool { if case .told = content { true } else { false } }
 
     /// The event; nil for a bookmark, and for an event of a later agent.
     var event: StoreEvent? {

@@ -134,7 +134,7 @@ final class KernelFeed: WatchedFeed {
     private func passOn(_ event: StoreEvent, of store: WatchedStore, _ rows: DirectRows) throws {
         store.token = rows.token
         hasReceived = true
-        try body?(FeedEvent(store, event, token: rows.token))
+        try body?(FeedEvent(store, event, token: rows.token, rows: rows.rest))
     }
 
     private func receive(_ event: StoreEvent, of number: Int, _ token: DirectToken) {

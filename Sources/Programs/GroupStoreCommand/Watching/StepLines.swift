@@ -18,7 +18,8 @@ struct StepLines {
     private let end: [UInt8]
     private var table: [UInt8] = []
     private var columns: [[UInt8]] = []
-    private var number: UInt64
+    /// The number of the row that was counted last.
+    private(set) var number: UInt64
 
     private static let limit = 1 << 16
 
@@ -90,7 +91,7 @@ struct StepLines {
 
     /// Adds a row, unless its values are the same.
     mutating func addRow(
-        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?
+        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64
     ) {
         let former = before.map { former in after.map { table.moved(former, latter: $0) } ?? former }
         if let former, let after, zip(former, after).allSatisfy({ $0.isIdentical(to: $1) }) { return }
@@ -144,6 +145,13 @@ struct StepLines {
     }
 
     private mutating func flushIfFull() { if bytes.count >= Self.limit { flush() } }
+
+    /// Returns the lines that were added and not written yet.
+    mutating func takeRest() -> [UInt8] {
+        let rest = bytes
+        bytes = []
+        return rest
+    }
 
     /// Writes the lines that were added.
     mutating func flush() {

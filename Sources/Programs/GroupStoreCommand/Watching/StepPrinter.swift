@@ -19,6 +19,8 @@ struct StepPrinter {
     private let operations: Set<String>?
     private var known: [LoggedTable.Definition: StoredTable] = [:]
     private var knownEncoding = PageFormat.Encoding.utf8
+    /// The last lines of the step for programs, which are to be written together with the event's line.
+    private(set) var rest: [UInt8] = []
 
     /// - Parameter store: The member `store` of the lines.
     init(store: [UInt8], _ output: Output, values: Bool, tables: Set<String>?, operations: Set<String>?) {
@@ -32,11 +34,12 @@ struct StepPrinter {
     /// True if a step that changed these tables is to be reported.
     func admits(_ names: Set<String>) -> Bool { tables.map { !$0.isDisjoint(with: names) } ?? true }
 
-    /// Prints a step. Returns the names of its tables; nil if they can't be told, because SQLite doesn't understand a
-    /// table's definition.
+    /// Prints a step, but its `rest`. Returns the names of its tables; nil if they can't be told, because SQLite
+    /// doesn't understand a table's definition.
     mutating func print(_ reader: StepReader, from token: String) throws -> Set<String>? {
         if reader.step.encoding != knownEncoding || known.count > 512 { known = [:] }
         knownEncoding = reader.step.encoding
+        rest = []
         var names: Set<String> = []
         var isPrinted = false
         var table: StepTable?
@@ -65,7 +68,7 @@ struct StepPrinter {
             lines.flush()
             return nil
         }
-        lines.flush()
+        rest = lines.takeRest()
         return names
     }
 
@@ -100,9 +103,10 @@ struct StepTable {
         let key: [StoredValue]
         let values: [StoredValue]
         let bytes: [UInt8]
+        let number: UInt64
 
-        init(_ key: [StoredValue], _ values: [StoredValue]) {
-            (self.key, self.values) = (key, values)
+        init(_ key: [StoredValue], _ values: [StoredValue], number: UInt64) {
+            (self.key, self.values, self.number) = (key, values, number)
             bytes = key.reduce(into: []) {
                 ValueJSON.append($1, to: &$0)
                 $0.append(UInt8(ascii: ","))
@@ -129,10 +133,10 @@ struct StepTable {
         let latter = try row.after.map { try Self.values(after, row.rowid, $0) }
         if logged.hasRowids {
             let key = [StoredValue.integer(row.rowid)]
-            return lines.addRow(self, key, before: former, after: latter)
+            return lines.addRow(self, key, before: former, after: latter, number: lines.number)
         }
-        if let former, let key = before?.key(rowid: 0, former) { gone.append(Row(key, former)) }
-        if let latter, let key = after?.key(rowid: 0, latter) { came.append(Row(key, latter)) }
+        if let former, let key = before?.key(rowid: 0, former) { gone.append(Row(key, former, number: lines.number)) }
+        if let latter, let key = after?.key(rowid: 0, latter) { came.append(Row(key, latter, number: lines.number)) }
     }
 
     /// Pairs the rows of a table WITHOUT ROWID by their keys.
@@ -140,9 +144,11 @@ struct StepTable {
         let latter = Set(came.map(\.bytes))
         let former = Dictionary(gone.map { ($0.bytes, $0.values) }, uniquingKeysWith: { first, _ in first })
         for row in gone where !latter.contains(row.bytes) {
-            lines.addRow(self, row.key, before: row.values, after: nil)
+            lines.addRow(self, row.key, before: row.values, after: nil, number: row.number)
         }
-        for row in came { lines.addRow(self, row.key, before: former[row.bytes], after: row.values) }
+        for row in came {
+            lines.addRow(self, row.key, before: former[row.bytes], after: row.values, number: row.number)
+        }
         (gone, came) = ([], [])
     }
 
