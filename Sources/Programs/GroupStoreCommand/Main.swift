@@ -18,7 +18,8 @@ struct GroupStoreCommand: ParsableCommand {
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,
-            HistoryCommand.self, ChangesCommand.self, GroupCommand.self, ArchiveCommand.self, CompleteCommand.self,
+            HistoryCommand.self, ChangesCommand.self, GroupCommand.self, ArchiveCommand.self, MoveAppCommand.self,
+            CompleteCommand.self,
         ])
 
     /// Rejects empty arguments: an empty path would mean the working directory, and is usually an unset variable in a

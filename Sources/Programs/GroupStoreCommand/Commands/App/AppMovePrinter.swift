@@ -1,0 +1,131 @@
+import AgentProtocol
+import AppRelocation
+import CommandSupport
+import Glibc
+import GroupStoreAgent
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// Prints a directory's move: JSON lines, or text for people with a progress bar if standard error is a terminal.
+final class AppMovePrinter {
+    private let output: Output
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private var copy: CopyProgress?
+    private var lastReported: Int64 = 0
+
+    init(_ output: Output) { self.output = output }
+
+    func report(_ event: AppMoveEvent) {
+        switch event {
+        case .waiting(let holders):
+            emit(RelocationEvent.waiting(for: holders).line?.members, "waiting", "waiting for \(holders.names)")
+        case .recovered(let text): emit(["text": .string(text)], "recovered", text)
+        case .note(let text): emit(["text": .string(text)], "note", text)
+        case .copied(let files, let allFiles, let bytes, let allBytes):
+            copied(files, allFiles, bytes, allBytes)
+        }
+    }
+
+    private func copied(_ files: Int, _ allFiles: Int, _ bytes: Int64, _ allBytes: Int64) {
+        if output.json {
+            guard bytes - lastReported >= 64 << 20 || files == allFiles || bytes < lastReported else { return }
+            lastReported = bytes
+            let line: JSONObject = [
+                "files": .integer(Int64(files)), "of_files": .integer(Int64(allFiles)), "bytes": .integer(bytes),
+                "of": .integer(allBytes),
+            ]
+            emit(line, "progress", "")
+        } else if isTerminal, !output.quiet {
+            if copy == nil { copy = CopyProgress(total: allBytes) }
+            copy?.show(bytes)
+        }
+    }
+
+    private func clearBar() {
+        copy?.clear()
+        copy = nil
+    }
+
+    private func emit(_ members: JSONObject?, _ type: String, _ text: String) {
+        clearBar()
+        if output.json {
+            output.record((members ?? [:]).typed(type), "")
+        } else if !output.quiet {
+            Output.write(text, to: STDERR_FILENO)
+        }
+    }
+
+    // MARK: - The end
+
+    func finish(_ summary: AppMoveSummary, seconds: Double) {
+        clearBar()
+        for note in summary.notes { report(.note(note)) }
+        var members: JSONObject = ["type": "summary", "outcome": .string(summary.outcome.rawValue)]
+        members.setPath("from", bytes: summary.from.bytes)
+        members.setPath("to", bytes: summary.to.bytes)
+        if let method = summary.method { members["method"] = .string(method.rawValue) }
+        if let contents = summary.contents { members.add(contents) }
+        if summary.resumedFiles > 0 { members["resumed_files"] = .integer(Int64(summary.resumedFiles)) }
+        if !summary.notes.isEmpty { members["notes"] = .array(summary.notes.map { .string($0) }) }
+        members["seconds"] = .number(seconds)
+        output.record(members, sentence(summary))
+    }
+
+    private func sentence(_ summary: AppMoveSummary) -> String {
+        let (from, to) = (PrintablePath(summary.from), PrintablePath(summary.to))
+        let size = summary.contents.map { ", \($0.sentence)" } ?? ""
+        let method = summary.method.map { " (\($0.rawValue)\(size))" } ?? ""
+        return switch summary.outcome {
+        case .moved: "moved \(from) to \(to)\(method)"
+        case .undone: "moved \(from) back to \(to)\(method)"
+        case .alreadyMoved: "\(from) is at \(to) already"
+        }
+    }
+
+    func show(_ preview: AppPreview) {
+        let contents = preview.contents
+        for store in contents.stores ?? [] {
+            var line: JSONObject = ["type": "store"]
+            line.setPath("path", bytes: store.bytes)
+            output.record(line, "store: \(PrintablePath(store))")
+        }
+        for note in preview.notes { output.record(["type": "note", "text": .string(note)], note) }
+        var members: JSONObject = [
+            "type": "summary", "outcome": .string(preview.isMoved ? "already_moved" : "moved"), "dry_run": true,
+        ]
+        members.setPath("from", bytes: preview.from.bytes)
+        members.setPath("to", bytes: preview.to.bytes)
+        let (from, to) = (PrintablePath(preview.from), PrintablePath(preview.to))
+        guard !preview.isMoved else { return output.record(members, "\(from) is at \(to) already") }
+        members["method"] = .string(preview.method.rawValue)
+        members.add(contents)
+        let waiting = RelocationEvent.waiting(for: preview.holders).line?.members["holders"]
+        members["holders"] = preview.holders.isEmpty ? nil : waiting
+        let use = preview.holders.isEmpty ? "" : "; in use by \(preview.holders.list)"
+        output.record(members, "would move \(from) to \(to) (\(preview.method.rawValue), \(contents.sentence))\(use)")
+    }
+
+    func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
+        clearBar()
+        if output.json { Output.write(json: failure.members(source: source, seconds: seconds).typed("summary")) }
+        Output.write("groupstore: \(failure.message) (\(failure.remedy))", to: STDERR_FILENO)
+    }
+}
+
+extension AppContents {
+    fileprivate var sentence: String {
+        let size = bytes.map { ", \(ByteCount($0))" } ?? ""
+        let count = stores.map { ", \($0.count) stores" } ?? ""
+        return "\(files) files\(count)\(size)"
+    }
+}
+
+extension JSONObject {
+    fileprivate mutating func add(_ contents: AppContents) {
+        self["files"] = .integer(Int64(contents.files))
+        self["directories"] = .integer(Int64(contents.directories))
+        if let bytes = contents.bytes { self["bytes"] = .integer(bytes) }
+        if let stores = contents.stores { self["stores"] = .integer(Int64(stores.count)) }
+    }
+}

@@ -1,0 +1,98 @@
+import AgentProtocol
+import AppRelocation
+import ArgumentParser
+import CommandSupport
+import GroupStoreAgent
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+struct MoveAppCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "move-app",
+        abstract: "Move a program's whole directory: all its stores and other files.",
+        discussion: """
+            A symbolic link to the new place stays at the old one, so that the program starts as before. On one file \
+            system the directory is renamed, whatever its size. To another one it is copied: all SQLite stores in it are \
+            locked first, each file is verified, and the old ones are removed once they are proved to be at the new \
+            place. End the program first.
+
+            After a crash, run the command again: it finishes the move, or goes on with the copy.
+            """)
+
+    @Argument(
+        help: "The directory to move. flatpak:APP/PATH and snap:NAME/common/PATH are short for a packaged app's.",
+        completion: .directory)
+    var source: String
+
+    @Argument(
+        help: """
+            The new path, an existing directory to move it into, or a group's identifier, alone or followed by /NAME. \
+            --undo needs none.
+            """,
+        completion: .directory)
+    var destination: String?
+
+    @Flag(help: "Print what would be done, and change nothing.")
+    var dryRun = false
+
+    @Flag(help: "Move the directory back, and remove the link at its old place.")
+    var undo = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for programs that have a file open: seconds, or 500ms, 2m.", valueName: "time"))
+    var deadline = DurationArgument(seconds: 30)
+
+    @Flag(help: "Continue even if it can't be proved that no program has a store open.")
+    var assumeClosed = false
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard !undo || !dryRun else { throw ValidationError("--undo and --dry-run exclude each other") }
+        guard undo || destination != nil else { throw ValidationError("Missing expected argument '<destination>'") }
+        try deadline.validate("--deadline", in: 0...86_400)
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        let printer = AppMovePrinter(output)
+        let started = ContinuousClock.now
+        Interruption.installHandlers(announcing: true)
+        FileLease.ignoreBreakSignal()
+        var from = ArgumentBytes.path(source)
+        do {
+            let request = try request()
+            from = request.source
+            let engine = AppRelocation(
+                request, isCancelled: { Interruption.isRequested }, report: { printer.report($0) })
+            if dryRun {
+                let preview = try engine.dryRun()
+                return try reporting(output) { printer.show(preview) }
+            }
+            let summary = undo ? try engine.undo() : try engine.run()
+            try reporting(output, changing: true) {
+                printer.finish(summary, seconds: started.duration(to: .now).seconds)
+            }
+        } catch let error where error is RelocationFailure || error is SystemError {
+            let failure = RelocationFailure(error, RelocationRequest(source: from, group: from)).markedIfInterrupted
+            printer.fail(failure, source: from, seconds: started.duration(to: .now).seconds)
+            throw ExitCode(failure.exitCode)
+        }
+    }
+
+    private func request() throws -> AppMoveRequest {
+        let source = try AppPlaceArguments.source(source)
+        let places: (source: FilePath, destination: FilePath)
+        if let destination {
+            places = (source, try AppPlaceArguments.destination(destination, of: source))
+        } else {
+            places = try AppPlaceArguments.recorded(source)
+        }
+        var request = AppMoveRequest(source: places.source, destination: places.destination)
+        request.deadline = deadline.duration
+        request.assumeClosed = assumeClosed
+        return request
+    }
+}

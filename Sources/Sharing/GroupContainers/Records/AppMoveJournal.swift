@@ -1,0 +1,163 @@
+import FoundationEssentials
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// One directory in transfer as a whole, with the facts that are needed to finish or undo its move after a crash.
+package struct AppMove: Codable, Sendable, Equatable {
+    package var id: TransferIdentifier
+    /// The directory's old and new path. The parents contain no symbolic link.
+    package var source: StoredPath
+    package var destination: StoredPath
+    /// The directory that moves.
+    package var root: FileIdentity
+    /// True if a symbolic link to the new place stays at the old one. False for the way back.
+    package var leavesLink: Bool
+    /// True if such a link is at the destination, which the directory replaces.
+    package var replacesLink: Bool
+    /// The move that this one takes back.
+    package var undoes: TransferIdentifier?
+    /// The boot in which the identities were read. Another boot may renumber devices.
+    package var boot: String
+
+    package init(
+        id: TransferIdentifier, source: FilePath, destination: FilePath, root: FileIdentity, leavesLink: Bool,
+        replacesLink: Bool, undoes: TransferIdentifier?
+    ) {
+        self.id = id
+        self.source = StoredPath(source)
+        self.destination = StoredPath(destination)
+        self.root = root
+        self.leavesLink = leavesLink
+        self.replacesLink = replacesLink
+        self.undoes = undoes
+        boot = ProcessIdentity.current.boot
+    }
+
+    /// True if the status is of the file that had this identity. A file keeps its inode across a boot, but not always
+    /// its device number.
+    package func isFile(_ identity: FileIdentity, _ status: FileStatus?) -> Bool {
+        guard let status, status.kind == .directory, status.identity.inode == identity.inode else { return false }
+        return status.identity.device == identity.device || boot != ProcessIdentity.current.boot
+    }
+}
+
+/// The progress of a directory's move. It bounds what may have been done; the disk shows what was done.
+package enum AppMoveState: Codable, Sendable, Equatable {
+    /// The directory has its name. A link of ours may stand at the destination; the exchange of the two is the commit
+    /// point.
+    case renaming
+    /// The directory has its name. A partial copy may exist.
+    case copying
+    /// The directory may have its hidden name, and a link its own. Recovery undoes everything up to `committing`.
+    case withdrawn
+    /// The copy, which has this identity, is being given its name. Its arrival there is the commit point.
+    case committing(FileIdentity)
+}
+
+/// The file `.groupstore/app-journal.json`. Only the holder of the group's lock reads or writes it.
+package struct AppMoveJournal: Codable, Sendable, Equatable {
+    package var version = 1
+    package var move: AppMove
+    package var state: AppMoveState
+    /// The owner of the file.
+    package var writer = geteuid()
+
+    private enum CodingKeys: CodingKey {
+        case version, move, state
+    }
+
+    package init(_ move: AppMove, _ state: AppMoveState) {
+        self.move = move
+        self.state = state
+    }
+
+    /// Opens a directory that the journal names, on the conditions of `TransferJournal.directory`. Throws
+    /// `UntrustedJournal`.
+    package func directory(_ path: FilePath) throws -> Directory {
+        let directory = try Directory(path)
+        let owner = try directory.status().owner
+        guard [0, geteuid(), owner].contains(writer) else {
+            throw UntrustedJournal(directory: path, writer: writer)
+        }
+        return directory
+    }
+}
+
+/// The durable record of a directory's completed move.
+package struct AppMoveReceipt: Codable, Sendable, Equatable {
+    package enum Method: String, Codable, Sendable {
+        case rename, copy
+    }
+
+    package var version = 1
+    package var move: AppMove
+    package var at: Date
+    package var method: Method
+    /// The directory at the new place.
+    package var published: FileIdentity
+
+    package init(_ move: AppMove, at: Date, method: Method, published: FileIdentity) {
+        self.move = move
+        self.at = at
+        self.method = method
+        self.published = published
+    }
+}
+
+extension GroupContainer {
+    private static let appJournalName: FilePath.Component = "app-journal.json"
+    private static let appReceiptsName: FilePath.Component = "app-receipts"
+
+    /// Returns the directory's move in progress, or nil if there is none.
+    package func appJournal() throws -> AppMoveJournal? {
+        guard let bookkeeping = try existingBookkeeping(),
+            let (record, status) = try Record.readWithStatus(AppMoveJournal.self, Self.appJournalName, in: bookkeeping)
+        else { return nil }
+        // Anybody who may write to the file could have written this content.
+        guard status.permissions & 0o022 == 0 else {
+            throw UnreadableRecord(
+                path: bookkeeping.path.appending(Self.appJournalName),
+                reason: "users other than its owner may write to it")
+        }
+        var journal = record
+        journal.writer = status.owner
+        return journal
+    }
+
+    package func write(_ journal: AppMoveJournal) throws {
+        try Record.write(journal, Self.appJournalName, in: bookkeeping())
+    }
+
+    package func removeAppJournal() throws {
+        guard let bookkeeping = try existingBookkeeping() else { return }
+        try bookkeeping.removeFile(Self.appJournalName)
+        // A killed process may have left a partly written journal.
+        if let unfinished = Self.appJournalName.appending(".new") { try bookkeeping.removeFile(unfinished) }
+        try bookkeeping.synchronize()
+    }
+
+    /// Returns the receipts of moves to this place, oldest first. Omits unreadable ones.
+    package func appReceipts(of destination: FilePath) throws(SystemError) -> [AppMoveReceipt] {
+        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.appReceiptsName) != nil else {
+            return []
+        }
+        let directory = try bookkeeping.directory(Self.appReceiptsName)
+        return try directory.names().compactMap { try? Record.read(AppMoveReceipt.self, $0, in: directory) }
+            .filter { $0.move.destination.path == destination }
+            .sorted { ($0.at, $0.move.id.rawValue) < ($1.at, $1.move.id.rawValue) }
+    }
+
+    package func write(_ receipt: AppMoveReceipt) throws {
+        guard let name = FilePath.Component("\(receipt.move.id).json") else { return }
+        try Record.write(receipt, name, in: Self.child(Self.appReceiptsName, of: bookkeeping()))
+    }
+
+    /// Removes the receipt of a move that was undone.
+    package func removeAppReceipt(_ id: TransferIdentifier) throws(SystemError) {
+        guard let name = FilePath.Component("\(id).json") else { return }
+        let directory = try Self.child(Self.appReceiptsName, of: bookkeeping())
+        try directory.removeFile(name)
+        try directory.synchronize()
+    }
+}

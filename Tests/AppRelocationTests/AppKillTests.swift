@@ -1,0 +1,88 @@
+import AppRelocation
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A move that ends at each of its steps as a kill ends it, and the run after it.
+@Suite(.ownThreads) struct AppKillTests {
+    /// Runs a move, or its way back, up to the first time of a step. Returns false if that doesn't come.
+    private func kill(_ rig: AppRig, at wanted: AppMoveStep, undoing: Bool = false) throws -> Bool {
+        let move = AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == wanted { throw AppRelocation.Abandonment() }
+        }
+        do {
+            _ = try undoing ? move.undo() : move.run()
+            return false
+        } catch {
+            #expect(error.underlyingError is AppRelocation.Abandonment, "\(error)")
+            return true
+        }
+    }
+
+    @Test(arguments: AppRig.FileSystem.allCases, AppMoveStep.allCases)
+    func theNextRunFinishesIt(_ fileSystem: AppRig.FileSystem, _ step: AppMoveStep) throws {
+        let rig = try AppRig(fileSystem)
+        let before = try rig.files(rig.source)
+        guard try kill(rig, at: step) else { return }
+        let summary = try AppRelocation(rig.request()).run()
+        #expect([.moved, .alreadyMoved].contains(summary.outcome))
+        #expect(try rig.isLink(rig.source))
+        #expect(try rig.files(rig.destination) == before)
+        #expect(try rig.rows(rig.destination) == "100")
+        #expect(try rig.leftovers() == [])
+        #expect(try AppRelocation(rig.request()).run().outcome == .alreadyMoved)
+    }
+
+    @Test(arguments: AppRig.FileSystem.allCases, AppMoveStep.allCases)
+    func theNextUndoFinishesIt(_ fileSystem: AppRig.FileSystem, _ step: AppMoveStep) throws {
+        let rig = try AppRig(fileSystem)
+        let before = try rig.files(rig.source)
+        _ = try AppRelocation(rig.request()).run()
+        guard try kill(rig, at: step, undoing: true) else { return }
+        // The way back may have been complete but for its receipt.
+        do { _ = try AppRelocation(rig.request()).undo() } catch { #expect(error.code == "no_receipt") }
+        #expect(try !rig.isLink(rig.source))
+        #expect(try rig.files(rig.source) == before)
+        #expect(try rig.rows(rig.source) == "100")
+        #expect(FileStatus(following: rig.destination) == nil)
+        #expect(try rig.leftovers() == [])
+    }
+
+    @Test func aKilledCopyGoesOn() throws {
+        let rig = try AppRig(.another)
+        var files = 0
+        let killed = AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            files += step == .copiedFile ? 1 : 0
+            if step == .copied { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try killed.run() }
+        let summary = try AppRelocation(rig.request()).run()
+        // The two stores are locked anew, which may write to them.
+        #expect(summary.resumedFiles >= files - 3, "\(summary.resumedFiles) of \(files)")
+        #expect(try rig.rows(rig.destination) == "100")
+    }
+
+    /// A killed move must not stand in the way of another one to the same group.
+    @Test(arguments: [AppMoveStep.copied, .withdrawn, .committing])
+    func anotherMoveUndoesIt(_ step: AppMoveStep) throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        #expect(try kill(rig, at: step))
+        let other = try AppRig(.another)
+        var request = other.request()
+        request.destination = rig.destination.removingLastComponent().appending("other")
+        #expect(try AppRelocation(request).run().outcome == .moved)
+        #expect(try rig.files(rig.source) == before)
+        #expect(try rig.rows(rig.source) == "100")
+        #expect(FileStatus(following: rig.destination) == nil)
+        #expect(try rig.leftovers() == [])
+    }
+}
