@@ -70,6 +70,19 @@ import Testing
         #expect(try rig.rows(rig.destination) == "100")
     }
 
+    /// A kill loses lines that were not written yet, so also that of a link that was made.
+    @Test func aLinkWithoutItsLineIsRecordedAgain() throws {
+        let rig = try AppRig(.another)
+        #expect(try kill(rig, at: .copied))
+        let beside = try Directory(rig.destination.removingLastComponent())
+        let staged = try #require(try beside.names().first { $0.string.hasSuffix(".staged") })
+        try beside.directory(staged).removeFile("manifest")
+        let summary = try AppRelocation(rig.request()).run()
+        #expect(summary.resumedFiles == 0)
+        #expect(summary.notes.filter { $0.contains("stay") } == [])
+        #expect(try rig.leftovers() == [])
+    }
+
     /// A killed move must not stand in the way of another one to the same group.
     @Test(arguments: [AppMoveStep.copied, .withdrawn, .committing])
     func anotherMoveUndoesIt(_ step: AppMoveStep) throws {

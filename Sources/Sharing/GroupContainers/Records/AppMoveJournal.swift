@@ -17,6 +17,8 @@ package struct AppMove: Codable, Sendable, Equatable {
     package var replacesLink: Bool
     /// The move that this one takes back.
     package var undoes: TransferIdentifier?
+    /// The paths to change in the stores; nil if none.
+    package var rewrites: [PathRewrite]?
     /// The boot in which the identities were read. Another boot may renumber devices.
     package var boot: String
 
@@ -39,6 +41,22 @@ package struct AppMove: Codable, Sendable, Equatable {
     package func isFile(_ identity: FileIdentity, _ status: FileStatus?) -> Bool {
         guard let status, status.kind == .directory, status.identity.inode == identity.inode else { return false }
         return status.identity.device == identity.device || boot != ProcessIdentity.current.boot
+    }
+}
+
+/// A change of a path, and of every path below it, in the values of a store.
+///
+/// A value holds the old path if it is that path, or begins with it and a slash; if it is a `file:` URL of such a path;
+/// or if it is a JSON object or array with such a string. Only whole components match: `/a/b` is not in `/a/bc`. All
+/// other bytes of the value stay as they are.
+package struct PathRewrite: Codable, Sendable, Equatable {
+    package let old: StoredPath
+    package let new: StoredPath
+
+    /// Returns nil unless both paths are absolute and the old one isn't the root.
+    package init?(old: FilePath, new: FilePath) {
+        guard old.isAbsolute, new.isAbsolute, old.lastComponent != nil else { return nil }
+        (self.old, self.new) = (StoredPath(old), StoredPath(new))
     }
 }
 
@@ -143,7 +161,8 @@ extension GroupContainer {
             return []
         }
         let directory = try bookkeeping.directory(Self.appReceiptsName)
-        return try directory.names().compactMap { try? Record.read(AppMoveReceipt.self, $0, in: directory) }
+        return try directory.names().filter { $0.extension == "json" }
+            .compactMap { try? Record.read(AppMoveReceipt.self, $0, in: directory) }
             .filter { $0.move.destination.path == destination }
             .sorted { ($0.at, $0.move.id.rawValue) < ($1.at, $1.move.id.rawValue) }
     }
@@ -158,6 +177,31 @@ extension GroupContainer {
         guard let name = FilePath.Component("\(id).json") else { return }
         let directory = try Self.child(Self.appReceiptsName, of: bookkeeping())
         try directory.removeFile(name)
+        if let cells = Self.cellsName(id) { try directory.removeFile(cells) }
         try directory.synchronize()
+    }
+
+    private static func cellsName(_ id: TransferIdentifier) -> FilePath.Component? {
+        FilePath.Component("\(id).cells")
+    }
+
+    /// Writes the cells that a move has changed, a JSON object a line. `--undo` needs them.
+    package func writeAppCells(_ lines: [UInt8], _ id: TransferIdentifier) throws {
+        guard let name = Self.cellsName(id) else { return }
+        let directory = try Self.child(Self.appReceiptsName, of: bookkeeping())
+        // They are content of stores, which other users of the group may not be allowed to read.
+        try DurableFile.write(lines, as: name, in: directory, mode: 0o600)
+    }
+
+    /// Returns the cells that a move has changed, or nil if it has changed none.
+    package func appCells(_ id: TransferIdentifier) throws(SystemError) -> [UInt8]? {
+        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.appReceiptsName) != nil,
+            let name = Self.cellsName(id)
+        else { return nil }
+        let directory = try bookkeeping.directory(Self.appReceiptsName)
+        guard try directory.status(name) != nil else { return nil }
+        let file = try directory.openOwn(name, flags: O_RDONLY)
+        let path = directory.path.appending(name)
+        return try file.read(count: Int(file.status(path: path).size), at: 0, path: path)
     }
 }

@@ -61,6 +61,7 @@ final class AppMovePrinter {
     func finish(_ summary: AppMoveSummary, seconds: Double) {
         clearBar()
         for note in summary.notes { report(.note(note)) }
+        show(summary.rewritten)
         var members: JSONObject = ["type": "summary", "outcome": .string(summary.outcome.rawValue)]
         members.setPath("from", bytes: summary.from.bytes)
         members.setPath("to", bytes: summary.to.bytes)
@@ -68,6 +69,9 @@ final class AppMovePrinter {
         if let contents = summary.contents { members.add(contents) }
         if summary.resumedFiles > 0 { members["resumed_files"] = .integer(Int64(summary.resumedFiles)) }
         if !summary.notes.isEmpty { members["notes"] = .array(summary.notes.map { .string($0) }) }
+        if !summary.rewritten.isEmpty {
+            members["rewritten"] = .integer(Int64(summary.rewritten.reduce(0) { $0 + $1.count }))
+        }
         members["seconds"] = .number(seconds)
         output.record(members, sentence(summary))
     }
@@ -83,6 +87,22 @@ final class AppMovePrinter {
         }
     }
 
+    private func show(_ columns: [RewrittenColumn]) {
+        for column in columns {
+            var line: JSONObject = ["type": "rewrite"]
+            line.setPath("store", bytes: column.store.bytes)
+            line["table"] = .string(column.table)
+            line["column"] = .string(column.column)
+            line["count"] = .integer(Int64(column.count))
+            line["samples"] = .array(
+                column.samples.map { .object(["old": .string($0.old), "new": .string($0.new)]) })
+            let place = "\(PrintablePath(column.store)): \(column.table).\(column.column)"
+            output.record(
+                line,
+                lines: ["\(place): \(column.count) paths"] + column.samples.map { "  \($0.old) -> \($0.new)" })
+        }
+    }
+
     func show(_ preview: AppPreview) {
         let contents = preview.contents
         for store in contents.stores ?? [] {
@@ -90,6 +110,7 @@ final class AppMovePrinter {
             line.setPath("path", bytes: store.bytes)
             output.record(line, "store: \(PrintablePath(store))")
         }
+        show(preview.rewritten)
         for note in preview.notes { output.record(["type": "note", "text": .string(note)], note) }
         var members: JSONObject = [
             "type": "summary", "outcome": .string(preview.isMoved ? "already_moved" : "moved"), "dry_run": true,

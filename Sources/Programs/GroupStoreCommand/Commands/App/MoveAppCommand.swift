@@ -2,6 +2,7 @@ import AgentProtocol
 import AppRelocation
 import ArgumentParser
 import CommandSupport
+import GroupContainers
 import GroupStoreAgent
 import LinuxSystem
 import StoreRelocation
@@ -40,6 +41,13 @@ struct MoveAppCommand: ParsableCommand {
     var undo = false
 
     @Option(
+        name: .customLong("rewrite"),
+        help: ArgumentHelp(
+            "Change this path, and those below it, in the stores' text, URLs and JSON. May be repeated.",
+            valueName: "old=new"))
+    var rewrites: [String] = []
+
+    @Option(
         help: ArgumentHelp(
             "The longest wait for programs that have a file open: seconds, or 500ms, 2m.", valueName: "time"))
     var deadline = DurationArgument(seconds: 30)
@@ -51,6 +59,10 @@ struct MoveAppCommand: ParsableCommand {
 
     func validate() throws {
         guard !undo || !dryRun else { throw ValidationError("--undo and --dry-run exclude each other") }
+        guard !undo || rewrites.isEmpty else {
+            throw ValidationError("--undo takes back what --rewrite changed: leave --rewrite out")
+        }
+        for rewrite in rewrites { _ = try Self.rewrite(rewrite) }
         guard undo || destination != nil else { throw ValidationError("Missing expected argument '<destination>'") }
         try deadline.validate("--deadline", in: 0...86_400)
     }
@@ -82,6 +94,16 @@ struct MoveAppCommand: ParsableCommand {
         }
     }
 
+    /// Splits at the first `=` that is followed by a slash: a path may contain others.
+    private static func rewrite(_ text: String) throws -> PathRewrite {
+        let bytes = ArgumentBytes.path(text).bytes
+        let place = bytes.indices.dropLast().first { bytes[$0...].starts(with: "=/".utf8) }
+        guard let place, let old = FilePath(bytes: bytes[..<place]), let new = FilePath(bytes: bytes[(place + 1)...]),
+            let rewrite = PathRewrite(old: old, new: new)
+        else { throw ValidationError("--rewrite takes two absolute paths: --rewrite /old/place=/new/place") }
+        return rewrite
+    }
+
     private func request() throws -> AppMoveRequest {
         let source = try AppPlaceArguments.source(source)
         let places: (source: FilePath, destination: FilePath)
@@ -93,6 +115,7 @@ struct MoveAppCommand: ParsableCommand {
         var request = AppMoveRequest(source: places.source, destination: places.destination)
         request.deadline = deadline.duration
         request.assumeClosed = assumeClosed
+        request.rewrites = try rewrites.map(Self.rewrite)
         return request
     }
 }

@@ -66,7 +66,8 @@ package struct AppRelocation {
                 guard let receipt = receipts.last(where: { $0.move.source.path == forward.source }) else {
                     throw RelocationFailure.app(
                         .unusablePlace, "no_receipt",
-                        "no move of \(PrintablePath(forward.source)) to \(PrintablePath(forward.destination)) is recorded",
+                        "no move of \(PrintablePath(forward.source)) to "
+                            + "\(PrintablePath(forward.destination)) is recorded",
                         "name the two places as in the move")
                 }
                 let present = try forward.destinationParent.status(forward.destinationName)
@@ -93,9 +94,11 @@ package struct AppRelocation {
         case .alreadyMoved: return summary(.alreadyMoved, places)
         case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
         case .move(let root, let replacesLink):
-            let move = AppMove(
+            var move = AppMove(
                 id: TransferIdentifier(), source: places.source, destination: places.destination, root: root,
                 leavesLink: undoing == nil, replacesLink: replacesLink, undoes: undoing)
+            move.rewrites = request.rewrites.isEmpty || undoing != nil ? nil : request.rewrites
+            try places.checkWritable()
             try step(.planned)
             return try perform(move, places, container, resuming: false)
         }
@@ -105,7 +108,11 @@ package struct AppRelocation {
         _ move: AppMove, _ places: AppPlaces, _ container: GroupContainer, resuming: Bool
     ) throws -> AppMoveSummary {
         do {
-            if !resuming, let summary = try AppRename(self, move, places, container).run() { return summary }
+            // Paths are changed in a copy.
+            let isRewritten = try AppRewriting(move, container) != nil
+            if !resuming, !isRewritten, let summary = try AppRename(self, move, places, container).run() {
+                return summary
+            }
             return try AppTransfer(self, move, places, container).run()
         } catch let error as Abandonment {
             throw error
@@ -174,6 +181,7 @@ package struct AppRelocation {
         let deadline = Deadline(after: request.deadline)
         var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(160))
         var reported: [FileHolder]?
+        var changes = 0
         while true {
             let failure: RelocationFailure
             do {
@@ -185,15 +193,22 @@ package struct AppRelocation {
             } catch let held as AppFileHeld {
                 failure = .held(held.path, FileHolder.of(held.identity))
             } catch let changed as AppChanged {
+                changes += 1
                 failure = .app(
                     .busy, "changing", "\(PrintablePath(changed.path)) keeps changing",
                     "end the programs that write to it, then run this again")
             }
             if isCancelled() { throw RelocationFailure.cancelled(source) }
-            guard !deadline.hasPassed else { throw failure }
+            // A long copy is made equal to a changed directory in far less time than it took.
+            guard !deadline.hasPassed || (failure.code == "changing" && changes < Self.leastAttempts) else {
+                throw failure
+            }
             pause(backoff.next())
         }
     }
+
+    /// A directory that changes is looked at so often, whatever the deadline.
+    private static let leastAttempts = 3
 
     func summary(_ outcome: AppMoveSummary.Outcome, _ places: AppPlaces) -> AppMoveSummary {
         AppMoveSummary(outcome: outcome, from: places.source, to: places.destination)

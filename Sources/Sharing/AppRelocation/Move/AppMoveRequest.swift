@@ -1,3 +1,4 @@
+import GroupContainers
 import LinuxSystem
 import StoreRelocation
 import SystemPackage
@@ -8,6 +9,8 @@ package struct AppMoveRequest: Sendable {
     package var source: FilePath
     /// Its new path. The parent exists, and is the group container whose `.groupstore` has the records.
     package var destination: FilePath
+    /// Paths to change in the stores. The directory is then copied, even on one file system.
+    package var rewrites: [PathRewrite] = []
     /// The longest wait for programs that have a file of the directory open.
     package var deadline = Duration.seconds(30)
     /// True to go on where the file system can't prove that no program has a store open.
@@ -39,6 +42,8 @@ package struct AppMoveSummary: Sendable {
     package var contents: AppContents?
     /// The bytes and files that an earlier, killed run had copied already.
     package var resumedFiles = 0
+    /// The columns in which paths were changed.
+    package var rewritten: [RewrittenColumn] = []
     package var notes: [String] = []
 }
 

@@ -200,6 +200,10 @@ final class TreeCopy {
     ) throws {
         let target = try from.linkTarget(name)
         let existing = try to.status(name)
+        let stamp = AppManifest.Stamp(status)
+        let entry = AppManifest.Entry(source: stamp, content: "link:" + AppManifest.encoded(target), copy: stamp)
+        // A killed run may have made the link and lost its line.
+        if manifest.entries[path]?.content != entry.content { try manifest.add(path, entry) }
         if existing?.kind == .symbolicLink, try to.linkTarget(name) == target, existing?.modified == status.modified {
             return
         }
@@ -207,8 +211,6 @@ final class TreeCopy {
         try to.makeSymbolicLink(name, to: target)
         try to.give(status, to: name)
         changes += 1
-        let stamp = AppManifest.Stamp(status)
-        try manifest.add(path, .init(source: stamp, content: "link:" + AppManifest.encoded(target), copy: stamp))
     }
 
     private func copySpecial(

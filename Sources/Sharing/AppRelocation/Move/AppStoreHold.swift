@@ -8,6 +8,8 @@ import SystemPackage
 /// rolled back: the database file alone is the content.
 final class AppStoreHold {
     private let connection: StoreConnection
+    private let location: StoreLocation
+    private let hadLog: Bool
     let identity: FileIdentity
 
     /// Has SQLite roll back a hot journal, or checkpoint the log, and locks the store exclusively.
@@ -15,7 +17,8 @@ final class AppStoreHold {
     /// Throws `AppFileHeld` if another connection uses the store, and `StoreError` if it can't be opened so: it is
     /// damaged, say, or this user may not write to it.
     init(_ location: StoreLocation, _ identity: FileIdentity) throws {
-        self.identity = identity
+        (self.identity, self.location) = (identity, location)
+        hadLog = try location.directory.status(location.name.wal) != nil
         do {
             try SuperJournal.check(of: location)
             if try RollbackJournal.isHot(location.name.journal, in: location.directory) {
@@ -38,6 +41,14 @@ final class AppStoreHold {
         } catch StoreError.busy {
             throw AppFileHeld(path: location.path, identity: identity)
         }
+    }
+
+    /// Removes the log that SQLite has made, so that a move that fails leaves nothing. The exclusive lock still keeps
+    /// other connections from it.
+    deinit {
+        let (directory, log) = (location.directory, location.name.wal)
+        guard !hadLog, let status = try? directory.status(log), status.size == 0 else { return }
+        try? directory.removeFile(log)
     }
 }
 

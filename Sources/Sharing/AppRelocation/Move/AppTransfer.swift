@@ -25,6 +25,11 @@ struct AppTransfer {
         (self.relocation, self.move, self.places, self.container) = (relocation, move, places, container)
     }
 
+    private struct Outcome {
+        var rewritten: [RewrittenColumn] = []
+        var notes: [String] = []
+    }
+
     func run() throws -> AppMoveSummary {
         let root = try places.sourceParent.directory(places.sourceName)
         guard move.isFile(move.root, try root.status()) else { throw AppChanged(path: places.source) }
@@ -39,10 +44,10 @@ struct AppTransfer {
         }
         let copy = TreeCopy(root, to: try staging.directory(Self.copyName), manifest: manifest)
         copy.isCancelled = relocation.isCancelled
-        var notes: [String] = []
+        var outcome = Outcome()
         try relocation.awaitClosed(places.source) {
             try checkHolders(root)
-            notes = try attempt(root, copy)
+            outcome = try attempt(root, copy)
         }
         try relocation.step(.published)
         let recovery = AppRecovery(
@@ -54,7 +59,8 @@ struct AppTransfer {
         }
         var summary = relocation.summary(move.undoes == nil ? .moved : .undone, places)
         (summary.method, summary.contents, summary.resumedFiles) = (.copy, survey.contents, copy.resumedFiles)
-        summary.notes = notes + further + Self.notes(survey.contents)
+        summary.rewritten = outcome.rewritten
+        summary.notes = outcome.notes + further + Self.notes(survey.contents)
         return summary
     }
 
@@ -91,13 +97,14 @@ struct AppTransfer {
     // MARK: - The steps
 
     /// Takes each step once, up to the commit point. An error leaves the directory at its old name, or gives that back.
-    private func attempt(_ root: Directory, _ copy: TreeCopy) throws -> [String] {
+    private func attempt(_ root: Directory, _ copy: TreeCopy) throws -> Outcome {
         let survey = try AppSurvey(root, .files)
         let locks = try AppStoreLocks(survey.stores, in: root)
         try relocation.step(.quiesced)
         copy.quiescent = locks.quiescent
         copy.isHeld = { [identities = locks.identities] in identities.contains($0) }
         try self.copy(copy, survey)
+        let rewriting = try AppRewriting(move, container)?.run(in: copy.target, locks.quiescent)
         try retrying("syncfs", path: places.destination) { gs_syncfs(copy.target.raw) }
         try relocation.step(.copied)
         try withdraw()
@@ -111,7 +118,7 @@ struct AppTransfer {
             try giveNameBack()
             throw error
         }
-        return locks.notes
+        return Outcome(rewritten: rewriting?.columns ?? [], notes: locks.notes + (rewriting?.notes ?? []))
     }
 
     private func copy(_ copy: TreeCopy, _ survey: AppSurvey) throws {

@@ -68,6 +68,15 @@ struct AppPlaces {
         return facts
     }
 
+    /// Throws unless this process may change the names in both parents. Otherwise that would show after the copy.
+    func checkWritable() throws {
+        for parent in [sourceParent, destinationParent] where try !parent.mayWrite(.currentDirectory) {
+            throw RelocationFailure.app(
+                .notPermitted, "not_writable", "\(PrintablePath(parent.path)) can't be written to",
+                "run this as a user who may write there: ls -ld \(parent.path.shellWord)")
+        }
+    }
+
     private static func look(_ name: FilePath.Component, in parent: Directory) throws -> AppPlace {
         guard let status = try parent.status(name) else { return .nothing }
         return switch status.kind {

@@ -11,6 +11,8 @@ package struct AppPreview: Sendable {
     package let method: AppMoveSummary.Method
     package let contents: AppContents
     package let holders: [FileHolder]
+    /// The columns in which paths would be changed.
+    package let rewritten: [RewrittenColumn]
     /// What a copy leaves out or keeps as it is, in sentences.
     package let notes: [String]
 
@@ -21,10 +23,15 @@ package struct AppPreview: Sendable {
         case .refuse(let refusal): throw refusal.failure(from, to)
         case .alreadyMoved:
             (isMoved, method, contents, holders, notes) = (true, .rename, AppContents(), [], [])
+            rewritten = []
         case .move(let root, _):
-            let survey = try AppSurvey(places.sourceParent.directory(places.sourceName), .files)
+            let directory = try places.sourceParent.directory(places.sourceName)
+            let survey = try AppSurvey(directory, .files)
+            let rewrites = relocation.request.rewrites
             isMoved = false
-            method = try places.destinationParent.status().identity.device == root.device ? .rename : .copy
+            let isNear = try places.destinationParent.status().identity.device == root.device
+            method = isNear && rewrites.isEmpty ? .rename : .copy
+            rewritten = rewrites.isEmpty ? [] : try AppRewriting.preview(rewrites, in: directory, survey.stores)
             contents = survey.contents
             holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: from)
             notes = method == .copy ? AppTransfer.notes(survey.contents) : []

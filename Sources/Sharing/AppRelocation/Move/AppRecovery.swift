@@ -46,6 +46,7 @@ struct AppRecovery {
             try container.write(AppMoveJournal(move, .copying))
         } else {
             try places.destinationParent.removeTree(staging)
+            if move.rewrites != nil { try container.removeAppReceipt(move.id) }
             try container.removeAppJournal()
         }
         return .undone

@@ -1,0 +1,94 @@
+import AppRelocation
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Paths in stores: changed on the way, and given back by `--undo`.
+@Suite(.ownThreads) struct StoreRewriteTests {
+    private func sqlite(_ store: FilePath, _ sql: String) throws -> String {
+        let done = try run("sqlite3", ["-batch", "-bail", "-init", "/dev/null", Word(store), Word(sql)])
+        guard done.status == 0 else { throw Unexpected(done.errors) }
+        return done.output
+    }
+
+    /// Adds tables with paths of the rig to its store. `/OLD` stands for the old place.
+    private func addPaths(_ rig: AppRig) throws {
+        let sql = """
+            CREATE TABLE book (id INTEGER PRIMARY KEY, path TEXT UNIQUE, note, size AS (length(path)));
+            INSERT INTO book (path, note) VALUES ('/OLD/b/1', 'see /OLD/b'), ('/OLD', 7), ('/OLDER/x', '/OLD/n'),
+                (NULL, x'2f4f4c44'), ('file:///OLD/%41', '{"p":"/OLD/q"}');
+            CREATE TABLE keyed (path TEXT, n, PRIMARY KEY (path)) WITHOUT ROWID;
+            INSERT INTO keyed VALUES ('/OLD/a', 1), ('/x', 2);
+            CREATE TABLE log (text);
+            CREATE TRIGGER watch AFTER UPDATE ON book BEGIN INSERT INTO log VALUES ('changed'); END;
+            CREATE VIRTUAL TABLE found USING fts5(path);
+            INSERT INTO found VALUES ('/OLD/in/index');
+            """
+        _ = try sqlite(rig.source.appending("store.db"), sql.replacing("/OLD", with: rig.source.string))
+    }
+
+    private func dump(_ path: FilePath) throws -> String {
+        let rows = try sqlite(path.appending("store.db"), "SELECT * FROM book; SELECT * FROM keyed; SELECT * FROM log")
+        return try rows + sqlite(path.appending("store.db"), ".dump")
+    }
+
+    private func request(_ rig: AppRig) throws -> AppMoveRequest {
+        var request = rig.request()
+        request.rewrites = [try #require(PathRewrite(old: rig.source, new: rig.destination))]
+        return request
+    }
+
+    @Test(arguments: AppRig.FileSystem.allCases)
+    func changesWhatSQLByHandChanges(_ fileSystem: AppRig.FileSystem) throws {
+        let rig = try AppRig(fileSystem)
+        try addPaths(rig)
+        let preview = try AppRelocation(request(rig)).dryRun()
+        let summary = try AppRelocation(request(rig)).run()
+        #expect(summary.method == .copy)
+        #expect(preview.rewritten == summary.rewritten)
+        let counts = summary.rewritten.map { "\($0.table).\($0.column) \($0.count)" }
+        #expect(counts.sorted() == ["book.note 2", "book.path 3", "keyed.path 1"])
+        let (old, new) = (rig.source.string, rig.destination.string)
+        let rows = try sqlite(rig.destination.appending("store.db"), "SELECT path, note FROM book ORDER BY id")
+        #expect(
+            rows == """
+                \(new)/b/1|see \(old)/b
+                \(new)|7
+                \(old)ER/x|\(new)/n
+                |/OLD
+                file://\(new)/%41|{"p":"\(new)/q"}
+
+                """)
+        let rest = "SELECT * FROM log; SELECT path FROM found; SELECT path FROM keyed; PRAGMA integrity_check"
+        let found = try sqlite(rig.destination.appending("store.db"), rest)
+        #expect(found == "\(old)/in/index\n\(["\(new)/a", "/x"].sorted().joined(separator: "\n"))\nok\n")
+    }
+
+    @Test(arguments: AppRig.FileSystem.allCases) func undoGivesEachCellBack(_ fileSystem: AppRig.FileSystem) throws {
+        let rig = try AppRig(fileSystem)
+        try addPaths(rig)
+        let before = try dump(rig.source)
+        _ = try AppRelocation(request(rig)).run()
+        #expect(try dump(rig.destination) != before)
+        // A cell that the program changes meanwhile stays as the program left it.
+        _ = try sqlite(rig.destination.appending("store.db"), "UPDATE keyed SET n = 3 WHERE n = 2")
+        _ = try AppRelocation(rig.request()).undo()
+        let expected = before.replacing("'/x',2)", with: "'/x',3)").replacing("/x|2\n", with: "/x|3\n")
+        #expect(try dump(rig.source) == expected)
+        #expect(FileStatus(following: rig.destination) == nil)
+    }
+
+    @Test func refusesAPathThatWouldCollide() throws {
+        let rig = try AppRig(.another)
+        let sql = "CREATE TABLE p (path TEXT UNIQUE); INSERT INTO p VALUES ('\(rig.source)'), ('\(rig.destination)')"
+        _ = try sqlite(rig.source.appending("store.db"), sql)
+        let before = try rig.files(rig.source)
+        #expect(throws: RelocationFailure.self) { try AppRelocation(request(rig)).run() }
+        #expect(try rig.files(rig.source) == before)
+        #expect(try rig.leftovers() == [])
+        #expect(FileStatus(following: rig.destination) == nil)
+    }
+}
