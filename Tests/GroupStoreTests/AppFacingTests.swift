@@ -29,9 +29,7 @@ import Testing
         let reader = ChangeReader(
             ChangeSource(subscription: SubscribeOperation(store.address), socket: socket, store: nil))
         let first = Task { try await reader.next() }
-        let agent = try await StandInAgent.accept(on: listener)
-        try agent.greet()
-        _ = try await agent.line()
+        let agent = try await StandInAgent.accept(on: listener) { _ in }
         try agent.send([
             "id": 1, "ok": false, "error": .object(["code": "not_watchable", "message": "there are too many watches"]),
         ])

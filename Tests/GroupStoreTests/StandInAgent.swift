@@ -16,6 +16,17 @@ struct StandInAgent: ~Copyable {
         }
     }
 
+    /// Waits for a client's first request, and passes it to `request`. On a busy machine a client doesn't wait long for
+    /// the greeting, and connects again.
+    static func accept(on listener: borrowing Descriptor, request: (String) -> Void) async throws -> StandInAgent {
+        while true {
+            let agent = try await accept(on: listener)
+            guard (try? agent.greet()) != nil, let line = try await agent.line() else { continue }
+            request(line)
+            return agent
+        }
+    }
+
     func greet() throws {
         let hello = AgentMessage.hello(
             protocol: WireLine.protocolVersion, agent: "test", maxLineLength: Int64(WireLine.maxLength))

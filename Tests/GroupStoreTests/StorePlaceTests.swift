@@ -51,9 +51,7 @@ import Testing
 
     /// Answers a subscription as an agent does. Logs its line.
     private func accept(_ listener: borrowing Descriptor, _ log: Log = Log()) async throws -> StandInAgent {
-        let agent = try await StandInAgent.accept(on: listener)
-        try agent.greet()
-        log.note(try #require(try await agent.line()))
+        let agent = try await StandInAgent.accept(on: listener) { log.note($0) }
         try agent.send(["id": 1, "ok": true, "token": "7"])
         return agent
     }

@@ -1,6 +1,7 @@
 import AgentProtocol
 import ArgumentParser
 import CommandSupport
+import Glibc
 import LinuxSystem
 
 @main
@@ -19,6 +20,13 @@ struct GroupStoreRelayCommand: ParsableCommand {
 
     /// Rejects empty arguments: they are usually an unset variable in a script.
     static func main() {
+        // Ends the program without the destructors of libraries. libnats's and OpenSSL's free what the threads of a
+        // connection still use, and such a thread then aborts.
+        on_exit(
+            { status, _ in
+                fflush(nil)
+                _exit(status)
+            }, nil)
         StandardDescriptors.openMissing()
         let arguments = ProgramArguments.words
         guard !arguments.contains("") || arguments.first == "---completion" else {
