@@ -97,7 +97,9 @@ let coreData = floor(
 let changes = floor(
     "Sources/Changes",
     room("RowChanges", "SQLiteFormat"),
+    room("StoreHazards", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
+    room("RowShadow", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
     room("StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     room(
         "PersistentHistory", "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat",
@@ -144,15 +146,15 @@ let programs = floor(
     room("CommandSupport", "AgentProtocol", "LinuxSystem", "SQLiteStore", .argumentParser),
     room(
         "GroupStoreAgent", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
-        "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreMerging",
-        "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
+        "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreHazards",
+        "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
         path: "Agent", exclude: ["systemd", "config.example.yaml"]),
     program(
         "GroupStoreCommand", "AgentProtocol", "AppRelocation", "CLinux", "CommandSupport", "CoreDataStore",
         "DirectoryWatching", "FileCoordination", "GroupContainers", "GroupStore", "GroupStoreAgent",
         "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels", "MappingModels", "PersistentHistory",
-        "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreMigration", "StoreRelocation",
-        "StoreWatching", .argumentParser, .logging),
+        "RelayStatus", "RowShadow", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreMigration",
+        "StoreRelocation", "StoreWatching", .argumentParser, .logging),
     program(
         "GroupStoreRelayCommand", "AgentProtocol", "CLinux", "CommandSupport", "GroupContainers", "LinuxSystem",
         "NATSStreams", "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay",
@@ -210,6 +212,8 @@ let unitTests = floor(
         "CoreDataStoreTests", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat",
         "SQLiteStore"),
     tests("RowChangesTests", "RowChanges", "SQLiteFormat", .grdb),
+    tests("RowShadowTests", "LinuxSystem", "RowShadow", "SQLiteStore", .grdb),
+    tests("StoreHazardsTests", "LinuxSystem", "SQLiteFormat", "StoreHazards"),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching"),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),

@@ -216,7 +216,7 @@ package final class Agent {
     private func announceReady(_ configuration: Configuration) {
         reported.withLock { $0.log(configuration, to: log) }
         let stores = configuration.groups.reduce(0) { $0 + $1.stores.count }
-        let summary = "serving \(configuration.groups.count) groups, \(stores) stores"
+        let summary = "serving \(Counted(configuration.groups.count, "group")), \(Counted(stores, "store"))"
         log.info("\(summary)", metadata: ["socket": "\(PrintablePath(socket))"])
         notification.ready(summary)
     }

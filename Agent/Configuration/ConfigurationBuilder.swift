@@ -92,7 +92,7 @@ package struct ConfigurationBuilder {
             case .nothing:
                 throw error(
                     line, "\(path) does not exist, and neither does \(PrintablePath(parent))",
-                    "mkdir -p \(PrintablePath(group.directory))")
+                    "mkdir -p \(group.directory.shellWord)")
             case .somethingElse:
                 throw error(line, "\(PrintablePath(parent)) is not a directory", "name a directory")
             }

@@ -121,6 +121,6 @@ extension ConfigurationFile {
         }
         let section = try section(node, "history", keys: ["keep"])
         guard let keep = section["keep"] else { return Configuration.History() }
-        return Configuration.History(keep: try duration(keep))
+        return Configuration.History(keep: try duration(keep, isAge: true))
     }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSystem
 import StrictYAML
 import SystemPackage
 
@@ -65,13 +66,24 @@ extension ConfigurationFile {
         return choice
     }
 
-    func duration(_ node: YAMLNode) throws(ConfigurationError) -> Duration {
+    /// Returns a duration of at most a year, in the syntax of `DurationText`.
+    ///
+    /// - Parameter isAge: True for an age from which on something is deleted: it has a unit.
+    func duration(_ node: YAMLNode, isAge: Bool = false) throws(ConfigurationError) -> Duration {
         let text = try string(node, "the duration")
-        guard let duration = Duration(configuration: text) else {
-            throw invalid(node.line, "\(text) is not a duration", "a number followed by ms, s, m, h or d, such as 30s")
+        guard let seconds = DurationText.seconds(text, isUnitRequired: isAge) else {
+            throw invalid(
+                node.line, "\(text) is not a duration",
+                "write \(isAge ? DurationText.formsWithUnit : DurationText.forms)")
         }
-        return duration
+        guard seconds <= Self.longestDuration else {
+            throw invalid(node.line, "\(text) is longer than a year", "write at most 366d")
+        }
+        return .milliseconds(Int64((seconds * 1000).rounded()))
     }
+
+    /// 366 days, in seconds.
+    private static let longestDuration: Double = 366 * 86_400
 
     /// Returns an absolute path. `~` is the user's home directory; every other path must begin at the root.
     func absolute(_ node: YAMLNode) throws(ConfigurationError) -> FilePath {
@@ -90,26 +102,5 @@ extension ConfigurationFile {
             throw invalid(node.line, "\(text) is not an absolute path", "begin it with / or ~/")
         }
         return FilePath(text).lexicallyNormalized()
-    }
-}
-
-extension Duration {
-    /// Parses a whole number with its unit: `500ms`, `30s`, `1m`, `2h`, `7d`. Returns nil for anything else, and beyond
-    /// 366 days.
-    init?(configuration text: String) {
-        let digits = text.prefix { $0.isASCII && $0.isNumber }
-        guard let count = Int64(digits), count <= 31_622_400_000 else { return nil }
-        let milliseconds: Int64
-        switch text.dropFirst(digits.count) {
-        case "ms": milliseconds = 1
-        case "s": milliseconds = 1000
-        case "m": milliseconds = 60_000
-        case "h": milliseconds = 3_600_000
-        case "d": milliseconds = 86_400_000
-        default: return nil
-        }
-        let total = count.multipliedReportingOverflow(by: milliseconds)
-        guard !total.overflow, total.partialValue <= 31_622_400_000 else { return nil }
-        self = .milliseconds(total.partialValue)
     }
 }

@@ -79,27 +79,11 @@ private enum OpenFiles {
         guard !files.isEmpty, let names = try? Directory("/proc").names() else { return [:] }
         var found: [FileIdentity: [Int32: Bool]] = [:]
         for pid in names.compactMap({ Int32($0.string) }) where pid != getpid() {
-            // A process may exit, and another user's can't be inspected.
-            guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let open = try? directory.names() else {
-                continue
-            }
-            for name in open {
-                var status = stat()
-                guard name.withPlatformString({ fstatat(directory.raw, $0, &status, 0) }) == 0 else { continue }
-                let identity = FileStatus(status).identity
-                guard files.contains(identity) else { continue }
-                let canWrite = isWritable(name.string, of: pid)
-                found[identity, default: [:]][pid, default: false] = canWrite || found[identity]?[pid] == true
+            for file in HeldFile.of(pid, only: files) {
+                found[file.identity, default: [:]][pid, default: false] =
+                    file.canWrite || found[file.identity]?[pid] == true
             }
         }
         return found
-    }
-
-    /// Returns true if `flags` of `/proc/PID/fdinfo/N` allow writing (proc(5)): the flags of open(2), in octal.
-    private static func isWritable(_ descriptor: String, of pid: Int32) -> Bool {
-        let text = ProcFile.text(FilePath("/proc/\(pid)/fdinfo/\(descriptor)")) ?? ""
-        let line = text.split(separator: "\n").first { $0.hasPrefix("flags:") }
-        let flags = line.flatMap { $0.split(whereSeparator: \.isWhitespace).last }.flatMap { CInt($0, radix: 8) } ?? 0
-        return flags & O_ACCMODE != O_RDONLY
     }
 }

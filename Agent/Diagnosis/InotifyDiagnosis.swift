@@ -82,17 +82,3 @@ package struct InotifyDiagnosis: Equatable, Sendable {
             remedy: "raise it: sysctl -w fs.inotify.max_queued_events=16384")
     }
 }
-
-/// Reads small files of `/proc`.
-enum ProcFile {
-    static func text(_ path: FilePath) -> String? {
-        guard let name = path.lastComponent, let directory = try? Directory(path.removingLastComponent()),
-            let bytes = try? DurableFile.read(name, in: directory, limit: 4096)
-        else { return nil }
-        return String(decoding: bytes, as: UTF8.self)
-    }
-
-    static func integer(_ path: FilePath) -> Int? {
-        text(path).flatMap { Int($0.prefix { $0 != "\n" }) }
-    }
-}

@@ -74,7 +74,7 @@ extension WireError {
     }
 
     fileprivate static func unwatchable(_ reason: String) -> WireError {
-        WireError(code: "not_watchable", reason, hint: "groupstore doctor names the limit or permission")
+        WireError(code: "not_watchable", reason, hint: "see which limit or permission: groupstore doctor")
     }
 
     fileprivate static func notSubscribed(_ store: StoreAddress) -> WireError {

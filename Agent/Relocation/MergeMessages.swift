@@ -1,4 +1,5 @@
 import AgentProtocol
+import LinuxSystem
 import SQLiteStore
 import StoreMerging
 import StoreRelocation
@@ -107,17 +108,13 @@ extension MergeReport {
     package var sentences: [String] {
         entities.flatMap(\.sentences)
             + links.map {
-                "\($0.relationship): \(Self.count($0.onlyGroup, "link")) only in the group's store, \($0.onlyLegacy) only in "
+                "\($0.relationship): \(Counted($0.onlyGroup, "link")) only in the group's store, \($0.onlyLegacy) only in "
                     + "the legacy one, \($0.equal) equal"
             }
             + references.map {
                 "\($0.table).\($0.column) refers to \($0.targetTable).\($0.targetColumn): "
-                    + "\(Self.count($0.changed, "reference")) of the legacy store changed"
+                    + "\(Counted($0.changed, "reference")) of the legacy store changed"
             }
-    }
-
-    private static func count(_ number: Int64, _ noun: String) -> String {
-        "\(number) \(noun)\(number == 1 ? "" : "s")"
     }
 }
 

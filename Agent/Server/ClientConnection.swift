@@ -56,6 +56,10 @@ final class ClientConnection {
     /// The bytes in the kernel's buffers that the peer hasn't read.
     var unreadBytes: Int { UnixSocket.unreceivedBytes(raw) }
 
+    /// The time since the socket took bytes last; nil if it never did.
+    var sinceSending: Duration? { lastSending.map { $0.duration(to: .now) } }
+    private var lastSending: ContinuousClock.Instant?
+
     /// True if nothing waits to be sent.
     var isFlushed: Bool { unsent.isEmpty && lagging.isEmpty }
 
@@ -114,6 +118,7 @@ final class ClientConnection {
                 if count == 0 { break }
                 sent += count
             }
+            if sent > 0 { lastSending = .now }
             unsent = sent == bytes.count ? [] : Array(bytes[sent...])
         } catch {
             isBroken = true

@@ -31,7 +31,8 @@ extension StatusReport {
                 row["exists"] = .bool((try? Directory(group.directory).status(name)).flatMap { $0 } != nil)
             }
         }
-        row["state"] = states[store].map { .string($0.rawValue) }
+        let state = states[store]
+        row["state"] = state.map { .string($0.rawValue) }
         row["detail"] = states.detail(store).map { .string($0) }
         row["subscribers"] = .integer(Int64(feed?.subscriptions.count ?? 0))
         if let name {
@@ -40,7 +41,8 @@ extension StatusReport {
         }
         if requester.isTrusted { row["relocation"] = feed?.relocation.map { .object($0.json) } }
         row["token"] = feed.map { .string($0.token) }
-        row["counts"] = feed.map { .object($0.counts.json(with: $0.subscriptions.map(\.counts))) }
+        // Of a store that nobody follows, nothing is counted.
+        if state != .idle { row["counts"] = feed.map { .object($0.counts.json(with: $0.subscriptions.map(\.counts))) } }
         let last = receipts?.last { receipt in name.map { receipt.name.path == FilePath(root: nil, [$0]) } ?? false }
         // It contains the store's former path.
         if requester.isTrusted { row["last_relocation"] = last.map { .object($0.json) } }

@@ -123,7 +123,8 @@ final class Subscription {
         SubscriptionStatus(
             connection: client.connection, peer: client.peer, tables: filter?.names,
             behind: backlog.isEmpty && rows?.firstUndelivered == nil ? 0 : number - min(number, delivered),
-            waitingBytes: client.waitingBytes, unreadBytes: unreadBytes, lag: lag, counts: lagCounts)
+            waitingBytes: client.waitingBytes, unreadBytes: unreadBytes,
+            unreadTime: unreadBytes > 0 ? client.sinceSending : nil, lag: lag, counts: lagCounts)
     }
 }
 
@@ -140,6 +141,8 @@ package struct SubscriptionStatus: Sendable {
     let waitingBytes: Int
     /// Bytes in the kernel's buffers that its process hasn't read.
     let unreadBytes: Int
+    /// The time since its connection was sent bytes last, which its process hasn't read; nil if it has read all.
+    let unreadTime: Duration?
     let lag: Subscription.Lag?
     let counts: LagCounts
 
@@ -155,6 +158,7 @@ package struct SubscriptionStatus: Sendable {
         object["behind"] = .integer(Int64(clamping: behind))
         object["waiting_bytes"] = .integer(Int64(waitingBytes))
         object["unread_bytes"] = .integer(Int64(unreadBytes))
+        object["unread_seconds"] = unreadTime.map { .number($0.seconds) }
         object["lagging_since"] = lag.map { .string($0.since.formatted(.iso8601)) }
         object["lagging_seconds"] = lag.map { .number($0.duration.seconds) }
         object["lags"] = .integer(Int64(clamping: counts.lags))

@@ -16,7 +16,8 @@ struct NotesDocument {
         }
         let container = try GroupContainer(identifier: arguments[1])
         let document = Document(container.url.appending(path: arguments[2]), in: container)
-        try await FileCoordinator.addFilePresenter(document, in: container)
+        let registration = try await FileCoordinator.addFilePresenter(document, in: container)
+        if registration != .registered { FileHandle.standardError.write(Data("\(registration)\n".utf8)) }
         try await document.reload()
         try await Task.sleep(for: .seconds(seconds))
         FileCoordinator.removeFilePresenter(document, in: container)

@@ -32,15 +32,15 @@ import Testing
         return locks
     }
 
-    /// Ends the program that holds the locks, as the kernel would. To close the file isn't enough: a process that
-    /// another test is starting just then has it open, too, until it runs its own program.
+    /// Ends the program that holds the locks, as the kernel would. The event of its last close tells the observer, so
+    /// no process that another test is starting may have the file open: `.ownDescriptors`.
     private static func end(_ locks: inout RangeLocks?) {
         locks?.unlock(reserved.lowerBound..<shared.upperBound)
         locks = nil
     }
 
     /// It keeps its index in private memory. A killed program may have left one.
-    @Test(arguments: [false, true], [false, true])
+    @Test(.ownDescriptors, arguments: [false, true], [false, true])
     func findsCommitsInExclusiveMode(besideAnIndex: Bool, isKilled: Bool) throws {
         let rig = try rig(index: besideAnIndex ? LogBytes.emptyIndex : nil, log: besideAnIndex ? [] : nil)
         var locks: RangeLocks? = try locks(rig)
@@ -119,7 +119,7 @@ import Testing
     }
 
     /// Nobody rolls it back, and nobody can tell it from a commit.
-    @Test func findsWhatAKilledProgramWrote() throws {
+    @Test(.ownDescriptors) func findsWhatAKilledProgramWrote() throws {
         let rig = try rig()
         var locks: RangeLocks? = try locks(rig)
         try rig.put(Self.hotJournal, "-journal")

@@ -42,8 +42,8 @@ import Testing
         let all = position(numbers, hasCounter: true, hasStamp: true)
         #expect(all.description == "0.1.ffffffffffffffff.10.f.10.ff.123456789abcdef.8000000000000000.a0")
         let few = position(numbers, hasCounter: false, hasStamp: false)
-        #expect(few.description == "0.1.ffffffffffffffff.10.f.10....")
+        #expect(few.description == "0.1.ffffffffffffffff.10.f.10.-.-.-.-")
         let checkpointed = position(numbers, hasCounter: false, hasStamp: false, checkpointed: 0x1F)
-        #expect(checkpointed.description == "0.1.ffffffffffffffff.10.f.10.....1f")
+        #expect(checkpointed.description == "0.1.ffffffffffffffff.10.f.10.-.-.-.-.1f")
     }
 }

@@ -27,6 +27,24 @@ import Testing
         #expect(path(["GROUPSTORE_SOCKET": "/a/b", "XDG_RUNTIME_DIR": "/run/x"]) == "/a/b")
     }
 
+    @Test func rootFindsTheSystemsAgentUnlessItRunsOneOfItsOwn() throws {
+        let system = scratch.path.appending("system.sock")
+        func client(_ environment: [String: String] = [:], user: uid_t = 0) -> FilePath? {
+            AgentSocket.clientPath(
+                environment: environment, runtimeDirectories: scratch.path, system: system, user: user)
+        }
+        let own = scratch.path.appending("groupstore").appending("agent.sock")
+        let session = ["XDG_RUNTIME_DIR": scratch.path.string]
+        #expect(client() == nil && client(session) == own)
+        try DurableFile.write([], as: "system.sock", in: Directory(scratch.path), mode: 0o600)
+        #expect(client() == system && client(session) == system)
+        #expect(client(["GROUPSTORE_SOCKET": "/a/b"]) == "/a/b")
+        #expect(client(session, user: 1000) == own)
+        try Directory(scratch.path).makeDirectory("groupstore", mode: 0o700)
+        try DurableFile.write([], as: "agent.sock", in: Directory(own.removingLastComponent()), mode: 0o600)
+        #expect(client(session) == own)
+    }
+
     /// Its owner could run a false agent there.
     @Test func refusesWhatIsNotADirectoryOfTheUser() throws {
         let parent = try Directory(scratch.path)

@@ -71,6 +71,21 @@ import Testing
         #expect(try container.receipts(of: "a").count == 2)
     }
 
+    /// A store that goes to and fro within one second: the last receipt says where it came from.
+    @Test func sortsReceiptsOfOneSecondByTheirFiles() throws {
+        let places: [FilePath] = ["/f/a", "/b/a", "/e/a", "/a/a", "/d/a", "/c/a"]
+        for (number, place) in places.enumerated() {
+            let id = TransferIdentifier()
+            try container.write(
+                RelocationReceipt(
+                    id: id, name: "a", from: place, at: Date(timeIntervalSince1970: 10), method: .rename, bytes: 1,
+                    hash: nil, changeCounter: 1, storeUUID: nil, retirement: .symlink, assumedClosed: false))
+            let file = try container.bookkeeping().directory("receipts").path.appending("\(id).json")
+            #expect(try run("touch", ["-d", Word("@10.00\(number)"), Word(file)]).status == 0)
+        }
+        #expect(try container.receipts().map(\.from.path) == places)
+    }
+
     @Test func ignoresFractionsOfASecond() throws {
         let receipt = RelocationReceipt(
             id: TransferIdentifier(), name: "a", from: "/old/a", at: Date(timeIntervalSince1970: 10), method: .rename,

@@ -1,4 +1,4 @@
-import FoundationEssentials
+import Foundation
 import GRDB
 import GroupStore
 import LinuxSystem
@@ -33,7 +33,21 @@ import Testing
         #expect(try container.directory.status("Notes.sqlite-wal") == nil)
         let error = await #expect(throws: SharedDatabasePool.Unavailable.self) { try await notes.read { _ in } }
         guard case .closed? = error?.reason else { throw Unexpected("\(String(describing: error))") }
-        #expect(error?.description == "Notes.sqlite is closed")
+        #expect(error?.message == "Notes.sqlite is closed")
+    }
+
+    @Test(
+        arguments: [
+            SharedDatabaseUnavailable(store: "Notes.sqlite", reason: .closed),
+            SharedDatabaseUnavailable(
+                store: "Notes.sqlite", reason: .notOpened(SystemError("open", .ioError, path: "/srv/Notes.sqlite"))),
+            SharedDatabaseNotFollowed(message: "the agent doesn't serve the group", remedy: "add it"),
+        ] as [any ActionableError])
+    func anErrorShowsItsRemedy(_ error: any ActionableError) {
+        let unknown: any Error = error
+        #expect(error.shapeDefects == [])
+        #expect("\(unknown)" == "\(error.message) (\(error.remedy))")
+        #expect(unknown.localizedDescription == "\(unknown)")
     }
 
     /// SQLite doesn't call the busy handler when a store switches to write-ahead mode.

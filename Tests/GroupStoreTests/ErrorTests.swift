@@ -1,5 +1,5 @@
 import AgentProtocol
-import FoundationEssentials
+import Foundation
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -16,6 +16,19 @@ import Testing
         }
         #expect(bad.shapeDefects == [] && bad.errorCode == "bad_identifier")
         #expect(missing.shapeDefects == [] && missing.errorCode == "no_container")
+    }
+
+    /// A program that knows nothing of this package shows one of these.
+    @Test(
+        arguments: [
+            GroupStoreError(.noAgent, "no agent answers at /run/agent.sock", remedy: "start it: groupstore agent"),
+            FileCoordinationError(.busy, "Notes.sqlite is claimed by pid 7", remedy: "try again when it is done"),
+        ] as [any ActionableError])
+    func anErrorShowsItsRemedy(_ error: any ActionableError) {
+        let unknown: any Error = error
+        #expect("\(unknown)" == "\(error.message) (\(error.remedy))")
+        #expect(unknown.localizedDescription == "\(error.message) (\(error.remedy))")
+        #expect((unknown as NSError).localizedRecoverySuggestion == error.remedy)
     }
 
     @Test(

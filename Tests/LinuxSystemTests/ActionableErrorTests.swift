@@ -18,7 +18,8 @@ import Testing
 
     @Test(arguments: errors) func foundationShowsTheMessageAndTheRemedy(_ error: SystemError) {
         let unknown: any Error = error
-        #expect(unknown.localizedDescription == error.fullMessage)
+        #expect(unknown.localizedDescription == "\(error.fullMessage) (\(error.remedy))")
+        #expect((unknown as NSError).localizedFailureReason == error.fullMessage)
         #expect((unknown as NSError).localizedRecoverySuggestion == error.remedy)
     }
 

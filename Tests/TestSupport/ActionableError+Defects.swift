@@ -11,6 +11,13 @@ extension ActionableError {
         }
         if !fullMessage.contains(message) { defects.append("the full message lacks the message") }
         if !description.contains(fullMessage) { defects.append("the description lacks the full message") }
+        // Programs that know no more than that it is an error show these.
+        if errorDescription?.contains(fullMessage) != true || errorDescription?.contains(remedy) != true {
+            defects.append("localizedDescription lacks the full message or the remedy")
+        }
+        if failureReason != fullMessage || recoverySuggestion != remedy {
+            defects.append("the failure reason or the recovery suggestion isn't the error's")
+        }
         return defects
     }
 }

@@ -334,7 +334,7 @@ def _judged(programs, world, path, kind):
         status, peak, seconds, said = run(words)
         if status not in STATUSES:
             found.append(f"{words[1]}: status {status}: {said[-600:]}")
-        if "see groupstore doctor" in said or "dmesg" in said:
+        if "see why" in said or "dmesg" in said:
             found.append(f"{words[1]}: no remedy for it: {said[-400:]}")
         if seconds > SECONDS / 2 or peak > KILOBYTES:
             found.append(f"{words[1]}: {seconds:.1f} s, {peak} KB")

@@ -48,12 +48,13 @@ package final class ConfigurationLoader: Sendable {
         }
         fragments = Self.withoutMasked(fragments)
         let merge = try ConfigurationMerge(
-            fragments.map { .init(fragment: $0.content, isMain: $0.file.path == main) })
+            fragments.map { .init(fragment: $0.content, isMain: $0.file.path == main, isUsers: $0.file.isUsers) })
         var configuration = merge.configuration
         configuration.files = fragments.filter { !$0.content.isEmpty }.map(\.file.path)
         configuration.problems = problems + merge.problems
         configuration.notes = merge.notes
-        if main == nil {
+        // The machine's file may have groups of the system's agent alone.
+        if main == nil || merge.leavesGroupsToSystem && configuration.groups.isEmpty {
             configuration.containers = GroupIdentifier.defaultDirectories(environment: environment)
             configuration.discoverGroups()
         }

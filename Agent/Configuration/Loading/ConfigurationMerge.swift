@@ -17,13 +17,17 @@ struct ConfigurationMerge {
         let fragment: ConfigurationFragment
         /// True for the last `config.yaml`.
         let isMain: Bool
+        /// True for a file of this user.
+        let isUsers: Bool
     }
 
     private(set) var configuration: Configuration
     /// The errors in files and groups that are left out.
     private(set) var problems: [ConfigurationError] = []
-    /// The groups of others' files that this user may not use, which is no error.
+    /// The groups of others' files that this user may not use, or that are another user's, which is no error.
     private(set) var notes: [ConfigurationError] = []
+    /// True if the system's agent is to serve some of the groups.
+    private(set) var leavesGroupsToSystem = false
 
     /// - Parameter sources: In the order in which they are read.
     init(_ sources: [Source]) throws(ConfigurationError) {
@@ -37,6 +41,11 @@ struct ConfigurationMerge {
             plan = Plan(accepted)
         }
         for group in plan.groups.sorted(by: { $0.value.order < $1.value.order }).map(\.value) {
+            if let note = group.belongingToAnother {
+                notes.append(note)
+                leavesGroupsToSystem = true
+                continue
+            }
             do throws(ConfigurationError) {
                 try group.check()
                 configuration.groups.append(group.group)
@@ -56,8 +65,23 @@ struct ConfigurationMerge {
             var line: Int?
             var isExplicit: Bool
             var isOfMain: Bool
+            /// True if a file of this user names the group.
+            var isOfUser: Bool
             /// The place of its first mention.
             var order: Int
+
+            /// Says that the system's agent serves the group: its directory is another user's, and no file of this user
+            /// asks for it. Two agents of one group would each relocate its stores. Nil for any other group.
+            var belongingToAnother: ConfigurationError? {
+                guard !isOfUser, geteuid() != 0, let owner = FileStatus(following: group.directory)?.owner,
+                    owner != geteuid()
+                else { return nil }
+                return ConfigurationError(
+                    .notPermitted, in: path, line: line,
+                    "the group \(group.identifier) is left to the system's agent: "
+                        + "\(PrintablePath(group.directory)) belongs to user \(owner)",
+                    remedy: "to serve it, add it to groups: of your own config.yaml")
+            }
 
             func check() throws(ConfigurationError) {
                 try ConfigurationBuilder(path).check(group, isExplicit: isExplicit, line: line)
@@ -87,7 +111,8 @@ struct ConfigurationMerge {
                 ?? Group(
                     group: .init(identifier: entry.identifier, directory: entry.directory, stores: []),
                     path: source.fragment.path, line: entry.line, isExplicit: entry.namesDirectory,
-                    isOfMain: source.isMain, order: groups.count)
+                    isOfMain: source.isMain, isOfUser: false, order: groups.count)
+            if source.isUsers { merged.isOfUser = true }
             if entry.namesDirectory {
                 merged.group.directory = entry.directory
                 merged.path = source.fragment.path

@@ -19,11 +19,14 @@ package struct ConfigurationSources: Sendable {
     package struct File: Sendable, Equatable {
         package let path: FilePath
         package let isDropIn: Bool
+        /// True for a file of this user, false for one of a package or of the machine.
+        package var isUsers = false
     }
 
     private struct Place {
         let directory: FilePath
         let hasMainFile: Bool
+        let isUsers: Bool
     }
 
     private let places: [Place]
@@ -44,7 +47,8 @@ package struct ConfigurationSources: Sendable {
         places =
             (config.map { ($0, true) } + data.map { ($0, false) }).compactMap { base, hasMainFile in
                 let directory = base.lexicallyNormalized().appending("groupstore")
-                return seen.insert(directory).inserted ? Place(directory: directory, hasMainFile: hasMainFile) : nil
+                guard seen.insert(directory).inserted else { return nil }
+                return Place(directory: directory, hasMainFile: hasMainFile, isUsers: base == user)
             }.reversed()
     }
 
@@ -68,12 +72,16 @@ package struct ConfigurationSources: Sendable {
         for place in places {
             let directory = place.directory.appending(Self.dropIns)
             do throws(ConfigurationError) {
-                files += try Self.names(in: directory).map { File(path: directory.appending($0), isDropIn: true) }
+                files += try Self.names(in: directory).map {
+                    File(path: directory.appending($0), isDropIn: true, isUsers: place.isUsers)
+                }
             } catch {
                 problems.append(error)
             }
             let main = place.directory.appending(Self.mainFile)
-            if place.hasMainFile, Self.exists(main) { files.append(File(path: main, isDropIn: false)) }
+            if place.hasMainFile, Self.exists(main) {
+                files.append(File(path: main, isDropIn: false, isUsers: place.isUsers))
+            }
         }
         return (files, problems)
     }

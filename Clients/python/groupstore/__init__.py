@@ -31,9 +31,19 @@ from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, ask_async
 from ._blocking import Changes, DirectChanges, Watch, ask
 from ._choice import watch, watch_async
 from ._protocol import socket_path
-from ._values import ChangedRow, ChangePage, MalformedText, Value, read_changes, read_changes_async
+from ._rows import ChangedRow, MalformedText, Value
+from ._values import ChangePage, read_changes, read_changes_async
 from ._version import __version__
-from .errors import GroupStoreError, NoAgent, ProgramFailed, Refused
+from .errors import (
+    DirectoryMissing,
+    GroupStoreError,
+    InvalidOption,
+    NoAgent,
+    ProgramFailed,
+    ProgramMissing,
+    Refused,
+    UnknownOperation,
+)
 from .events import (
     Abandoned,
     Changed,
@@ -59,19 +69,23 @@ __all__ = [
     "Changes",
     "Connected",
     "DirectChanges",
+    "DirectoryMissing",
     "Disconnected",
     "Event",
     "GroupStoreError",
     "Holder",
+    "InvalidOption",
     "MalformedText",
     "Migrated",
     "NoAgent",
     "ProgramFailed",
+    "ProgramMissing",
     "Progress",
     "Refused",
     "Relocated",
     "Relocating",
     "Reset",
+    "UnknownOperation",
     "Value",
     "Watch",
     "__version__",

@@ -10,7 +10,8 @@ import sys
 from dataclasses import asdict
 from typing import Any, Optional
 
-from . import GroupStoreError, NoAgent, ProgramFailed, __version__, watch, watch_async
+from . import Changed, GroupStoreError, NoAgent, ProgramFailed, __version__, watch, watch_async
+from ._rows import plain
 from .events import Event
 
 NAME_LISTS = ("tables", "entities", "operations", "authors", "except-authors")
@@ -19,7 +20,10 @@ NO_AGENT_STATUS = 69
 
 
 def _print(event: Event) -> None:
-    print(json.dumps({"event": type(event).__name__, **asdict(event)}), flush=True)
+    members = asdict(event)
+    if isinstance(event, Changed):
+        members["rows"] = plain(event.rows)
+    print(json.dumps({"event": type(event).__name__, **members}), flush=True)
 
 
 async def _print_all(store: str, options: dict[str, Any]) -> None:

@@ -171,7 +171,8 @@ class DirectChanges(DirectFront, Watch):
     from. Disconnected and Connected don't occur. A token says whether the store was written since, but not how often;
     with rows, a filter of rows or `durable`, it is a position in the store's history, if the store keeps one.
 
-    Raises ProgramFailed, from `next`: the program's code, message, remedy and exit status.
+    `next` raises ProgramFailed, with the program's code, message, remedy and exit status, ProgramMissing if there is no
+    program, and DirectoryMissing.
 
     - `store`: The database file. Its directory exists.
     - `since`: A token after which to begin.

@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional, TypeVar
 from . import _protocol as protocol
 from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, answer_async
 from ._blocking import Changes, DirectChanges, Watch, answer
+from ._direct import check_directory
 from ._protocol import Message, Path, Selection
 from ._sources import Request
 from .errors import NoAgent, Refused
@@ -75,9 +76,12 @@ class Choice:
         return is_possible and os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
 
     def absent(self, error: NoAgent) -> None:
-        """Raises the error unless the file is to be watched directly because there is no agent."""
-        if error.code != "no_agent" or not self._may_watch:
-            raise error
+        """Raises an error unless the file is to be watched directly because there is no agent."""
+        if error.code == "no_agent" and self._may_watch:
+            return
+        if error.code == "no_agent" and self._arguments["agent"] is None and not self._is_address:
+            check_directory(self._store)
+        raise error
 
     def events(self, agent: Callable[..., Events], direct: Callable[..., Events]) -> Events:
         """Returns the events of one of the two kinds, with the arguments that apply to it."""
@@ -132,8 +136,9 @@ def watch(
     - `path`: The agent's socket; by default, the environment names it.
     - `program`: The `groupstore` program that watches the file; by default, the one on `$PATH`.
 
-    Raises NoAgent if there is none and the file can't be watched instead, and Refused. Iteration raises NoAgent,
-    Refused and ProgramFailed.
+    Raises NoAgent if there is none and the file can't be watched instead, DirectoryMissing if its directory doesn't
+    exist, InvalidOption, and Refused. Iteration raises NoAgent, Refused, DirectoryMissing, ProgramMissing and
+    ProgramFailed.
     """
     choice = Choice(locals())
     if choice.needs_lookup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from . import _protocol as protocol
 from ._core import ProgramOutput
 from ._protocol import Path, Selection
 from ._sources import Source, Wish
-from .errors import ProgramFailed
+from .errors import DirectoryMissing, ProgramFailed, ProgramMissing
 from .events import Event
 
 PROGRAM = "groupstore"
@@ -21,7 +22,7 @@ END_TIMEOUT = 2.0
 """The seconds that the program may take to end."""
 POLL_INTERVAL = 0.005
 """The seconds between looks at a program that is about to end."""
-NO_PROGRAM = "install groupstore, or pass its path as program"
+NO_PROGRAM = "install the package groupstore, or pass the path of the program: program=…"
 
 
 def _escaped(names: Iterable[str]) -> str:
@@ -33,6 +34,20 @@ def _arguments(selection: Selection) -> list[bytes]:
     words = [f"--{name.replace('_', '-')}={_escaped(value)}" for name, value in selection.lists().items()]
     words += [f"--{name}" for name in ("rows", "durable") if getattr(selection, name)]
     return [word.encode() for word in words]
+
+
+def check_directory(store: bytes) -> None:
+    """Raises DirectoryMissing if a store can't appear at this path. The program would wait for the directory, too."""
+    directory = os.path.dirname(os.path.abspath(store))
+    if os.path.isdir(directory):
+        return
+    name = os.fsdecode(directory)
+    remedy = f"make it: mkdir -p {shlex.quote(name)}"
+    if os.path.exists(directory):
+        message, remedy = f"{name} is not a directory", "name a file in a directory"
+    else:
+        message = f"there is no directory {name}"
+    raise DirectoryMissing("no_directory", message, remedy, name)
 
 
 class Child:
@@ -49,6 +64,10 @@ class Child:
                 bufsize=0,
                 start_new_session=True,
             )
+        except FileNotFoundError as error:
+            name = os.fsdecode(program)
+            where = "" if os.sep in name else " on $PATH"
+            raise ProgramMissing("no_program", f"there is no program {name}{where}", NO_PROGRAM, name) from error
         except OSError as error:
             message = f"can't start {os.fsdecode(program)}: {error.strerror or error}"
             raise ProgramFailed("no_program", message, NO_PROGRAM) from error
@@ -118,6 +137,7 @@ class DirectSource(Source):
 
     def step(self, is_ready: bool) -> Optional[Event]:
         if self._child is None:
+            check_directory(self._store)
             self._child = Child(self._program, self._words())
         elif is_ready:
             self._read(self._child)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Optional, Union
 
-from .errors import NoAgent, Refused
+from ._rows import ChangedRow, row
+from .errors import InvalidOption, NoAgent, Refused, UnknownOperation
 from .events import Abandoned, Changed, Event, Holder, Migrated, Progress, Relocated, Relocating, Reset
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -180,6 +181,14 @@ def _objects(message: Mapping[str, Any], key: str) -> Optional[list[Message]]:
     return value
 
 
+def _rows(message: Mapping[str, Any], key: str) -> Optional[list[ChangedRow]]:
+    lines = _objects(message, key)
+    try:
+        return None if lines is None else [row(line, {}) for line in lines]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NotUnderstood(f"{key} has a row that can't be read: {error!r}") from None
+
+
 def _holder(message: Message) -> Holder:
     pid = message.get("pid", 0)
     if not isinstance(pid, int) or isinstance(pid, bool):
@@ -210,9 +219,10 @@ def refusal(message: Mapping[str, Any]) -> Refused:
     error = message.get("error")
     if not isinstance(error, dict):
         raise NotUnderstood("it refused without an error")
-    hint = error.get("hint")
-    return Refused(
-        text(error, "code", "unknown"),
+    hint, code = error.get("hint"), text(error, "code", "unknown")
+    kind = UnknownOperation if code == "unknown_op" else Refused
+    return kind(
+        code,
         text(error, "message"),
         hint if isinstance(hint, str) else "",
         _holders(error, "holders"),
@@ -225,7 +235,7 @@ def event(message: Message) -> Optional[Event]:
         return None
     kind, token = message.get("type"), text(message, "token")
     if kind == "change":
-        return Changed(token, _names(message, "tables"), flag(message, "complete"), _objects(message, "rows"))
+        return Changed(token, _names(message, "tables"), flag(message, "complete"), _rows(message, "rows"))
     if kind in ("relocating", "migrating") and message.get("fraction") is not None:
         return Progress(token, kind, _number(message, "fraction"), text(message, "doing"))
     if kind == "relocating":
@@ -258,9 +268,18 @@ def _list(value: Optional[Iterable[str]], option: str) -> Optional[list[str]]:
     # One text isn't a list of names: its letters would be taken for them.
     if isinstance(value, (str, bytes)):
         raise TypeError(f"{option} takes a list of names: [{value!r}]")
-    return None if value is None else list(value)
+    if value is None:
+        return None
+    names = list(value)
+    for name in names:
+        if option == "operations" and name not in OPERATIONS:
+            raise InvalidOption(
+                "bad_option", f"there is no operation {name!r}", f"operations takes {', '.join(OPERATIONS)}"
+            )
+    return names
 
 
+OPERATIONS = ("insert", "update", "delete")
 NAME_LISTS = ("tables", "entities", "operations", "authors", "except_authors")
 
 
@@ -280,7 +299,9 @@ class Selection:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Selection:
-        """Returns the selection among a function's arguments. Raises TypeError for a text instead of a list."""
+        """Returns the selection among a function's arguments. Raises TypeError for a text instead of a list, and
+        InvalidOption.
+        """
         given: Message = {each.name: arguments[each.name] for each in fields(cls) if each.name in arguments}
         given.update((name, _list(given[name], name)) for name in NAME_LISTS)
         return cls(**given)

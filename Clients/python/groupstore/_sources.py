@@ -14,6 +14,7 @@ from typing import Any, Callable, Generic, NamedTuple, Optional
 from . import _protocol as protocol
 from ._core import Answer, Exchange, Subscription
 from ._protocol import Message, Path
+from .errors import GroupStoreError
 from .events import Event
 
 RETRY_INTERVAL = 0.05
@@ -117,6 +118,8 @@ class AgentSource(Source):
                 if data is not None:
                     core.receive(data)
             return core.event(now)
+        except GroupStoreError:
+            raise
         except (OSError, ValueError) as error:
             self._close()
             return core.lose(error, now)
@@ -168,6 +171,8 @@ class Request(Generic[Answer]):
                 answer = None if data is None else self._exchange.receive(data)
                 if answer is not None:
                     return answer
+        except GroupStoreError:
+            raise
         except (OSError, ValueError) as error:
             if self._deadline is not None or not isinstance(error, BlockingIOError):
                 raise self._exchange.failure(self._path, error, self._connection is not None) from error

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import Optional
 
 from .events import Holder
 
-__all__ = ["GroupStoreError", "NoAgent", "ProgramFailed", "Refused"]
+__all__ = [
+    "DirectoryMissing",
+    "GroupStoreError",
+    "InvalidOption",
+    "NoAgent",
+    "ProgramFailed",
+    "ProgramMissing",
+    "Refused",
+    "UnknownOperation",
+]
 
 
 class GroupStoreError(Exception):
@@ -38,6 +48,22 @@ class NoAgent(GroupStoreError):
     """
 
 
+class DirectoryMissing(GroupStoreError, FileNotFoundError):
+    """The directory of a store that is to be watched without an agent doesn't exist. The code is `no_directory`.
+
+    `errno` and `filename` are set, as in any FileNotFoundError.
+    """
+
+    def __init__(self, code: str, message: str, remedy: str = "", filename: Optional[str] = None) -> None:
+        super().__init__(code, message, remedy)
+        self.args = (code, message, remedy, filename)
+        self.errno, self.strerror, self.filename = errno.ENOENT, message, filename
+
+
+class InvalidOption(GroupStoreError, ValueError):
+    """An option has a value that it doesn't take. The code is `bad_option`."""
+
+
 class Refused(GroupStoreError):
     """The agent answered with an error; repeating the request won't help.
 
@@ -58,11 +84,15 @@ class Refused(GroupStoreError):
         return self.remedy or None
 
 
+class UnknownOperation(Refused, ValueError):
+    """The agent doesn't know the operation of `ask` or `ask_async`. The code is `unknown_op`."""
+
+
 class ProgramFailed(GroupStoreError):
     """The `groupstore` program, which watches a store without an agent, could not be started or has ended.
 
-    The codes are those of the program, such as `not_a_file`; `no_program` if there is no such program,
-    `program_failed` if it ended without saying why.
+    The codes are those of the program, such as `not_a_file`; `no_program` if it can't be started, `program_failed` if
+    it ended without saying why.
     """
 
     exit_status: Optional[int]
@@ -72,3 +102,15 @@ class ProgramFailed(GroupStoreError):
         super().__init__(code, message, remedy)
         self.args = (code, message, remedy, exit_status)
         self.exit_status = exit_status
+
+
+class ProgramMissing(ProgramFailed, FileNotFoundError):
+    """There is no `groupstore` program. The code is `no_program`.
+
+    `errno` and `filename` are set, as in any FileNotFoundError.
+    """
+
+    def __init__(self, code: str, message: str, remedy: str = "", filename: Optional[str] = None) -> None:
+        super().__init__(code, message, remedy)
+        self.args = (code, message, remedy, filename)
+        self.errno, self.strerror, self.filename = errno.ENOENT, message, filename

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Optional, Union
+
+from ._rows import ChangedRow
 
 __all__ = [
     "Abandoned",
@@ -42,8 +44,8 @@ class Changed:
     """The changed tables, or None if they aren't known."""
     complete: bool
     """True if no other table was changed."""
-    rows: Optional[list[dict[str, Any]]] = None
-    """All changed rows that the subscription selects, as the wire protocol's section "Rows" describes them.
+    rows: Optional[list[ChangedRow]] = None
+    """All changed rows that the subscription selects, without their values, as `read_changes` returns them.
 
     None if they weren't requested, aren't known or are too many.
     """

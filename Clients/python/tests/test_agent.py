@@ -183,7 +183,8 @@ class AgentTests(Places):
                 self.assertEqual(kinds, ["Reset", "Disconnected", "Connected", "Changed"])
 
     def test_numbers_of_64_bits_and_unknown_members(self) -> None:
-        rows = b'{"type":"change","token":"t1","new":[1],"rows":[{"key":9223372036854775807,"number":1}]}\n'
+        row = b'{"key":9223372036854775807,"number":1,"table":"note","op":"insert","new":2}'
+        rows = b'{"type":"change","token":"t1","new":[1],"rows":[' + row + b"]}\n"
         with (
             Impostor(self.socket, [HELLO + b'{"type":"later"}\n' + SUBSCRIBED + rows]),
             groupstore.Changes(self.store) as events,
@@ -191,7 +192,7 @@ class AgentTests(Places):
             events.next(PATIENCE)
             change = events.next(PATIENCE)
             assert isinstance(change, groupstore.Changed) and change.rows is not None
-            self.assertEqual(change.rows[0]["key"], 2**63 - 1)
+            self.assertEqual(change.rows[0].key, (2**63 - 1,))
 
     def test_progress_comes_if_it_is_asked_for(self) -> None:
         start = b'{"type":"relocating","token":"t1","waiting_for":[]}\n'
@@ -284,6 +285,10 @@ class AgentTests(Places):
 
     def test_asks_and_finds_rows(self) -> None:
         self.start_agent()
+        with self.assertRaises(ValueError) as caught:
+            groupstore.ask("state")
+        self.assertIsInstance(caught.exception, groupstore.UnknownOperation)
+        self.assertIn("state", str(caught.exception))
         reply, rows = groupstore.ask("status")
         self.assertEqual(reply["agent"], groupstore.__version__)
         self.assertEqual(asyncio.run(groupstore.ask_async("status"))[1][0]["type"], "group")

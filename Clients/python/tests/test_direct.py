@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import threading
@@ -58,14 +59,50 @@ class DirectTests(Places):
         self.assertEqual(caught.exception.exit_status, 65)
         self.assertIn("name the database file", caught.exception.remedy)
         with self.assertRaises(groupstore.ProgramFailed) as caught:
-            groupstore.watch(self.file, program=PROGRAM + "-absent").next(PATIENCE)
+            groupstore.watch(self.file, program=self.scratch).next(PATIENCE)
         self.assertEqual(caught.exception.code, "no_program")
+        self.assertNotIsInstance(caught.exception, FileNotFoundError)
         with self.assertRaises(groupstore.ProgramFailed) as caught:
             groupstore.watch(self.file, program="/bin/false").next(PATIENCE)
         self.assertEqual((caught.exception.code, caught.exception.exit_status), ("program_failed", 1))
         with self.assertRaises(groupstore.ProgramFailed) as caught:
             groupstore.watch(self.file, program="/bin/echo").next(PATIENCE)
         self.assertEqual(caught.exception.code, "not_understood")
+
+    def test_a_missing_program_is_a_missing_file(self) -> None:
+        for program, where in ((PROGRAM + "-absent", f"{PROGRAM}-absent"), ("groupstore-absent", "on $PATH")):
+            with self.assertRaises(groupstore.ProgramMissing) as caught:
+                groupstore.watch(self.file, program=program).next(PATIENCE)
+            error = caught.exception
+            self.assertIsInstance(error, groupstore.ProgramFailed)
+            self.assertIsInstance(error, FileNotFoundError)
+            self.assertEqual((error.code, error.errno, error.filename), ("no_program", errno.ENOENT, program))
+            self.assertIn(where, str(error))
+            self.assertIn("program=", str(error))
+
+    def test_a_missing_directory_is_a_missing_file(self) -> None:
+        directory = os.path.join(self.scratch, "no such")
+        for agent in (None, False):
+            with self.assertRaises(groupstore.DirectoryMissing) as caught:
+                groupstore.watch(os.path.join(directory, "app.db"), agent=agent, program=PROGRAM).next(PATIENCE)
+            error = caught.exception
+            self.assertIsInstance(error, FileNotFoundError)
+            self.assertEqual((error.code, error.errno, error.filename), ("no_directory", errno.ENOENT, directory))
+            self.assertIn(f"mkdir -p '{directory}'", str(error))
+        with self.assertRaisesRegex(groupstore.DirectoryMissing, "is not a directory"):
+            groupstore.watch(os.path.join(self.file, "app.db"), program=PROGRAM)
+        # Only an agent is wanted, or it may be a group's name.
+        for store, only in ((os.path.join(directory, "app.db"), True), ("group.com.example.none/app.db", None)):
+            with self.assertRaises(groupstore.NoAgent):
+                groupstore.watch(store, agent=only, program=PROGRAM)
+
+    def test_a_wrong_operation_is_a_wrong_value(self) -> None:
+        for function in (groupstore.watch, groupstore.Changes, groupstore.DirectChanges, groupstore.read_changes):
+            with self.assertRaises(ValueError) as caught:
+                function(self.file, operations=["inserted"])
+            self.assertEqual(
+                str(caught.exception), ("there is no operation 'inserted' (operations takes insert, update, delete)")
+            )
 
     def test_says_that_the_program_was_killed(self) -> None:
         with groupstore.watch(self.file, program=PROGRAM) as events:

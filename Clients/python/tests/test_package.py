@@ -65,9 +65,13 @@ class PackageTests(Places):
             groupstore.NoAgent("no_agent", "none", "start one"),
             groupstore.Refused("busy", "it is", "", [holder]),
             groupstore.ProgramFailed("failed", "it did", "again", 74),
+            groupstore.ProgramMissing("no_program", "none", "install it", "/bin/none"),
+            groupstore.DirectoryMissing("no_directory", "none", "make it", "/none"),
+            groupstore.InvalidOption("bad_option", "none", "take another"),
         ):
             copy = pickle.loads(pickle.dumps(error))
             self.assertEqual((str(copy), vars(copy)), (str(error), vars(error)))
+            self.assertEqual(getattr(copy, "filename", None), getattr(error, "filename", None))
         self.assertEqual(str(groupstore.NoAgent("no_agent", "none", "start one")), "none (start one)")
 
 

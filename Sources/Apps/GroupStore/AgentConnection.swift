@@ -88,11 +88,12 @@ package final class AgentConnection {
     private var nextEvent = 0
     private var nextIdentifier: Int64 = 1
 
-    /// Returns the socket path that the environment names. Throws `AgentConnectionError`.
+    /// Returns the socket path that the environment names. For root, it is the system's if no agent of root's own has
+    /// one. Throws `AgentConnectionError`.
     package static func standardSocket(
         environment: [String: String]
     ) throws(AgentConnectionError) -> FilePath {
-        guard let path = AgentSocket.path(environment: environment) else { throw .noSocketPath }
+        guard let path = AgentSocket.clientPath(environment: environment) else { throw .noSocketPath }
         return path
     }
 

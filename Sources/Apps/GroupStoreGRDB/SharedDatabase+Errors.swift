@@ -30,7 +30,9 @@ public struct SharedDatabaseUnavailable: ActionableError {
     public var message: String {
         switch reason {
         case .away: "\(store) is being relocated and did not come back in time"
-        case .notOpened(let error): "\(store) could not be opened again in time: \(error)"
+        case .notOpened(let error):
+            "\(store) could not be opened again in time: "
+                + ((error as? any ActionableError)?.fullMessage ?? "\(error)")
         case .closed: "\(store) is closed"
         }
     }
@@ -44,6 +46,9 @@ public struct SharedDatabaseUnavailable: ActionableError {
         case .closed: "open the store again: SharedDatabase.load"
         }
     }
+
+    /// The message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
 
     /// The last error of an attempt to open the store; nil for other reasons.
     public var underlyingError: (any Error)? {
@@ -59,6 +64,8 @@ public struct SharedDatabaseNotFollowed: ActionableError {
     public let message: String
     /// One line that says what would help.
     public let remedy: String
+    /// The message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
 }
 
 extension SharedDatabase {

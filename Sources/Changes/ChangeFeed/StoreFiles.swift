@@ -5,10 +5,11 @@ import SQLiteFormat
 import SystemPackage
 
 /// The descriptors of an observed store: its directory, its database, and its WAL index while there is one.
-final class StoreFiles {
+package final class StoreFiles {
     private let directory: Directory
     private let name: StoreName
-    let identity: FileIdentity
+    /// The database file.
+    package let identity: FileIdentity
     /// The time at which the database was made: another file may get its inode number.
     private let birth: Int64?
     /// The number of the database's hard links.
@@ -17,9 +18,10 @@ final class StoreFiles {
     private let isMountPoint: Bool
     /// The database; nil while nobody uses it and its descriptor is closed.
     private var openDatabase: SharedDescriptor?
-    private(set) var walIndex: WALIndexFile? { didSet { generation &+= 1 } }
+    /// The open wal-index; nil if there is none.
+    package private(set) var walIndex: WALIndexFile? { didSet { generation &+= 1 } }
     /// The WAL that belongs to the index. It is opened when its frames are needed.
-    private(set) var wal: WALFile? { didSet { generation &+= 1 } }
+    package private(set) var wal: WALFile? { didSet { generation &+= 1 } }
     /// A number that changes with each index and WAL that is opened or closed.
     private(set) var generation = 0
 
@@ -46,7 +48,7 @@ final class StoreFiles {
 
     /// Returns `known` if its names still stand for the same files, else the files they stand for now, or nil if there
     /// are none.
-    static func current(_ path: FilePath, _ name: StoreName, unless known: StoreFiles?) throws -> StoreFiles? {
+    package static func current(_ path: FilePath, _ name: StoreName, unless known: StoreFiles?) throws -> StoreFiles? {
         if let known, FileStatus(following: path)?.identity == known.directory.identity,
             let now = try known.directory.status(name.database), now.identity == known.identity,
             // A file that is open keeps its inode number.
@@ -107,7 +109,7 @@ final class StoreFiles {
     }
 
     /// Returns the WAL's stamp, or nil if there is no WAL.
-    func walStamp() throws(SystemError) -> Stamp? {
+    package func walStamp() throws(SystemError) -> Stamp? {
         try directory.status(name.wal).map(Stamp.init)
     }
 
@@ -122,7 +124,7 @@ final class StoreFiles {
     }
 
     /// Returns the open database, for a reader of all pages.
-    func openedDatabase() throws(SystemError) -> SharedDescriptor { try database() }
+    package func openedDatabase() throws(SystemError) -> SharedDescriptor { try database() }
 
     /// True if no transaction has written the database in rollback mode since the commit with this change counter, and
     /// none is writing it now.
@@ -135,20 +137,21 @@ final class StoreFiles {
 
     /// Closes the database, so that other programs can prove that nobody has it open. It is opened again when it is
     /// read.
-    func closeDatabase() { openDatabase = nil }
+    package func closeDatabase() { openDatabase = nil }
 
     /// True unless a connection to the store, in any process, can be seen. Each connection in WAL mode holds a lock on
     /// byte 128 of the index ("DMS", https://sqlite.org/walformat.html, §2.3.1). In rollback mode a connection holds
     /// one only during a transaction.
     var isUnused: Bool { walIndex?.isLocked(at: 128) != true }
 
-    func header() throws(SystemError) -> DatabaseHeader? {
+    /// Reads the header; nil if the file doesn't begin as a database.
+    package func header() throws(SystemError) -> DatabaseHeader? {
         DatabaseHeader(try database().read(count: DatabaseHeader.length, at: 0, path: path))
     }
 
     /// The size and modification time of a file, which show that it was written again.
-    struct Stamp: Equatable {
-        let size: Int64
+    package struct Stamp: Equatable {
+        package let size: Int64
         /// Nanoseconds since 1970.
         let modified: Int64
         /// The time of the last change of the content or the status, in nanoseconds since 1970. No program can set it.
@@ -166,17 +169,20 @@ final class StoreFiles {
         }
 
         /// A change of permissions or links is no write.
-        static func == (one: Stamp, other: Stamp) -> Bool { one.size == other.size && one.modified == other.modified }
+        package static func == (one: Stamp, other: Stamp) -> Bool {
+            one.size == other.size && one.modified == other.modified
+        }
 
         /// True if neither the content nor the status was changed in between. A file that was restored with its times
         /// has another time of change.
-        func isIdentical(to other: Stamp?) -> Bool { self == other && changed == other?.changed }
+        package func isIdentical(to other: Stamp?) -> Bool { self == other && changed == other?.changed }
 
         /// The stamp, or nil if a write from now on could leave it unchanged.
-        var whenSettled: Stamp? { FileTime.isSettled(max(modified, changed)) ? self : nil }
+        package var whenSettled: Stamp? { FileTime.isSettled(max(modified, changed)) ? self : nil }
     }
 
-    func stamp() throws(SystemError) -> Stamp {
+    /// The database's stamp.
+    package func stamp() throws(SystemError) -> Stamp {
         let found: FileStatus?
         if let openDatabase { found = try openDatabase.status() } else { found = try directory.status(name.database) }
         guard let status = found, status.identity == identity else {
@@ -185,7 +191,8 @@ final class StoreFiles {
         return Stamp(status)
     }
 
-    func isJournalHot() throws(SystemError) -> Bool { try RollbackJournal.isHot(name.journal, in: directory) }
+    /// True if a journal could undo what was written to the database.
+    package func isJournalHot() throws(SystemError) -> Bool { try RollbackJournal.isHot(name.journal, in: directory) }
 
     /// Returns the change counter of the last commit beside a hot journal.
     ///
@@ -201,21 +208,23 @@ final class StoreFiles {
     func hasJournalRecords() throws(SystemError) -> Bool { try RollbackJournal.hasRecords(name.journal, in: directory) }
 
     /// Returns the journal's stamp, `absent` if there is none.
-    func journalStamp() throws(SystemError) -> Stamp { try directory.status(name.journal).map(Stamp.init) ?? .absent }
+    package func journalStamp() throws(SystemError) -> Stamp {
+        try directory.status(name.journal).map(Stamp.init) ?? .absent
+    }
 
     func hasJournal() throws(SystemError) -> Bool { try directory.status(name.journal) != nil }
 
     // MARK: The WAL index
 
     /// Returns the index as it is now, or nil if there is none or it is being created.
-    func readIndex() throws(SystemError) -> WriteAheadIndex? {
+    package func readIndex() throws(SystemError) -> WriteAheadIndex? {
         try walIndex?.readWhole()
     }
 
     /// Closes an index that has lost its name and opens the one that has it now. It calls `finalRead` before, when
     /// nobody can commit to the former index any more, and passes the former index to `changed` afterwards. Returns
     /// true if an index was closed.
-    func refreshIndex(finalRead: () throws -> Void, changed: (WALIndexFile?) throws -> Void) throws -> Bool {
+    package func refreshIndex(finalRead: () throws -> Void, changed: (WALIndexFile?) throws -> Void) throws -> Bool {
         let now = try directory.status(name.sharedMemory)?.identity
         guard now != walIndex?.identity else { return false }
         let former = walIndex
@@ -227,13 +236,15 @@ final class StoreFiles {
     }
 
     /// Returns the WAL. `reopening` opens the file that has its name now.
-    func openWAL(reopening: Bool = false) throws -> WALFile? {
+    package func openWAL(reopening: Bool = false) throws -> WALFile? {
         if reopening || wal == nil { wal = try WALFile(name.wal, in: directory) }
         return wal
     }
 
     /// True if the open index, or its absence, matches the name.
-    func isIndexCurrent() throws -> Bool { try directory.status(name.sharedMemory)?.identity == walIndex?.identity }
+    package func isIndexCurrent() throws -> Bool {
+        try directory.status(name.sharedMemory)?.identity == walIndex?.identity
+    }
 
     /// Returns the store at `commit` for a page map scan, or nil if it can't be read now.
     func scanSubject(at commit: WriteAheadIndex?) throws -> PageMapScan.Subject? {
@@ -262,7 +273,7 @@ final class StoreFiles {
     // MARK: The database's locks
 
     /// True if a program locks out every reader.
-    func isLockedExclusively() -> Bool {
+    package func isLockedExclusively() -> Bool {
         // A file that can't be opened is found out by the next read.
         (try? database()).map { DatabaseLocks.areExclusive(on: $0.raw) } ?? false
     }
@@ -285,7 +296,7 @@ final class StoreFiles {
 }
 
 /// A descriptor shared with a page map scan on another thread. `pread` moves no file offset.
-final class SharedDescriptor: Sendable {
+package final class SharedDescriptor: Sendable {
     private let descriptor: Descriptor
 
     init(_ descriptor: consuming Descriptor) { self.descriptor = descriptor }
@@ -300,13 +311,14 @@ final class SharedDescriptor: Sendable {
         try descriptor.read(count: count, at: offset, path: path)
     }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
+    /// Reads as `Descriptor.read(into:at:path:)`.
+    package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
         try descriptor.read(into: buffer, at: offset)
     }
 }
 
 /// An open wal-index. It stays readable after the file has lost its name.
-final class WALIndexFile: Sendable {
+package final class WALIndexFile: Sendable {
     let identity: FileIdentity
     private let descriptor: Descriptor
 

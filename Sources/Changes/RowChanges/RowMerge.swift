@@ -6,6 +6,8 @@ extension TreeMap {
         _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState, _ walk: inout Walk
     ) throws -> [PageDifference.CellPair] {
         var rows: [PageDifference.CellPair] = []
+        // A map of a whole store has no use for its rows, which would fill the memory.
+        let collectsRows = pair.tree == Self.schemaTree || walk.collectsRows
         let (oldTouched, newTouched) = (sets.oldTouched, sets.newTouched)
         var former = CellCursor(old, usableSize: walk.usableSize, root: pair.before?.root, touched: oldTouched)
         var latter = CellCursor(new, usableSize: walk.usableSize, root: pair.after?.root, touched: newTouched)
@@ -14,23 +16,23 @@ extension TreeMap {
         while before != nil || after != nil {
             switch (before, after) {
             case (let first?, let second?) where first.rowid == second.rowid:
-                if try !isSame(first, second, pair, old, new, &walk) {
+                if try !isSame(first, second, pair, old, new, &walk), collectsRows {
                     rows.append(.init(before: first, after: second))
                 }
                 before = try former.nextCell(oldTouched)
                 after = try latter.nextCell(newTouched)
             case (let first?, let second) where second.map({ first.rowid < $0.rowid }) ?? true:
                 try leaveChain(first, pair, old, &walk)
-                rows.append(.init(before: first, after: nil))
+                if collectsRows { rows.append(.init(before: first, after: nil)) }
                 before = try former.nextCell(oldTouched)
             case (_, let second?):
                 try claimChain(second, pair, new, &walk)
-                rows.append(.init(before: nil, after: second))
+                if collectsRows { rows.append(.init(before: nil, after: second)) }
                 after = try latter.nextCell(newTouched)
             case (_, nil): break
             }
         }
-        return pair.tree == Self.schemaTree || walk.collectsRows ? rows : []
+        return rows
     }
 
     /// Matches the touched records of a table WITHOUT ROWID, and returns those that only one state has. Their order

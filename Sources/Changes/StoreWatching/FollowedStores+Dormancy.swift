@@ -58,6 +58,7 @@ extension FollowedStores {
         watchDatabase(of: store)
         publish(event, of: store)
         scanTables(of: store)
+        if released[store.address] == nil { reportState(of: store) }
         sleepSoonIfUnheard(store.address)
         return true
     }

@@ -208,7 +208,8 @@ extension FollowedStores {
         if let reason = unwatchedReason(of: store), store.state != .released {
             states.set(.unwatched, of: store.address, because: reason)
         } else {
-            states.set(store.state, of: store.address, because: store.detail)
+            let isIdle = store.isDormant && store.state == .following
+            states.set(isIdle ? .idle : store.state, of: store.address, because: store.detail)
         }
     }
 }
@@ -296,7 +297,7 @@ extension FollowedStores {
         return switch store.state {
         case .absent: .vanished
         case .unreadable, .unwatched: .unreadable
-        case .following, .released: .appeared
+        case .following, .idle, .released: .appeared
         }
     }
 

@@ -5,6 +5,8 @@ import SystemPackage
 /// The state of following one store.
 package enum FollowingState: String, Sendable {
     case following
+    /// Nobody listens: commits go unnoticed until somebody does. One look then tells whether there were any.
+    case idle
     /// No file has that name; the agent waits for it.
     case absent
     /// A program uses it in exclusive mode, or the agent may not read it.

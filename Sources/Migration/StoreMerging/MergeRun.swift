@@ -137,7 +137,9 @@ struct MergeRun {
     /// Returns a note for each table without a model whose rows get other numbers.
     private func renumberingNotes(_ report: MergeReport) -> [String] {
         report.entities.filter { $0.entity == nil && $0.renumbered > 0 }.map { table in
-            "\(table.renumbered) rows of \(table.table) have other numbers in the result; columns that hold such numbers "
+            let isOne = table.renumbered == 1
+            return "\(Counted(table.renumbered, "row")) of \(table.table) "
+                + "\(isOne ? "has another number" : "have other numbers") in the result; columns that hold such numbers "
                 + "without a FOREIGN KEY keep the old ones, unless --reference names them"
         }
     }

@@ -95,6 +95,9 @@ extension MigrationError {
     /// The message, followed by Core Data's code unless it is the audit's.
     public var fullMessage: String { isOfTheAudit ? message : "\(message) (Core Data error \(code))" }
 
+    /// The full message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
+
     /// The stable code for scripts: `audit_failed`, or `core_data_` followed by Core Data's code.
     public var errorCode: String { isOfTheAudit ? "audit_failed" : "core_data_\(code)" }
 

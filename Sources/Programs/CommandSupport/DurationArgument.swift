@@ -1,51 +1,49 @@
 import ArgumentParser
+import LinuxSystem
 
-/// A duration on the command line: seconds as a plain number, or a number with its unit, such as `30s`, `500ms` or
-/// `2m`.
-package struct DurationArgument: ExpressibleByArgument, CustomStringConvertible {
+/// A duration on the command line, in the syntax of `DurationText`.
+package struct DurationArgument: CustomStringConvertible {
     package let seconds: Double
-    private let text: String
-
-    package static let hint = "a number of seconds, or with a unit: 500ms, 30s, 2m, 1h, 7d"
+    package let description: String
 
     package init(seconds: Int) {
         self.seconds = Double(seconds)
-        text = "\(seconds)s"
+        description = "\(seconds)s"
     }
 
-    package init?(argument: String) {
-        guard let seconds = Double(argument).flatMap({ $0.isFinite ? $0 : nil }) ?? Self.withUnit(argument) else {
-            return nil
+    /// Parses a duration; a plain number is one of seconds. Throws `ValidationError`, which names the valid forms.
+    package init(_ text: String) throws {
+        guard let seconds = DurationText.seconds(text) else {
+            throw ValidationError("write \(DurationText.forms)")
         }
-        self.seconds = seconds
-        text = argument
+        (self.seconds, description) = (seconds, text)
     }
 
-    package var description: String { text }
-    package var defaultValueDescription: String { text }
+    /// Parses an age from which on something is deleted: a plain number is refused, because somebody may mean days.
+    /// Throws `ValidationError`, which names the valid forms.
+    package static func age(_ text: String) throws -> DurationArgument {
+        guard DurationText.seconds(text, isUnitRequired: true) != nil else {
+            throw ValidationError("write \(DurationText.formsWithUnit)")
+        }
+        return try DurationArgument(text)
+    }
 
-    package var duration: Duration { .milliseconds(Int64(seconds * 1000)) }
+    /// At most three million years: the clock counts no longer durations.
+    package var duration: Duration { .milliseconds(Int64(min(seconds * 1000, 1e17))) }
 
     /// Throws `ValidationError` unless the duration is in the range, in seconds, of the option.
-    package func validate(_ option: String, in range: ClosedRange<Int>) throws {
-        guard seconds >= Double(range.lowerBound), seconds <= Double(range.upperBound) else {
-            throw ValidationError("\(option) must be \(range.lowerBound) to \(range.upperBound) seconds")
+    package func validate(_ option: String, in range: ClosedRange<Double>) throws {
+        guard range.contains(seconds) else {
+            throw ValidationError(
+                "\(option) must be \(Self.words(range.lowerBound)) to \(Self.words(range.upperBound))")
         }
     }
 
-    /// Parses a number followed by its unit and returns the seconds. Returns nil for anything else, even a plain
-    /// number.
-    package static func withUnit(_ text: String) -> Double? {
-        let units: [(suffix: String, seconds: Double)] = [
-            ("ms", 0.001), ("s", 1), ("m", 60), ("h", 3600), ("d", 86_400),
-        ]
-        for unit in units where text.hasSuffix(unit.suffix) {
-            let digits = text.dropLast(unit.suffix.utf8.count)
-            guard digits.utf8.allSatisfy({ (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }),
-                let number = Double(digits), (number * unit.seconds).isFinite
-            else { continue }
-            return number * unit.seconds
+    /// Returns a limit in its largest whole unit.
+    private static func words(_ seconds: Double) -> String {
+        for (unit, name) in [(86_400.0, "d"), (3600, "h"), (60, "m"), (1, "s")] where seconds >= unit {
+            if seconds.truncatingRemainder(dividingBy: unit) == 0 { return "\(Int64(seconds / unit))\(name)" }
         }
-        return nil
+        return seconds == 0 ? "0s" : "\(Int64(seconds * 1000))ms"
     }
 }

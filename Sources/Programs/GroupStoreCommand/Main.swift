@@ -9,17 +9,21 @@ struct GroupStoreCommand: ParsableCommand {
         commandName: "groupstore",
         abstract: "Share SQLite and Core Data stores: relocate, migrate and watch them.",
         discussion: """
-            A group container is a directory that several programs share. For a store in one program's private \
-            directory: create a container (groupstore group create group.com.example.notes), move the store into it \
-            (groupstore relocate NOTES.sqlite group.com.example.notes), and have the programs open it there. \
-            'groupstore watch' prints its changes; 'groupstore agent' does all of this in the background.
+            A group container is a directory that several programs share. To share a store that is in one program's \
+            private directory, create a container, move the store into it, and have the programs open it there. \
+            'groupstore agent' does this in the background.
+
+            Example:
+              groupstore group create group.com.example.notes
+              groupstore relocate ~/old/Notes.sqlite group.com.example.notes
+              groupstore watch group.com.example.notes/Notes.sqlite
             """,
         version: ProgramVersion.current,
         subcommands: [
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,
-            HistoryCommand.self, ChangesCommand.self, GroupCommand.self, ArchiveCommand.self, MoveAppCommand.self,
-            CompleteCommand.self,
+            HistoryCommand.self, ChangesCommand.self, RowsCommand.self, GroupCommand.self, ArchiveCommand.self,
+            MoveAppCommand.self, CompleteCommand.self,
         ])
 
     /// Rejects empty arguments: an empty path would mean the working directory, and is usually an unset variable in a

@@ -15,6 +15,9 @@ struct FollowCommand: ParsableCommand {
             each batch in one transaction: readers see only states that the home had. Programs on this machine read \
             and watch the replica like any store, with the home's durable tokens. Nobody else may write to it: if \
             somebody has, it stops with exit code 73: diverged.
+
+            Example:
+              groupstore-relay follow group.com.example.notes --server nats://localhost --stream Notes
             """)
 
     @Argument(

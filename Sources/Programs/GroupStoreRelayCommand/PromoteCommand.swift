@@ -12,6 +12,9 @@ struct PromoteCommand: ParsableCommand {
             The replica becomes a store of its own that programs may write to, with a new history: tokens of the old \
             one are answered with a reset. Stop 'follow' first. If it is published to the old home's stream, with \
             --take-over, the old home finds itself superseded and stops.
+
+            Example:
+              groupstore-relay promote group.com.example.notes/Notes.sqlite
             """)
 
     @Argument(help: ArgumentHelp("The replica, a path or GROUP_ID/NAME.", valueName: "store"), completion: .file())

@@ -17,6 +17,9 @@ struct PublishCommand: ParsableCommand {
             waits, and nothing is lost. Changes that followers lack are kept in the store's history. If the stream \
             leads to a change that isn't in the store's history, because another store is published there or this one \
             was restored from a backup, it stops with exit code 73: superseded.
+
+            Example:
+              groupstore-relay publish Notes.sqlite --server nats://localhost --stream Notes
             """)
 
     @Argument(help: ArgumentHelp("The store, a path or GROUP_ID/NAME.", valueName: "store"), completion: .file())
@@ -24,7 +27,9 @@ struct PublishCommand: ParsableCommand {
 
     @OptionGroup var connection: ConnectionArguments
 
-    @Option(help: ArgumentHelp("The time for which the broker keeps messages: 90s, 12h, 7d.", valueName: "time"))
+    @Option(
+        help: ArgumentHelp("The time for which the broker keeps messages, such as 12h or 7d.", valueName: "time"),
+        transform: DurationArgument.init)
     var maxAge: DurationArgument?
 
     @Option(help: ArgumentHelp("The bytes above which the broker drops the oldest messages.", valueName: "bytes"))

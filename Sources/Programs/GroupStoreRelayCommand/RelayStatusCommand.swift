@@ -15,6 +15,9 @@ struct RelayStatusCommand: ParsableCommand {
             error is shown until it is started again. Those of the \
             system's units are shown to root and to their own user. The exit code is 73 if one was superseded or has \
             diverged, 69 if another one has ended with an error or waits for its cause to end, else 0.
+
+            Example:
+              groupstore-relay status
             """)
 
     @OptionGroup var outputOptions: OutputOptions

@@ -54,7 +54,7 @@ extension RelayRecord {
     package var lines: [String] {
         let process = isRunning ? ", pid \(self.process.pid)" : ""
         var lines = ["\(subject)\(process)"]
-        let behind = lag.map { $0 == 0 ? "up to date" : "\($0) changes, \(Int(lagSeconds ?? 0)) s behind" }
+        let behind = lag.map { $0 == 0 ? "up to date" : "\(Counted($0, "change")), \(Int(lagSeconds ?? 0)) s behind" }
         lines.append("    \(broker)\(behind.map { ", \($0)" } ?? "")")
         lines += followers.map { "    follower \($0.name)  \($0.position)" }
         if let failure { lines.append("    last error at \(WireTime.text(failure.time) ?? "?"): \(failure.message)") }
@@ -63,7 +63,7 @@ extension RelayRecord {
 
     /// One line for people, without what changes while nothing happens.
     package var summary: String {
-        let behind = lag.map { $0 == 0 ? "up to date" : "\($0) changes behind" }
+        let behind = lag.map { $0 == 0 ? "up to date" : "\(Counted($0, "change")) behind" }
         return ([subject, broker] + [behind, failure.map { "last error: \($0.message)" }].compactMap(\.self))
             .joined(separator: ", ")
     }

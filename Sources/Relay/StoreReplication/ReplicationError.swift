@@ -73,9 +73,12 @@ package enum ReplicationError: ActionableError, Equatable {
         switch self {
         case .unreplicable: "change the schema, or relocate the store to where it is needed"
         case .notAReplica: "name a store that groupstore-relay follow has created"
-        case .isReplica: "groupstore-relay promote STORE, if it is to be the home from now on"
+        case .isReplica(let path):
+            "if it is to be the home from now on: groupstore-relay promote \(path.shellWord)"
         case .otherStream: "name that stream, or another place for the new replica"
-        case .diverged: "save what was written, move the file away and follow again; or groupstore-relay promote STORE"
+        case .diverged(_, let path):
+            "save what was written, move the file away and follow again; or make it a store of its own: "
+                + "groupstore-relay promote \(path.shellWord)"
         case .gone: "leave it in its place; it is created again from a snapshot"
         case .malformedBatch: "see that nobody but the relay publishes to the stream; use --key"
         case .malformedSnapshot: "try again; use --key if somebody else may answer"

@@ -108,20 +108,29 @@ extension StoreError {
         }
     }
 
+    /// The remedy for a damaged database: puts what SQLite can still read into a new file beside it.
+    package static func recovery(of path: FilePath) -> String {
+        "save what can be read: sqlite3 \(path.shellWord) .recover | "
+            + "sqlite3 \(path.appending(suffix: ".recovered").shellWord)"
+    }
+
     /// The suggested action, in one line.
     package var remedy: String {
         switch self {
         case .missing: "check the path"
         case .notAFile: "name the store's database file"
-        case .foreign(.writeAheadLog, _), .foreign(.rollbackJournal, _):
-            "name the database: the path without -wal or -journal"
+        case .foreign(.writeAheadLog, let path), .foreign(.rollbackJournal, let path):
+            path.databaseOfSideFile.map { "name the database itself: \($0.shellWord)" }
+                ?? "name the database that it belongs to"
+        case .foreign(.encrypted, _):
+            "only the program that has its key can read it; relocate it with --opaque"
         case .foreign: "name the store's database file"
         case .sideFileIsDatabase(let path):
             "move it to a name of its own: mv \(path.shellWord) \(path.shellWord).sqlite"
         case .foreignLog(let path, _):
             "close the programs that use the store, then move the log away: mv \(path.shellWord) "
                 + "\(path.shellWord).other"
-        case .corrupt: "restore a backup, or save what can be read: sqlite3 STORE .recover"
+        case .corrupt(_, _, let path): "restore a backup, or \(Self.recovery(of: path))"
         case .busy: "close the programs that use it, or try again"
         case .superJournalElsewhere:
             "open it once where that path is valid: in its container, or at its former location"
@@ -130,9 +139,19 @@ extension StoreError {
             case SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY: "run this as the owner of these files"
             case SQLITE_CANTOPEN: "check the permissions of the file and its directory; SQLite takes 512 bytes of path"
             case SQLITE_FULL, SQLITE_IOERR: "see what the kernel logged: dmesg or journalctl -k"
-            default: "see groupstore doctor"
+            default: "see why: groupstore doctor"
             }
         }
+    }
+}
+
+extension FilePath {
+    /// The database to which this log, journal or wal-index belongs by its name; nil if it has no such name.
+    package var databaseOfSideFile: FilePath? {
+        for suffix in ["-wal", "-journal", "-shm"] where bytes.suffix(suffix.utf8.count).elementsEqual(suffix.utf8) {
+            return FilePath(bytes: bytes.dropLast(suffix.utf8.count))
+        }
+        return nil
     }
 }
 

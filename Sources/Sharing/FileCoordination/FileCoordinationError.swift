@@ -160,7 +160,7 @@ extension FileCoordinationError {
         } else {
             let known = error as? any ActionableError
             self.init(
-                .system, known?.fullMessage ?? "\(error)", remedy: known?.remedy ?? "see groupstore doctor",
+                .system, known?.fullMessage ?? "\(error)", remedy: known?.remedy ?? "see why: groupstore doctor",
                 underlying: error)
         }
     }

@@ -4,9 +4,16 @@ extension FileCoordinator {
     /// Registers a presenter for the item at its ``FilePresenter/presentedItemURL``, until
     /// ``removeFilePresenter(_:in:)``.
     ///
-    /// Returns once every access that would have asked the presenter has ended. Without an agent that serves the group,
-    /// or if the agent doesn't answer within two seconds, only this process asks the presenter until an agent does: see
-    /// ``registration(of:in:)``. Adding a presenter twice registers it once.
+    /// Returns once every access that would have asked the presenter has ended. Adding a presenter twice registers it
+    /// once.
+    ///
+    /// Returns which processes ask the presenter. Without an agent that serves the group, or if the agent doesn't
+    /// answer within two seconds, that is ``FilePresenterRegistration/waiting(reason:)``: only this process asks the
+    /// presenter until an agent does. That is no error, because an agent may start later. But it must not pass
+    /// unnoticed: a program that ignores the result says so with `_ =`.
+    ///
+    ///     let registration = try await FileCoordinator.addFilePresenter(document, in: container)
+    ///     if registration != .registered { print(registration) }
     ///
     /// Throws ``FileCoordinationError``, with the code ``FileCoordinationError/Code-swift.enum/agent`` if the agent
     /// refuses, and `CancellationError`. The presenter is then not registered.
@@ -14,10 +21,11 @@ extension FileCoordinator {
     /// - Important: A presenter stays registered, and in memory, until ``removeFilePresenter(_:in:)``.
     public static func addFilePresenter(
         _ presenter: any FilePresenter, in container: GroupContainer
-    ) async throws {
+    ) async throws -> FilePresenterRegistration {
         let presenters = RegisteredPresenters.shared(in: container)
         let registered = try await presenters.add(presenter, in: container)
-        guard case .refused(let reason) = registered.registration else { return }
+        let registration = registered.registration
+        guard case .refused(let reason) = registration else { return registration }
         presenters.remove(presenter)
         throw FileCoordinationError(.agent, reason, remedy: "see the agent's log, or groupstore doctor")
     }

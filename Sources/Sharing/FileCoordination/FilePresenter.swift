@@ -16,10 +16,11 @@ public typealias Reacquirer = @Sendable () async -> Void
 ///         }
 ///     }
 ///
-///     try await FileCoordinator.addFilePresenter(document, in: container)
+///     let registration = try await FileCoordinator.addFilePresenter(document, in: container)
 ///
-/// All methods have default implementations that do nothing. After ``FileCoordinator/addFilePresenter(_:in:)``, they
-/// are called one at a time, never concurrently.
+/// All methods have default implementations that do nothing. A presenter may implement the methods with completion
+/// handlers as `NSFilePresenter` spells them instead: the default implementations of the others call them. After
+/// ``FileCoordinator/addFilePresenter(_:in:)``, they are called one at a time, never concurrently.
 ///
 /// An access that asks a presenter waits for its answer, up to the access's deadline. A presenter that can't do what it
 /// is asked throws, and the access then fails.
@@ -81,15 +82,29 @@ public protocol FilePresenter: AnyObject, Sendable {
 
     /// An item in the presented directory was moved or renamed.
     func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) async
+
+    // MARK: Apple's methods with completion handlers
+
+    /// As `NSFilePresenter` spells ``relinquishPresentedItemToReader()``, which takes precedence.
+    func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) async
+
+    /// As `NSFilePresenter` spells ``relinquishPresentedItemToWriter()``, which takes precedence.
+    func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) async
+
+    /// As `NSFilePresenter` spells ``savePresentedItemChanges()``, which takes precedence.
+    func savePresentedItemChanges(completionHandler: @escaping @Sendable ((any Error)?) -> Void) async
+
+    /// As `NSFilePresenter` spells ``accommodatePresentedItemDeletion()``, which takes precedence.
+    func accommodatePresentedItemDeletion(completionHandler: @escaping @Sendable ((any Error)?) -> Void) async
+
+    /// As `NSFilePresenter` spells ``accommodatePresentedSubitemDeletion(at:)``, which takes precedence.
+    func accommodatePresentedSubitemDeletion(
+        at url: URL, completionHandler: @escaping @Sendable ((any Error)?) -> Void
+    ) async
 }
 
 extension FilePresenter {
     public var openableModelVersions: Set<String>? { nil }
-    public func relinquishPresentedItemToReader() async throws -> Reacquirer? { nil }
-    public func relinquishPresentedItemToWriter() async throws -> Reacquirer? { nil }
-    public func savePresentedItemChanges() async throws {}
-    public func accommodatePresentedItemDeletion() async throws {}
-    public func accommodatePresentedSubitemDeletion(at url: URL) async throws {}
     public func presentedItemDidMove(to newURL: URL) async {}
     public func presentedItemDidChange() async {}
     public func presentedItemRegistrationDidChange(to registration: FilePresenterRegistration) async {}

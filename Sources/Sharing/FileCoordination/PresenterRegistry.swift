@@ -11,7 +11,7 @@ package enum PresenterMessage: Sendable, Equatable {
 }
 
 /// The processes that ask a file presenter.
-public enum FilePresenterRegistration: Sendable, Hashable {
+public enum FilePresenterRegistration: Sendable, Hashable, CustomStringConvertible {
     /// The agent knows the presenter: every process that coordinates asks it.
     case registered
     /// Only this process asks the presenter: no agent answers, or the agent doesn't serve the group. The presenter is
@@ -20,6 +20,15 @@ public enum FilePresenterRegistration: Sendable, Hashable {
     /// Only this process asks the presenter: the agent refused. Registration is retried when the agent's configuration
     /// has changed. `reason` is the agent's message.
     case refused(reason: String)
+
+    /// One sentence for people, with the reason.
+    public var description: String {
+        switch self {
+        case .registered: "every process that coordinates asks the presenter"
+        case .waiting(let reason): "only this process asks the presenter until an agent does: \(reason)"
+        case .refused(let reason): "only this process asks the presenter: the agent refused it: \(reason)"
+        }
+    }
 }
 
 /// A registry's answer to a new presenter.

@@ -21,6 +21,22 @@ package enum AgentSocket {
         return directory?.appending("groupstore").appending("agent.sock")
     }
 
+    /// The socket of the system's agent, as its unit names it.
+    package static let system: FilePath = "/run/groupstore/agent.sock"
+
+    /// Returns the path at which a client finds its agent. Root, which administers the system's agent, finds that one
+    /// if it runs none of its own and the environment names none.
+    package static func clientPath(
+        environment: [String: String], runtimeDirectories: FilePath = "/run/user", system: FilePath = Self.system,
+        user: uid_t = geteuid()
+    ) -> FilePath? {
+        let own = path(environment: environment, runtimeDirectories: runtimeDirectories)
+        guard user == 0, environment["GROUPSTORE_SOCKET"]?.hasPrefix("/") != true,
+            own.flatMap({ FileStatus(following: $0) }) == nil, FileStatus(following: system) != nil
+        else { return own }
+        return system
+    }
+
     /// Returns the user's runtime directory, which must be a directory of this user, not a link to one: anybody else's
     /// could hold a false agent.
     private static func ownDirectory(in parent: FilePath) -> FilePath? {

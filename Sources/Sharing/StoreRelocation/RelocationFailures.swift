@@ -8,9 +8,12 @@ import SystemPackage
 
 extension RelocationFailure {
     package static func badName(_ path: FilePath) -> RelocationFailure {
-        RelocationFailure(
+        // The name that a store is to get is relative.
+        let named = path.isAbsolute ? path.databaseOfSideFile : nil
+        let database = named.flatMap { FileStatus(following: $0) == nil ? nil : $0 }
+        return RelocationFailure(
             .badData, code: "bad_name", "\(PrintablePath(path)) can't be a store's name",
-            remedy: StoreName.remedy)
+            remedy: database.map { "name the database itself: \($0.shellWord)" } ?? StoreName.remedy)
     }
 
     static func sideFileIsDatabase(_ sideFile: FilePath) -> RelocationFailure {
@@ -19,8 +22,12 @@ extension RelocationFailure {
 
     static func noGroupDirectory(_ path: FilePath) -> RelocationFailure {
         RelocationFailure(
-            .unusablePlace, code: "no_group_directory", "there is no directory \(PrintablePath(path))",
-            remedy: FileStatus(following: path) == nil ? "create it first: mkdir -p -m 0700" : "name a directory")
+            .unusablePlace, code: "no_group_directory",
+            FileStatus(following: path) == nil
+                ? "there is no directory \(PrintablePath(path))" : "\(PrintablePath(path)) is not a directory",
+            remedy: FileStatus(following: path) == nil
+                ? "create it first: mkdir -p -m 0700 \(path.shellWord)"
+                : "name a directory, or a group's identifier")
     }
 
     static func insideBookkeeping(_ path: FilePath, copy: Bool = false) -> RelocationFailure {
@@ -63,12 +70,12 @@ extension RelocationFailure {
         case let reason as StoreTransfer.RetryReason: self = Self.busy(reason, request)
         case let error as FileCoordinationError: self = Self.coordination(error)
         case let error as SystemError: self = Self.system(error)
-        case let error as StoreWriteError: self = Self.writing(error, store)
+        case let error as StoreWriteError: self = Self.writing(error, request)
         case let error as StoreError: self = Self.store(error)
         case let error as StoreContents.Unreadable: self.init(.badData, error, context: "\(store): ")
         case let error as any ActionableError: self.init(Self.kind(of: error), error)
         default:
-            self.init(.failed, code: "failed", "\(store): \(error)", remedy: "see groupstore doctor")
+            self.init(.failed, code: "failed", "\(store): \(error)", remedy: "see why: groupstore doctor")
         }
         if underlyingError == nil, !(error is RelocationFailure) { underlyingError = error }
     }
@@ -170,23 +177,25 @@ extension RelocationFailure {
         }
         return RelocationFailure(
             kind, code: kind == .busy ? "in_use" : "unreadable", "\(error)",
-            remedy: kind == .busy ? "close the programs that use it, then try again" : "see groupstore inspect STORE")
+            remedy: kind == .busy
+                ? "close the programs that use it, then try again"
+                : "see what it is: groupstore inspect \(error.path.shellWord)")
     }
 
-    private static func writing(_ error: StoreWriteError, _ store: PrintablePath) -> RelocationFailure {
-        let text = "\(store): SQLite error \(error.code): \(error.message)"
+    private static func writing(_ error: StoreWriteError, _ request: RelocationRequest) -> RelocationFailure {
+        let text = "\(PrintablePath(request.source)): SQLite error \(error.code): \(error.message)"
         switch error.primaryCode {
         case SQLITE_BUSY, SQLITE_LOCKED:
             return RelocationFailure(
                 .busy, code: "in_use", text, remedy: "close the programs that use it, then try again")
         case SQLITE_NOTADB, SQLITE_CORRUPT:
             return RelocationFailure(
-                .badData, code: "corrupt", text, remedy: "repair it first: sqlite3 STORE .recover")
+                .badData, code: "corrupt", text, remedy: StoreError.recovery(of: request.source))
         case SQLITE_PERM, SQLITE_READONLY, SQLITE_AUTH:
             return RelocationFailure(
                 .notPermitted, code: "not_permitted", text, remedy: "run this as the owner of these files")
         default:
-            return RelocationFailure(.failed, code: "sqlite_error", text, remedy: "see groupstore doctor")
+            return RelocationFailure(.failed, code: "sqlite_error", text, remedy: "see why: groupstore doctor")
         }
     }
 }

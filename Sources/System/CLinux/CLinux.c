@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <linux/fs.h>
+#include <linux/kcmp.h>
 #include <linux/openat2.h>
 #include <linux/sockios.h>
 #include <signal.h>
@@ -48,6 +49,12 @@ __attribute__((constructor)) static void keep_arguments(int count, char **values
 }
 
 char *const *gs_arguments(void) { return arguments; }
+
+int gs_share_description(pid_t first, int first_descriptor, pid_t second, int second_descriptor) {
+    long order = syscall(SYS_kcmp, first, second, KCMP_FILE, (unsigned long)first_descriptor,
+                         (unsigned long)second_descriptor);
+    return order < 0 ? -1 : order == 0;
+}
 
 int gs_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);

@@ -1,8 +1,10 @@
 import FoundationEssentials
 import SystemPackage
 
-/// An error that says what failed and what to do about it. Every error of this package that has a remedy conforms. Its
-/// `localizedDescription` is the ``fullMessage``.
+/// An error that says what failed and what to do about it. Every error of this package that has a remedy conforms.
+///
+/// `localizedDescription`, and `"\(error)"` of each public error, is the ``fullMessage`` with the ``remedy`` in
+/// parentheses: most programs show nothing else.
 ///
 ///     do {
 ///         for try await step in store.relocate() { print(step) }
@@ -32,8 +34,10 @@ extension ActionableError {
     public var underlyingError: (any Error)? { nil }
     /// The ``fullMessage``.
     public var description: String { fullMessage }
+    /// The ``fullMessage`` with the ``remedy`` in parentheses.
+    public var errorDescription: String? { messageWithRemedy }
     /// The ``fullMessage``.
-    public var errorDescription: String? { fullMessage }
+    public var failureReason: String? { fullMessage }
     /// The ``remedy``.
     public var recoverySuggestion: String? { remedy }
 

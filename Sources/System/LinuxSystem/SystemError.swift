@@ -25,6 +25,10 @@ package struct SystemError: ActionableError, Equatable {
     package var obstacleRemedy: String? {
         guard ["open", "rename", "unlink", "mkdir", "link"].contains(call) else { return nil }
         return switch errno {
+        case .fileExists where call == "mkdir":
+            "a directory must be there: "
+                + (path.map { "mv \($0.shellWord) \($0.appending(suffix: ".old").shellWord)" }
+                    ?? "move the other file away")
         case .notDirectory: "a directory must be there: move the other file away"
         case .isDirectory, .invalidArgument, .noSuchAddressOrDevice, .directoryNotEmpty, .fileExists:
             "a regular file must be there: move the other file or directory away"
@@ -65,7 +69,7 @@ package struct SystemError: ActionableError, Equatable {
         case .resourceTemporarilyUnavailable where call == "pthread_create", .noMemory:
             "end some processes, or raise the limits on threads and memory: ulimit -u, ulimit -v"
         case .noSpace, .diskQuotaExceeded: "free some disk space there"
-        default: "see groupstore doctor"
+        default: "see why: groupstore doctor"
         }
     }
 

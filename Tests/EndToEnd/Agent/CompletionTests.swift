@@ -69,6 +69,36 @@ import Testing
         #expect(try words(shell, "groupstore group remove o\\t") == ["group", "remove", "other.group"])
     }
 
+    /// Wherever a command takes a group container, a group or a place.
+    @Test(
+        arguments: Shell.installed,
+        [
+            "relocate app.db", "recover", "archive list", "archive restore", "archive purge", "status", "doctor",
+            "group show",
+        ])
+    func completesGroupsForEachCommandThatTakesOne(_ shell: Shell, _ command: String) throws {
+        try user.command("group", "create", "other.group")
+        try makeStore(user.home.appending("app.db"), rows: 1)
+        let typed = command.split(separator: " ").map(String.init)
+        #expect(try words(shell, "groupstore \(command) oth\\t") == typed + ["other.group"])
+    }
+
+    @Test(arguments: Shell.installed)
+    func completesDirectoriesBesideGroups(_ shell: Shell) throws {
+        try run("mkdir", [Word(user.home.appending("My Groups"))])
+        try write("", to: user.home.appending("My File"))
+        let words = try words(shell, "groupstore recover My\\t").map { $0.hasSuffix("/") ? String($0.dropLast()) : $0 }
+        #expect(words == ["recover", "My Groups"])
+    }
+
+    @Test(arguments: Shell.installed)
+    func completesStoresWhereAGroupMayStand(_ shell: Shell) throws {
+        try store("Notes.sqlite")
+        for command in ["status", "doctor"] {
+            #expect(try words(shell, "groupstore \(command) group.a/No\\t") == [command, "group.a/Notes.sqlite"])
+        }
+    }
+
     @Test(arguments: Shell.installed)
     func completesFilesToo(_ shell: Shell) throws {
         try store("Notes.sqlite")

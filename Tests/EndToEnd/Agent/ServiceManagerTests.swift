@@ -46,7 +46,7 @@ import Testing
 
     @Test func servesAndKeepsTheSocketOfTheServiceManager() throws {
         let agent = try activated()
-        try agent.line(.errors) { $0.contains("serving 1 groups") }
+        try agent.line(.errors) { $0.contains("serving 1 group") }
         let before = FileStatus(following: socket)
         // The agent's path is the socket's, not that of the environment.
         let status = try groupstore("status", "--json", environment: AgentProcess.environment(socket))
@@ -104,7 +104,7 @@ import Testing
         let agent = try RunningProcess(
             Programs.groupstore, ["agent", "--group", "\(AgentProcess.group)=" + Word(places.group)],
             environment: ["GROUPSTORE_SOCKET": socket.string, "LISTEN_PID": "1", "LISTEN_FDS": "1"])
-        try agent.line(.errors) { $0.contains("serving 1 groups") }
+        try agent.line(.errors) { $0.contains("serving 1 group") }
         agent.signal(SIGTERM)
         #expect(try agent.wait().status == 0)
         #expect(FileStatus(following: socket) == nil)
@@ -151,13 +151,13 @@ import Testing
     func writesTheChosenFormat(_ format: String) throws {
         let agent = try AgentProcess(
             ["--group", "\(AgentProcess.group)=" + Word(places.group), "--log-format", Word(format)], socket: socket)
-        let line = try agent.process.line(.errors) { $0.contains("serving 1 groups") }
+        let line = try agent.process.line(.errors) { $0.contains("serving 1 group") }
         if format == "json" {
             let object = try #require(JSONObject(line: line))
             #expect(object.string("level") == "info")
             #expect(object.object("metadata")?.string("socket") == socket.string)
         } else {
-            #expect(line == "<6>serving 1 groups, 0 stores socket=\(socket)")
+            #expect(line == "<6>serving 1 group, 0 stores socket=\(socket)")
         }
         #expect(try agent.stop().status == 0)
     }
@@ -167,7 +167,7 @@ import Testing
         let quiet = try AgentProcess(options + ["--log-level", "error"], socket: socket).stop()
         #expect(quiet.errors.isEmpty, "\(quiet.errors)")
         let loud = try AgentProcess(options + ["--quiet", "--log-level", "info"], socket: socket).stop()
-        #expect(loud.errors.contains("serving 1 groups"))
+        #expect(loud.errors.contains("serving 1 group"))
         let wrong = try groupstore("agent", "--log-level", "loud", environment: AgentProcess.environment(socket))
         #expect(wrong.status == 64)
     }

@@ -77,7 +77,7 @@ import Testing
         try drop("c.yaml", "groups: [{ id: c }]\n")
         agent.signal(SIGHUP)
         try agent.line(.errors) { $0.contains("a.yaml") && $0.contains("stays in effect") }
-        try agent.line(.errors) { $0.contains("serving 3 groups, 1 stores") }
+        try agent.line(.errors) { $0.contains("serving 3 groups, 1 store") }
         #expect(try groups() == ["a", "b", "c"])
         #expect(try user.command("status").status == 78)
         // Told again at the next reload, as somebody may have tried to correct it.
@@ -132,6 +132,28 @@ import Testing
         #expect(refused.status == 77, "\(refused.output)\(refused.errors)")
     }
 
+    /// Two agents of one group would each relocate its stores.
+    @Test(.enabled(if: canBecomeAnother, "needs root and setpriv(1)"))
+    func aGroupOfTheSystemIsLeftToItsAgentUnlessTheUserAsksForIt() throws {
+        let system = user.scratch("system-group")
+        try run("chmod", ["755", Word(system.removingLastComponent())])
+        try run("mkdir", ["-m", "0777", Word(system)])
+        try drop("a.yaml", "groups: [{ id: system, directory: \(system) }, { id: open }]\n")
+        func groups() throws -> [String] {
+            let check = try run(
+                "setpriv", Self.anotherUser + [Programs.groupstore, "agent", "--check", "--json"],
+                environment: user.environment)
+            #expect(check.status == 0, "\(check.output)\(check.errors)")
+            return check.objects.filter { $0.type == "group" }.compactMap { $0.string("group") }
+        }
+        #expect(try groups() == ["open"])
+        // Root's agent is the system's.
+        let roots = try user.command("agent", "--check", "--json")
+        #expect(roots.objects.filter { $0.type == "group" }.count == 2, "\(roots.output)")
+        try write("groups: [{ id: system }]\n", to: user.userDropIns.appending("mine.yaml"))
+        #expect(try groups() == ["system", "open"])
+    }
+
     /// A file that can't be read is a problem, and of one app only.
     @Test(.enabled(if: canBecomeAnother, "needs root and setpriv(1)"))
     func anUnreadableDropInTakesDownNoOther() throws {
@@ -156,7 +178,7 @@ import Testing
         // The standard place itself is made only now.
         #expect(try user.command("group", "create", "group.one").status == 0)
         #expect(try groups() == ["group.one"])
-        try agent.line(.errors) { $0.contains("serving 1 groups") }
+        try agent.line(.errors) { $0.contains("serving 1 group") }
         // Without a request, by the watch alone.
         try run("mkdir", ["-m", "0700", Word(user.containers.appending("group.two"))])
         try agent.line(.errors) { $0.contains("serving 2 groups") }

@@ -35,6 +35,20 @@ import Testing
         }
     }
 
+    /// Each command's help ends its description with one example.
+    @Test func theHelpOfEachCommandHasAnExample() throws {
+        let all = try commands()
+        let lines = all.map { (["groupstore"] + $0.map { "\($0)" }).joined(separator: " ") }
+        for (path, command) in zip(all, lines) where !lines.contains(where: { $0.hasPrefix(command + " ") }) {
+            let help = try groupstore(options: path + ["--help"]).lines
+            guard let place = help.firstIndex(of: "Example:"), place + 1 < help.count else {
+                Issue.record("\(path) has no example")
+                continue
+            }
+            #expect(help[place + 1].hasPrefix("  \(command)"), "\(help[place + 1])")
+        }
+    }
+
     @Test(
         arguments: [
             (["relcoate"], "groupstore relocate"), (["stauts"], "groupstore status"), (["group", "lst"], "group list"),
@@ -71,6 +85,14 @@ import Testing
         let places = try Places()
         let done = try groupstore("recover", Word(places.group), "--deadline=" + time)
         #expect(done.status == 64, "\(done.output)")
+        #expect(done.errors.contains("500ms, 30s") || done.errors.contains("0s to 1d"), "\(done.errors)")
+    }
+
+    /// 30 days, or 30 seconds: what deletes by age doesn't guess.
+    @Test(arguments: [["archive", "purge", "."], ["history", "purge", "a.db"]] as [[Word]])
+    func anAgeToDeleteFromHasAUnit(_ command: [Word]) throws {
+        let done = try groupstore(options: command + ["--older-than", "30"])
+        #expect(done.status == 64 && done.errors.contains("such as 30m, 12h, 7d"), "\(done.errors)")
     }
 
     @Test func watchesForADurationWithItsUnit() throws {

@@ -17,8 +17,10 @@ import Testing
         let language: String
         let lines: [String]
 
-        /// True for a part of a Package.swift that depends on this package.
+        /// True for a Package.swift that depends on this package, or for a part of one.
         var isManifest: Bool { lines.contains { $0.contains(".package(") } }
+        /// True for a whole file of a program.
+        var isProgram: Bool { lines.contains { $0.hasPrefix("@main") } }
     }
 
     private static let root = Programs.source("").description
@@ -55,7 +57,7 @@ import Testing
     /// Each block is a file of its own, so that it needs every import that it uses.
     @Test func everySwiftBlockCompiles() throws {
         let scratch = try TemporaryDirectory()
-        let blocks = try Self.blocks().filter { $0.language == "swift" && !$0.isManifest }
+        let blocks = try Self.blocks().filter { $0.language == "swift" && !$0.isManifest && !$0.isProgram }
         #expect(blocks.count > 15)
         var files: [Word] = []
         for (number, block) in blocks.enumerated() {
@@ -70,20 +72,21 @@ import Testing
             try text.joined(separator: "\n").write(toFile: file.string, atomically: true, encoding: .utf8)
             files.append(Word(file))
         }
-        let build = Programs.directory
-        let checkouts = build.removingLastComponent().removingLastComponent().appending("checkouts").string
-        let modules: [String] = [
-            build.string + "/Modules", Self.root + "/Sources/SQLite/CSQLite", Self.root + "/Sources/CoreData/CZlib",
-            checkouts + "/GRDB.swift/Sources/GRDBSQLite", checkouts + "/swift-system/Sources/CSystem/include",
-            Self.root + "/Sources/System/CYAML", Self.root + "/Sources/CoreData/CExpat",
-        ]
-        var options: [Word] = ["-typecheck", "-swift-version", "6", "-warnings-as-errors", "-module-name", "Blocks"]
-        for target in ["CLinux", "CXXHash"] {
-            options += ["-Xcc", Word("-fmodule-map-file=\(build.string)/\(target).build/module.modulemap")]
-        }
-        for module in modules { options += ["-I", Word(module)] }
-        let done = try run("swiftc", options + files, within: .ample)
+        let done = try run("swiftc", Typecheck.options + ["-warnings-as-errors"] + files, within: .ample)
         #expect(done.status == 0, "\(done.output)\(done.errors)")
+    }
+
+    @Test func everySwiftProgramCompiles() throws {
+        let blocks = try Self.blocks().filter(\.isProgram)
+        #expect(blocks.contains { $0.page == "README.md" })
+        for block in blocks {
+            let scratch = try TemporaryDirectory()
+            let file = scratch.path.appending("App.swift")
+            try block.lines.joined(separator: "\n").write(toFile: file.string, atomically: true, encoding: .utf8)
+            let done = try run(
+                "swiftc", Typecheck.options + ["-parse-as-library", "-warnings-as-errors", Word(file)], within: .ample)
+            #expect(done.status == 0, "\(block.page):\(block.line): \(done.output)\(done.errors)")
+        }
     }
 
     /// SwiftPM reads each part of a manifest, and this package has the products that it names.
@@ -95,9 +98,12 @@ import Testing
         for block in manifests {
             let place: Comment = "\(block.page):\(block.line)"
             let app = try TemporaryDirectory()
+            let isWhole = block.lines.first?.hasPrefix("// swift-tools-version") == true
             let text =
-                ["// swift-tools-version: 6.1", "import PackageDescription", "let package = Package(name: \"App\","]
-                + block.lines + [")", ""]
+                isWhole
+                ? block.lines + [""]
+                : ["// swift-tools-version: 6.1", "import PackageDescription", "let package = Package(name: \"App\","]
+                    + block.lines + [")", ""]
             try text.joined(separator: "\n").write(
                 toFile: app.path.appending("Package.swift").string, atomically: true, encoding: .utf8)
             let manifest = try Self.description(ofPackageAt: app.path)
@@ -152,18 +158,26 @@ import Testing
         return done.status == 0 ? done.lines : nil
     }
 
-    /// The five lines with which the README begins. The program is built already.
-    @Test func firstBlockOfTheReadmeRuns() throws {
-        let block = try #require(Self.blocks().first { $0.page == "README.md" })
-        #expect(block.lines.count == 5)
+    /// The five lines with which the README begins, and those that follow. The program is built already.
+    @Test func firstBlocksOfTheReadmeRun() throws {
+        let blocks = try Self.blocks().filter { $0.page == "README.md" }.prefix(2)
+        let (first, second) = (try #require(blocks.first), try #require(blocks.last))
+        #expect(first.lines.count == 5)
+        #expect(first.lines[0].hasSuffix(#"export PATH="$PWD/.build/debug:$PATH" && cd "$(mktemp -d)""#))
         let scratch = try TemporaryDirectory()
-        let script = block.lines.dropFirst().joined(separator: "\n")
-            .replacingOccurrences(of: "/tmp/", with: scratch.path.string + "/")
-            .replacingOccurrences(of: ".build/debug/groupstore", with: Programs.groupstore.description)
+        let change = try #require(second.lines.firstIndex { $0.hasPrefix("sqlite3 ") })
+        // A person takes a moment to write the command after `watch`.
+        var script: [String] = ["export PATH=\"\(Programs.directory):$PATH\"", "cd '\(scratch.path)'"]
+        script += Array(first.lines.dropFirst())
+        script += second.lines[..<change].map { $0.replacingOccurrences(of: " &", with: " > heard 2>&1 &") }
+        script += ["trap 'kill $!' EXIT", "until grep -q watching heard; do :; done", second.lines[change]]
+        script += ["until grep -q '  change  .*/shared/Notes.sqlite  ' heard; do :; done"]
         let done = try run(
-            "bash", ["-e", "-c", Word(script)], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+            "bash", ["-e", "-c", Word(script.joined(separator: "\n"))],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
         #expect(done.status == 0, "\(done.errors)")
         #expect(done.lines.last == "still here")
+        #expect(Array(second.lines[(change + 1)...]) == ["kill %1"])
     }
 
     /// The README's installation. script/try-packages runs these lines in bare Debians.

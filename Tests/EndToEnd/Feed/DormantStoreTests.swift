@@ -168,7 +168,7 @@ import Testing
             $0.type == "store"
         }
         let token = try #require(row?.string("token"))
-        #expect(row?.string("state") == "following")
+        #expect(row?.string("state") == "idle")
         #expect(try eventTypes(since: token) == [])
         try awaitDormancy()
         try sqlite(store, "INSERT INTO note VALUES ('later')")
@@ -181,11 +181,11 @@ import Testing
             let rows = try groupstore("status", "--json", environment: agent.environment).objects
             return rows.first { $0.type == "store" }?.string("state")
         }
-        #expect(try state() == "following")
+        #expect(try state() == "idle")
         try run("mv", [Word(store), Word(places.scratch("away.sqlite"))])
         try wait { try state() == "absent" }
         try run("mv", [Word(places.scratch("away.sqlite")), Word(store)])
-        try wait { try state() == "following" }
+        try wait { try state() == "idle" }
         try run("mv", [Word(store), Word(places.scratch("away.sqlite"))])
         try run("ln", ["-s", Word(places.scratch("away.sqlite")), Word(store)])
         try wait { try state() == "unreadable" }

@@ -168,7 +168,7 @@ import Testing
         try filtered.line { JSONObject(line: $0)?.type == "subscribed" }
         try shell.execute("INSERT INTO ZNOTE VALUES ('x')")
         let finished = try plain.wait()
-        #expect(finished.status == 0 && finished.output.contains("  ZNOTE  "), "\(finished.output)\(finished.errors)")
+        #expect(finished.status == 0 && finished.output.hasSuffix("  ZNOTE\n"), "\(finished.output)\(finished.errors)")
         try shell.execute("INSERT INTO ZTAG VALUES ('x')")
         let done = try filtered.wait()
         let changes = done.objects.filter { $0.type == "change" }

@@ -185,7 +185,19 @@ import Testing
         try scene.commit()
         let done = try watch.wait()
         #expect(done.status == 0, "\(done.errors)")
-        #expect(done.output.contains("change"))
+        // The token is for programs.
+        let words = done.output.split(separator: "  ")
+        #expect(words.count == 4 && words[1] == "change", "\(done.output)")
+    }
+
+    @Test func tellsAPersonAtATerminalWhatToExpect() throws {
+        let scene = try Scene()
+        let command = "'\(Programs.groupstore)' watch --direct --once '\(scene.store)'"
+        let terminal = try RunningProcess("script", ["-qec", Word(command), "/dev/null"])
+        try terminal.line { $0.contains("\(scene.store): each commit by any program prints a line here; Ctrl-C ends") }
+        try scene.commit()
+        try terminal.line { $0.contains("  change  \(scene.store)  ") }
+        #expect(try terminal.wait().status == 0)
     }
 
     @Test func sinceReportsMissedChanges() throws {

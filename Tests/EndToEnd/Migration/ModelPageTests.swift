@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -37,10 +38,21 @@ import Testing
         /// Texts that the page must show.
         var texts: [String] {
             switch self {
-            case .show: ["Note", "Memo", "caption: String?", "wörd: String?", "tags → Tag *", "new: Decimal?"]
-            case .diff: ["Notes → Notes 2", "caption", "gone", "new", "require a migration"]
+            case .show:
+                [
+                    "Note", "Memo", "caption: String?", "wörd: String?", "tags → Tag", "new: Decimal?",
+                    "Model Notes 2, 3 entities",
+                ]
+            case .diff:
+                [
+                    "Notes → Notes 2", "caption", "renamed from title", "gone", "new", "a migration",
+                    "1 unchanged entity",
+                ]
             case .check:
-                ["Versions of A <b> & \"c\".xcdatamodeld", "by inferred migration", "Tag.gone", "1 older versions"]
+                [
+                    "Versions of A <b> & \"c\".xcdatamodeld", "by inferred migration", "Tag.gone",
+                    "Stores of the older version open",
+                ]
             }
         }
     }
@@ -87,6 +99,71 @@ import Testing
             """
         let done = try run("python3", ["-c", Word(script), Word(path)] + kind.texts.map { Word($0) })
         #expect(done.status == 0, "\(done.errors)")
+    }
+
+    /// The models whose pictures are measured: one with 40 entities, and those of real apps, if they are there.
+    private func pictures() throws -> [FilePath] {
+        let generator = """
+            import random, sys
+            random.seed(4)
+            names = [f"Entity{i}" for i in range(40)]
+            body, parent = {name: [] for name in names}, {}
+            for i, name in enumerate(names):
+                for a in range(random.randint(0, 9)):
+                    body[name].append(f'<attribute name="at{i}x{a}" optional="YES" attributeType="String"/>')
+                if i and random.random() < 0.2: parent[name] = random.choice(names[:i])
+            def relationship(name, to, inverse):
+                back = f'inverseName="{inverse}" inverseEntity="{to}"' if inverse else ""
+                many = random.choice(['toMany="YES"', 'maxCount="1"'])
+                return (f'<relationship name="{name}" optional="YES" {many} deletionRule="Nullify" '
+                        f'destinationEntity="{to}" {back}/>')
+            for k in range(60):
+                a, b = random.choice(names), random.choice(names)
+                if random.random() < 0.12:
+                    body[a].append(relationship(f"only{k}", b, None))
+                else:
+                    body[a].append(relationship(f"rel{k}a", b, f"rel{k}b"))
+                    body[b].append(relationship(f"rel{k}b", a, f"rel{k}a"))
+            for name in names:
+                up = f' parentEntity="{parent[name]}"' if name in parent else ""
+                print(f'<entity name="{name}"{up}>' + "".join(body[name]) + "</entity>")
+            print('<entity name="Same"><relationship name="friends" optional="YES" toMany="YES" '
+                  'deletionRule="Nullify" destinationEntity="Same" inverseName="friends" inverseEntity="Same"/></entity>')
+            """
+        let entities = try run("python3", ["-c", Word(generator)]).output
+        var models = [model, try ModelTests.bundle(scratch, named: "Forty", [("Forty", entities)])]
+        if let real = getenv("GROUPSTORE_REAL_STORES").map({ String(cString: $0) }) {
+            let found = try run("find", ["-L", Word(real), "-name", "*.xcdatamodeld"])
+            models += found.lines.sorted().map { FilePath($0) }
+        }
+        return models
+    }
+
+    /// No line passes through a box or lies on another one, and in a browser no text overlaps another or its box.
+    @Test func noLineCrossesABoxAndNoTextsOverlap() throws {
+        let hasBrowser = (try? run("chromium", ["--version"]))?.status == 0
+        for (number, model) in try pictures().enumerated() {
+            let shown = try groupstore("model", "show", Word(model), "--format", "svg")
+            if shown.status != 0 { continue }
+            let picture = scratch.path.appending("\(number).svg")
+            try write(shown.output, to: picture)
+            let checked = try run("python3", [Programs.source("Tests/Pictures/geometry.py"), Word(picture)])
+            #expect(checked.status == 0, "\(model): \(checked.output)\(checked.errors)")
+            guard hasBrowser else { continue }
+            let page = scratch.path.appending("\(number).html")
+            try write(
+                try run("python3", [Programs.source("Tests/Pictures/geometry.py"), "--page", Word(picture)]).output,
+                to: page)
+            let dump = try run(
+                "chromium",
+                [
+                    "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom",
+                    "--user-data-dir=\(scratch.path.appending("browser"))", "file://\(page)",
+                ], within: .seconds(120))
+            let result =
+                dump.output.split(separator: "<pre id=\"result\">").last?.split(separator: "</pre>").first ?? ""
+            #expect(result.hasSuffix("faults: none"), "\(model): \(result)")
+        }
     }
 
     /// No console error, the text is there, and the screenshot isn't blank.

@@ -28,7 +28,7 @@ struct RelayRecoveryTests {
         for column in ["first", "second"] {
             try sqlite(hosts.home, "ALTER TABLE Plain ADD COLUMN \(column)")
             let error = try publisher.event("error") { $0.string("code") == "outdated_history" }
-            #expect(error.string("hint") == "groupstore history enable STORE")
+            #expect(error.string("hint") == "groupstore history enable \(hosts.home)")
             #expect(try states(hosts).contains("outdated_history"))
             if column == "second" {
                 // One that is started now waits as well.

@@ -116,13 +116,13 @@ import Testing
         try write("groups: [{ no: such key }]\n", to: file)
         agent.process.signal(SIGHUP)
         try agent.process.line(.errors) { $0.contains("keeping the previous configuration") }
-        try agent.process.line(.errors) { $0.contains("serving 1 groups") }
+        try agent.process.line(.errors) { $0.contains("serving 1 group") }
         try expectProblem(78, "reload", "keeps its old configuration", agent)
         let shown = try groupstore("status", environment: agent.environment).lines
         #expect(shown.contains { $0.hasPrefix("agent ") }, "\(shown)")
         try write(good, to: file)
         agent.process.signal(SIGHUP)
-        try agent.process.line(.errors) { $0.contains("serving 1 groups") }
+        try agent.process.line(.errors) { $0.contains("serving 1 group") }
         #expect(try groupstore("status", environment: agent.environment).status == 0)
     }
 

@@ -182,6 +182,95 @@ import Testing
         #expect(try noteCount(store.path) == 19)
     }
 
+    /// The remedy for a store that was written since; the link goes, or is replaced by one in the other direction.
+    @Test(arguments: Places.FileSystem.allCases, [false, true])
+    func returnsAStoreOverTheLinkThatItsRelocationLeft(
+        _ fileSystem: Places.FileSystem, _ leavesAnotherLink: Bool
+    ) throws {
+        let name: Word = leavesAnotherLink ? "Shared.db" : "Notes.sqlite"
+        let retirement: Word = leavesAnotherLink ? "symlink" : "delete"
+        let places = try Places(fileSystem)
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        try relocate(store.path, places, "--retire", "symlink", "--name", name)
+        try sqlite(store.path, "DELETE FROM note WHERE id = 1")
+        let hint = try undo(store.path, places).summary.object("error")?.string("hint") ?? ""
+        let command = try #require(hint.split(separator: ": ", maxSplits: 1).last.map(String.init))
+        let words = command.replacing("groupstore ", with: "\(Programs.groupstore) ", maxReplacements: 1)
+        let done = try run(
+            "bash", ["-c", Word("\(words) --retire \(retirement)")],
+            environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.status == 0, "\(command): \(done.errors)")
+        #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .regular)
+        #expect(try noteCount(store.path) == 19)
+        let published = places.group.appending(FilePath.Component(bytes: name.bytes) ?? "Notes.sqlite")
+        #expect(try Directory(places.group).names().allSatisfy { !"\($0)".contains("-link") })
+        if leavesAnotherLink {
+            #expect(try run("readlink", [Word(published)]).lines == [store.path.string])
+            #expect(try noteCount(published) == 19)
+        } else {
+            #expect(FileStatus(following: published) == nil)
+        }
+    }
+
+    /// Killed at each rename and each link, it is finished or undone by the next run.
+    @Test(
+        .enabled(if: Programs.canTrace, "strace can't trace here"), arguments: ["renameat2", "symlinkat"],
+        Places.FileSystem.allCases)
+    func aKilledReturnOverALinkIsTakenUp(_ call: String, _ fileSystem: Places.FileSystem) throws {
+        var kills = 0
+        for number in 1...20 {
+            let places = try Places(fileSystem)
+            let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+            try relocate(store.path, places, "--retire", "symlink")
+            try sqlite(store.path, "DELETE FROM note WHERE id = 1")
+            let published = places.group.appending("Notes.sqlite")
+            let words: [Word] = [
+                Programs.groupstore, "relocate", Word(published), Word(places.legacy), "--retire", "symlink",
+            ]
+            let inject: [Word] = [
+                "-f", "-o", "/dev/null", "-e", Word("trace=\(call)"), "-e",
+                Word("inject=\(call):signal=KILL:when=\(number)"),
+            ]
+            let alone = ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"]
+            guard try run("strace", inject + words, environment: alone).status != 0 else { break }
+            kills += 1
+            let done = try run(words[0], words.dropFirst() + [], environment: alone)
+            #expect(done.status == 0, "\(call) \(number): \(done.errors)")
+            #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .regular, "\(call) \(number)")
+            #expect(try noteCount(store.path) == 19, "\(call) \(number)")
+            #expect(try run("readlink", [Word(published)]).lines == [store.path.string], "\(call) \(number)")
+        }
+        #expect(kills > 0)
+    }
+
+    /// Only the receipt proves that the link is ours; and a refusal leaves nothing behind.
+    @Test func refusesToReplaceALinkThatNoRelocationLeft() throws {
+        let places = try Places()
+        let store = try makeStore(places.group.appending("Notes.sqlite"), rows: 20)
+        let link = places.legacy.appending("Notes.sqlite")
+        try run("ln", ["-s", Word(store.path), Word(link)])
+        let before = try DirectorySnapshot(places.legacy)
+        let refused = try groupstore("relocate", Word(store.path), Word(places.legacy), "--json")
+        #expect(refused.status == 65, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "not_a_file")
+        #expect(refused.summary.object("error")?.string("hint")?.hasSuffix("rm \(link)") == true, "\(refused.output)")
+        #expect(try DirectorySnapshot(places.legacy) == before)
+        #expect(try noteCount(store.path) == 20)
+    }
+
+    /// The store in its former place is the only one: nothing advises to move it away.
+    @Test func saysThatAStoreHasReturnedAlready() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        try relocate(store.path, places, "--retire", "symlink")
+        let back = try groupstore("relocate", Word(places.group.appending("Notes.sqlite")), Word(places.legacy))
+        #expect(back.status == 0, "\(back.errors)")
+        let refused = try groupstore("relocate", Word(store.path), Word(places.group), "--undo", "--json")
+        #expect(refused.status == 65, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "store_gone", "\(refused.output)")
+        #expect(try noteCount(store.path) == 20)
+    }
+
     /// By its receipt, through a link that the relocation left, and through an agent.
     @Test(arguments: ["delete", "symlink"], [true, false])
     func returnsAStoreThatWasGivenAnotherName(_ retirement: Word, _ throughAgent: Bool) throws {

@@ -28,7 +28,7 @@ import Testing
 
     @Test func showsChangesAndSubscribers() throws {
         let terminal = try terminal()
-        try terminal.command("await Notes.sqlite +following +[0-9.]+ +0 +0$")
+        try terminal.command("await Notes.sqlite +idle +- +0 +-$")
         let subscriber = try agent.subscribe("Notes.sqlite")
         try terminal.command("await following +[0-9.]+ +1 +0$")
         try terminal.command("await (python|xctest|swift|[^ ]+) \\(pid \(getpid())\\)  up to date")
@@ -60,6 +60,24 @@ import Testing
         let holder = try sqliteShell(elsewhere)
         try run("mv", [Word(elsewhere), Word(places.legacy.appending("Notes.sqlite"))])
         try terminal.command("await relocating since .* waiting for sqlite3 \\(pid \(holder.pid)\\)")
+    }
+
+    /// However narrow the terminal, the process to look for can be read: its name and number stay together.
+    @Test func keepsTheProcessNumberAtFortyColumns() throws {
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite"], environment: agent.environment)
+        try watch.line(.errors) { $0.contains("watching") }
+        let terminal = try terminal(columns: 40, rows: 24)
+        try terminal.command("await pid \(watch.pid)\\)")
+        let elsewhere = places.scratch("Elsewhere.sqlite")
+        try sqlite(elsewhere, "CREATE TABLE note (text); INSERT INTO note VALUES ('old')")
+        let holder = try sqliteShell(elsewhere)
+        try run("mv", [Word(elsewhere), Word(places.legacy.appending("Notes.sqlite"))])
+        for columns in [40, 50, 80, 40] {
+            try terminal.command("resize \(columns) 24")
+            let state = try terminal.command("await sqlite3 \\(pid \(holder.pid)\\)")
+            #expect(state.faults.isEmpty, "\(state.text)")
+        }
     }
 
     /// Every size is filled and none exceeded; the terminal's faults are characters and lines outside of it.
@@ -114,7 +132,7 @@ import Testing
 
     @Test func drawsNothingOnADumbTerminal() throws {
         let terminal = try terminal(columns: 200, environment: ["TERM": "dumb"])
-        let state = try terminal.command("await Notes.sqlite  following")
+        let state = try terminal.command("await Notes.sqlite  idle")
         #expect(!state.isAlternate && state.styles.isEmpty && state.faults.isEmpty, "\(state.object.text)")
         try terminal.command("signal INT")
         #expect(try terminal.command("end").status == 130)

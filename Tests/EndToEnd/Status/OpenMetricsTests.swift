@@ -114,6 +114,8 @@ import Testing
         #expect(found.value("groupstore_store_unread_bytes", labels) ?? 0 > 1000)
         #expect(found.value("groupstore_problems", ["check": "relocation"]) == 1)
         #expect(found.value("groupstore_store_legacy_places", ["state": "refused"]) == 1)
+        // The store stays followed.
+        let other = try agent.subscribe("Notes.sqlite")
         // A connection that ends with output that its client did not take.
         try watch.killAtOnce()
         while found.value("groupstore_agent_connections_lost_total") == 0, !deadline.hasPassed {
@@ -122,6 +124,26 @@ import Testing
         #expect(found.value("groupstore_agent_connections_lost_total") == 1)
         // The counts of a subscription outlive it.
         #expect(found.value("groupstore_store_lags_total", labels) == 1)
+        withExtendedLifetime(other) {}
+    }
+
+    /// A monitor must not take a store that nobody follows for one without changes.
+    @Test func anIdleStoreHasNoCounts() throws {
+        let places = try Places()
+        for name in ["Notes.sqlite", "Tags.sqlite"] as [FilePath.Component] {
+            try makeStore(places.group.appending(name), rows: 1)
+        }
+        let agent = try AgentProcess(places, legacy: [places.legacy.appending("Notes.sqlite")])
+        let subscriber = try agent.subscribe("Tags.sqlite")
+        let found = try metrics(agent)
+        for (name, isFollowed) in [("Notes.sqlite", false), ("Tags.sqlite", true)] {
+            let labels = ["store": "\(AgentProcess.group)/\(name)"]
+            for metric in ["followed", "changes_total", "behind_events", "lag_seconds", "unread_bytes"] {
+                #expect((found.value("groupstore_store_\(metric)", labels) != nil) == isFollowed, "\(name) \(metric)")
+            }
+            #expect(found.value("groupstore_store_subscribers", labels) == (isFollowed ? 1 : 0))
+        }
+        withExtendedLifetime(subscriber) {}
     }
 
     /// Names of stores may contain what ends a label, a line, or a terminal's patience.

@@ -53,6 +53,26 @@ import Testing
         try shell.wait()
     }
 
+    /// Its socket isn't full: a few events fit.
+    @Test func reportsASubscriberThatReadsNothingOfAFewEvents() throws {
+        let agent = try AgentProcess(places, legacy: [])
+        let silent = try agent.subscribe("Notes.sqlite")
+        let reader = try agent.subscribe("Notes.sqlite")
+        #expect(try check(agent, "--stuck-after", "0").status == 0)
+        try sqlite(store, "INSERT INTO note VALUES ('unread')")
+        try reader.next("change")
+        let done = try check(agent, "--stuck-after", "0")
+        #expect(done.status == 75 && done.lines.count == 1 && done.output.contains("unread"), "\(done.output)")
+        let shown = try groupstore("status", environment: agent.environment)
+        #expect(shown.lines.filter { $0.contains("up to date") }.count == 1, "\(shown.output)")
+        let row = try groupstore("status", "--json", environment: agent.environment).objects.first {
+            ($0.integer("unread_bytes") ?? 0) > 0
+        }
+        #expect(row?.number("unread_seconds") != nil && row?.integer("behind") == 0)
+        try silent.next("change")
+        #expect(try check(agent, "--stuck-after", "0").status == 0)
+    }
+
     @Test func reportsAConflict() throws {
         let agent = try AgentProcess(places, legacy: [legacy])
         let elsewhere = places.scratch("Elsewhere.sqlite")
@@ -89,6 +109,8 @@ import Testing
         try write("groups: [{ no: such key }]\n", to: file)
         agent.process.signal(SIGHUP)
         try agent.process.line(.errors) { $0.contains("keeping the previous configuration") }
+        // A reload also has the agent look at refused stores again.
+        _ = try agent.legacyRow { $0 == "refused" }
         let both = try check(agent)
         #expect(both.status == 65 && both.lines.count == 2, "\(both.output)")
         #expect(both.lines.last?.hasPrefix("reload: the agent keeps its old configuration since ") == true)

@@ -47,6 +47,22 @@ import Testing
         withExtendedLifetime(other) {}
     }
 
+    /// As the directory does.
+    @Test func theAgentsStatusShowsStoresThatNobodyListensTo() throws {
+        try makeStore(store, rows: 3)
+        let agent = try AgentProcess(places, legacy: [legacy])
+        let done = try groupstore("status", "--json", environment: agent.environment)
+        let rows = done.objects.filter { $0.type == "store" }
+        let names = ["Notes", "Tags"].map { "\(AgentProcess.group)/\($0).sqlite" }
+        #expect(rows.compactMap { $0.string("store") } == names)
+        #expect(rows.allSatisfy { $0.string("state") == "idle" && $0.integer("subscribers") == 0 })
+        #expect(rows.allSatisfy { $0["counts"] == nil && $0.bool("exists") == true }, "\(done.output)")
+        let subscriber = try agent.subscribe("Tags.sqlite")
+        let after = try groupstore("status", "--json", environment: agent.environment).objects
+        #expect(after.filter { $0.type == "store" }.compactMap { $0.string("state") } == ["idle", "following"])
+        withExtendedLifetime(subscriber) {}
+    }
+
     @Test func worksWithoutAnAgent() throws {
         try sqlite(store, "CREATE TABLE note (text)")
         let containers = [

@@ -160,9 +160,9 @@ import Testing
         Mistake(line: nil, word: "no group to serve", text: "groups: []"),
         Mistake(line: 2, word: "has no id", text: "groups:\n  - directory: HOME"),
         Mistake(line: 2, word: "not a group identifier", text: "groups:\n  - id: a/b"),
-        Mistake(line: 1, word: "is not a duration", text: "claim-deadline: 30\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "is not a duration", text: "claim-deadline: soon\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "is not a duration", text: "claim-deadline: 30 s\ngroups: [{ id: a }]"),
-        Mistake(line: 1, word: "is not a duration", text: "claim-deadline: 99999999999d\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "is longer than a year", text: "claim-deadline: 99999999999d\ngroups: [{ id: a }]"),
         Mistake(line: 2, word: "not an absolute path", text: "groups:\n  - { id: a, directory: notes }"),
         Mistake(
             line: 2, word: "at most 4095",

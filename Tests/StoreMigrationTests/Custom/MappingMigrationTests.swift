@@ -250,7 +250,7 @@ struct MappingMigrationTests {
             #expect(error.code == CoreDataError.migration)
             #expect(error.findings.map(\.property) == ["age", "boss", "name"])
             #expect(error.findings.map(\.code) == [134110, 1570, 1570])
-            #expect(error.findings[2].message.contains("1 objects"))
+            #expect(error.findings[2].message.contains("1 object"))
         }
     }
 

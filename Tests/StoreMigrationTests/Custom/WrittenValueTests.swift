@@ -164,9 +164,9 @@ struct WrittenValueTests {
     }
 
     @Test(arguments: [
-        ("(1,1,1,'a',1),(2,1,1,x'00',2)", "Note.text: its value is not of type String (1 objects)"),
+        ("(1,1,1,'a',1),(2,1,1,x'00',2)", "Note.text: its value is not of type String (1 object)"),
         ("(1,1,1,'a','many'),(2,1,1,'b',x'01')", "Note.count: its value is not of type Integer 64 (2 objects)"),
-        ("(1,1,1,'a',1.5)", "Note.count: its value is not of type Integer 64 (1 objects)"),
+        ("(1,1,1,'a',1.5)", "Note.count: its value is not of type Integer 64 (1 object)"),
     ])
     func refusesValuesOfAnotherType(_ values: String, _ message: String) throws {
         let error = #expect(throws: MigrationError.self) { try migrated(Self.row + values, by: Self.plain) }
@@ -178,7 +178,7 @@ struct WrittenValueTests {
             try migrated(Self.row + "(1,1,1,'a',1),(2,1,1,NULL,1)", by: Self.plain, mandatory: true)
         }
         #expect(error?.code == CoreDataError.migration)
-        #expect(error?.message.contains("Note.text: it is mandatory but has no value (1 objects)") == true)
+        #expect(error?.message.contains("Note.text: it is mandatory but has no value (1 object)") == true)
     }
 
     /// The mapping model's own statements may write anything.

@@ -103,7 +103,7 @@ struct LightweightAttributeTests {
         }
         #expect(error?.code == CoreDataError.migration)
         #expect(error?.message.contains("A.name") == true)
-        #expect(error?.message.contains("1 objects") == true)
+        #expect(error?.message.contains("1 object") == true)
     }
 
     @Test func allowsAMandatoryAttributeWithoutObjects() throws {

@@ -75,7 +75,7 @@ import Testing
         let notes = try store.migrate(to: Self.entities("Another", "Note"))
         #expect(try store.rows(Self.all) == ["2 1 'CK-1'", "17 1 'CK-17'"])
         #expect(try store.rows("SELECT ZENTITY FROM ACHANGE") == ["2"])
-        #expect(notes.contains("persistent history loses 1 changes of removed entities"))
+        #expect(notes.contains("persistent history loses 1 change of removed entities"))
         #expect(notes.count == 4)
     }
 

@@ -4,7 +4,7 @@ import SQLiteFormat
 import SystemPackage
 
 /// A position in a WAL: the last frame of a commit, counted from 1, or 0 before the first.
-struct WALPosition: Equatable, Sendable {
+package struct WALPosition: Equatable, Sendable {
     let salt: UInt64
     let frame: UInt32
     let checksum: FrameChecksum
@@ -17,7 +17,8 @@ struct WALPosition: Equatable, Sendable {
 
     static let none = WALPosition(salt: 0, frame: 0, checksum: .none)
 
-    init(_ index: WriteAheadIndex) {
+    /// The position of the last commit that an index reports.
+    package init(_ index: WriteAheadIndex) {
         self.init(salt: index.salt, frame: index.lastFrame, checksum: index.checksum)
     }
 }
@@ -33,9 +34,10 @@ extension WriteAheadIndex {
 
 /// An open write-ahead log (https://sqlite.org/fileformat2.html, §4.1). It stays readable after the file has lost its
 /// name. `pread` moves no file offset, so threads may share it.
-final class WALFile: Sendable {
+package final class WALFile: Sendable {
     static let headerLength = 32
-    static let frameHeaderLength = 24
+    /// The bytes before the page of a frame.
+    package static let frameHeaderLength = 24
     private let descriptor: Descriptor
 
     /// The descriptor, open for as long as this object exists.
@@ -51,11 +53,13 @@ final class WALFile: Sendable {
         }
     }
 
-    static func offset(ofFrame frame: UInt32, _ pageSize: Int) -> Int64 {
+    /// Returns the place of a frame, counted from 1, in the file.
+    package static func offset(ofFrame frame: UInt32, _ pageSize: Int) -> Int64 {
         Int64(headerLength) + Int64(frame - 1) * Int64(frameHeaderLength + pageSize)
     }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
+    /// Reads as `Descriptor.read(into:at:path:)`.
+    package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
         try descriptor.read(into: buffer, at: offset)
     }
 
@@ -65,34 +69,39 @@ final class WALFile: Sendable {
 
     /// True if the former WAL ended at `last` and was restarted exactly once since. Then that frame is not overwritten
     /// yet, and no frame of the former WAL follows it.
-    func hasEnded(at last: WALPosition, before index: WriteAheadIndex) throws(SystemError) -> Bool {
+    package func hasEnded(at last: WALPosition, before index: WriteAheadIndex) throws(SystemError) -> Bool {
         guard last.frame > index.lastFrame, Self.isNextSalt(index.salt, after: last.salt) else { return false }
         let frame = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: last.frame, index.pageSize))
-        let next = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: last.frame + 1, index.pageSize))
         guard frame.count == Self.frameHeaderLength else { return false }
         let isIntact = frame.withUnsafeBytes {
             $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self) == last.salt
                 && FrameChecksum($0.word(16), $0.word(20)) == last.checksum
         }
-        // A frame without a salt may belong to any WAL. SQLite before 3.46 leaves such frames, see
-        // `WALFrames.transactions`.
-        let continues = next.withUnsafeBytes { header in
+        guard isIntact else { return false }
+        return try !continues(after: last.frame, salt: last.salt, pageSize: index.pageSize)
+    }
+
+    /// True if a frame of the log with this salt may follow `frame`.
+    package func continues(after frame: UInt32, salt: UInt64, pageSize: Int) throws(SystemError) -> Bool {
+        let next = try read(count: Self.frameHeaderLength, at: Self.offset(ofFrame: frame + 1, pageSize))
+        return next.withUnsafeBytes { header in
             guard header.count == Self.frameHeaderLength else { return false }
-            let salt = header.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
-            return salt == last.salt || salt == 0
+            let found = header.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
+            // A frame without a salt may belong to any WAL. SQLite before 3.46 leaves such frames, see
+            // `WALFrames.transactions`.
+            return found == salt || found == 0
         }
-        return isIntact && !continues
     }
 
     /// True if `salt` follows `former`. Each restart of a WAL increments the first half of its salt; the second half is
     /// random.
-    static func isNextSalt(_ salt: UInt64, after former: UInt64) -> Bool {
+    package static func isNextSalt(_ salt: UInt64, after former: UInt64) -> Bool {
         func count(_ salt: UInt64) -> UInt32 { withUnsafeBytes(of: salt) { $0.word(0) } }
         return count(salt) == count(former) &+ 1
     }
 
     /// True if this file's header has the salt of that commit's index.
-    func belongs(to commit: WriteAheadIndex) throws(SystemError) -> Bool {
+    package func belongs(to commit: WriteAheadIndex) throws(SystemError) -> Bool {
         let header = try read(count: Self.headerLength, at: 0)
         return header.withUnsafeBytes { bytes in
             bytes.count == Self.headerLength && bytes.word(0) & ~1 == 0x377F_0682

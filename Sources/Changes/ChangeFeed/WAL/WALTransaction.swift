@@ -2,9 +2,9 @@ import LinuxSystem
 import SQLiteFormat
 
 /// The frames of one commit.
-struct WALTransaction {
+package struct WALTransaction {
     /// The database's size in pages after the commit.
-    let pageCount: UInt32
+    package let pageCount: UInt32
     private let frames: WALFrames
     /// The transaction's bytes within those of the frames.
     private let range: Range<Int>
@@ -14,6 +14,9 @@ struct WALTransaction {
         self.frames = frames
         self.range = range
     }
+
+    /// The number of its frames.
+    package var frameCount: Int { range.count / (WALFile.frameHeaderLength + frames.pageSize) }
 
     /// Calls `body` with each frame's page. Returns false as soon as `body` does. A page may occur twice.
     func allSatisfy(_ body: (_ page: UInt32, _ content: UnsafeRawBufferPointer) -> Bool) -> Bool {
@@ -29,7 +32,7 @@ struct WALTransaction {
     }
 
     /// Returns the pages by number.
-    func pages() -> WALPages {
+    package func pages() -> WALPages {
         var offsets: [UInt32: Int] = [:]
         let length = WALFile.frameHeaderLength + frames.pageSize
         for offset in stride(from: range.lowerBound, to: range.upperBound, by: length) {
@@ -40,8 +43,9 @@ struct WALTransaction {
 }
 
 /// The pages that one commit wrote. If a page was written twice, its last content counts.
-final class WALPages: PageSource {
-    let pageCount: UInt32
+package final class WALPages: PageSource {
+    /// The database's size in pages after the commit.
+    package let pageCount: UInt32
     private let frames: WALFrames
     private let offsets: [UInt32: Int]
 
@@ -52,17 +56,19 @@ final class WALPages: PageSource {
         self.offsets = offsets.keys.allSatisfy { $0 <= pageCount } ? offsets : offsets.filter { $0.key <= pageCount }
     }
 
-    var changed: some Collection<UInt32> { offsets.keys }
+    /// The numbers of the written pages.
+    package var changed: some Collection<UInt32> { offsets.keys }
     func isChanged(_ page: UInt32) -> Bool { offsets[page] != nil }
 
-    func content(of page: UInt32) throws -> UnsafeRawBufferPointer {
+    /// Returns the last content of a written page.
+    package func content(of page: UInt32) throws -> UnsafeRawBufferPointer {
         guard let offset = offsets[page] else { throw Unattributable.malformed(page: page) }
         return UnsafeRawBufferPointer(rebasing: frames.bytes[offset..<offset + frames.pageSize])
     }
 }
 
 /// Frames of a WAL that were read in one call.
-final class WALFrames {
+package final class WALFrames {
     let pageSize: Int
     private let memory: FrameCache
     private var count = 0
@@ -97,7 +103,7 @@ final class WALFrames {
     /// Committed frames stay as they are until the WAL is restarted, and the index shows a restart first. If its salt
     /// is unchanged after reading, the frames are the committed ones. Their checksums prove less: if a transaction was
     /// spilled and then rolled back to a savepoint, SQLite before 3.46 commits frames without checksums.
-    static func transactions(
+    package static func transactions(
         _ log: WALFile, after frame: UInt32, to commit: WriteAheadIndex, index: WALIndexFile
     ) throws -> [WALTransaction] {
         guard commit.lastFrame > frame else { throw Unattributable.gap }
@@ -122,7 +128,7 @@ final class WALFrames {
     /// Returns the `count` transactions after `commit` in a WAL that was restarted since and has not grown to its
     /// former length. Their frames still stand, and the checksum that runs through all frames of a WAL proves it of the
     /// bytes read.
-    static func transactionsInFormerLog(_ log: WALFile, after commit: WriteAheadIndex, count: Int) throws
+    package static func transactionsInFormerLog(_ log: WALFile, after commit: WriteAheadIndex, count: Int) throws
         -> [WALTransaction]
     {
         var limit = count + count / 2 + 8

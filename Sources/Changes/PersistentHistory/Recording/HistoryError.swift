@@ -69,15 +69,18 @@ package enum HistoryError: ActionableError, Equatable {
 
     package var remedy: String {
         switch self {
-        case .disabled: "groupstore history enable STORE"
+        case .disabled(let path), .outdated(_, let path): "groupstore history enable \(path.shellWord)"
         case .ownedByCoreData: "let the app purge it: NSPersistentHistoryChangeRequest.deleteHistory(before:)"
         case .newer: "install a groupstore at least as new as the one that enabled history"
         case .unusable: "check the table's triggers and indexes: they can't call functions that an app defines"
         case .foreign: "rename it"
-        case .unacknowledged: "groupstore history purge --force, or --forget-subscriber NAME if it is gone for good"
-        case .outdated: "groupstore history enable STORE"
-        case .rowTooLarge: "read it with groupstore changes STORE --values, which has no such limit"
-        case .replica: "do it at its home; if this is to be a store of its own: groupstore-relay promote STORE first"
+        case .unacknowledged(let subscriber, let path):
+            "if it is gone for good: groupstore history purge \(path.shellWord) --forget-subscriber "
+                + FilePath(subscriber).shellWord
+        case .rowTooLarge(_, _, let path):
+            "read it with a command, which has no such limit: groupstore changes \(path.shellWord) --values"
+        case .replica(let path):
+            "do it at its home; if this is to be a store of its own: groupstore-relay promote \(path.shellWord)"
         }
     }
 }

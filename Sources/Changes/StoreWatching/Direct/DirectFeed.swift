@@ -186,7 +186,7 @@ package enum DirectFeedError: ActionableError, Equatable {
     package var remedy: String {
         switch self {
         case .notAStore: "name the database file"
-        case .unwatchable: "groupstore doctor names the limit or permission"
+        case .unwatchable: "see which limit or permission: groupstore doctor"
         }
     }
 

@@ -35,6 +35,8 @@ public struct ModelFault: ActionableError, Equatable {
 
     /// The element and message.
     public var fullMessage: String { (element.map { $0 + ": " } ?? "") + message }
+    /// The element and message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
 
     /// The location: `Entity` or `Entity.property`; nil for the whole model.
     public var element: String? { entity.map { entity in property.map { entity + "." + $0 } ?? entity } }

@@ -1,3 +1,5 @@
+import FoundationEssentials
+
 /// An expression that computes a value. Corresponds to `NSExpression`, as far as mapping models use it.
 ///
 ///     let expression = try MappingExpression(format: "$source.years + 1")
@@ -127,7 +129,7 @@ extension MappingPredicate {
 }
 
 /// The reason a text can't be parsed as an expression or predicate.
-public struct FormatError: Error, Equatable, Sendable {
+public struct FormatError: LocalizedError, Equatable, Sendable {
     /// A description of the failure for a person.
     public let message: String
     /// The position of the failure, in characters from 0.
@@ -141,4 +143,6 @@ public struct FormatError: Error, Equatable, Sendable {
 
 extension FormatError: CustomStringConvertible {
     public var description: String { "\(message) (at character \(offset + 1))" }
+    /// The message and the position, as `localizedDescription`.
+    public var errorDescription: String? { description }
 }

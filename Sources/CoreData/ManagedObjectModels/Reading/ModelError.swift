@@ -80,6 +80,8 @@ extension ModelError {
     public var errorPath: FilePath? { path }
     /// The failed system call, if one is the cause.
     public var underlyingError: (any Error)? { systemError }
+    /// The full message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
     /// The system error, if it is the cause.
     public var errno: Errno? { systemError?.errno }
 

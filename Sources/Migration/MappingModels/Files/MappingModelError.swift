@@ -96,6 +96,9 @@ extension MappingModelError {
         let place = path.map { "\(PrintablePath($0))" + (line.map { ":\($0)" } ?? "") + ": " } ?? ""
         return place + (element.map { $0 + ": " } ?? "") + message
     }
+
+    /// The full message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
 }
 
 /// An error in a mapping model whose file isn't known yet.

@@ -125,4 +125,6 @@ public struct MappingInferenceError: ActionableError, Equatable {
     }
     /// The remedy of the first of ``reasons``.
     public var remedy: String { reasons.first?.remedy ?? "write a mapping model" }
+    /// The message, with the remedy in parentheses.
+    public var description: String { messageWithRemedy }
 }

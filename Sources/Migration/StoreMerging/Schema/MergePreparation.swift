@@ -158,8 +158,8 @@ struct MergePreparation {
                         + "WHERE Z_ENT IS NULL OR Z_ENT NOT IN (\(numbers)) ORDER BY Z_PK LIMIT 1")
                 guard try found.step() else { continue }
                 throw RelocationFailure.mergeUnsupported(
-                    "\(found.integer(2)) rows of \(table.name) in the \(side) store belong to no entity of that table: row "
-                        + "\(found.integer(0)) has Z_ENT \(found.text(1) ?? "NULL")")
+                    "\(table.name) in the \(side) store has \(Counted(found.integer(2), "row")) of no entity of that "
+                        + "table: row \(found.integer(0)) has Z_ENT \(found.text(1) ?? "NULL")")
             }
         }
     }

@@ -1,4 +1,5 @@
 import CoreDataStore
+import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 import SQLiteStore
@@ -57,7 +58,7 @@ struct ValidationPass {
             guard count > 0 else { return nil }
             return MigrationFinding(
                 .error, code: check.code, entity: entity.name, property: check.property,
-                "\(check.message) (\(count) objects)", remedy: check.remedy)
+                "\(check.message) (\(Counted(count, "object")))", remedy: check.remedy)
         }
     }
 }

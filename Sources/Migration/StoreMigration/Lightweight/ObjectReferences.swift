@@ -1,4 +1,5 @@
 import CoreDataStore
+import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 import SQLiteStore
@@ -71,8 +72,8 @@ struct ObjectReferences {
                 try store.integer("SELECT count(*) FROM \(table.sqlName) NOT INDEXED WHERE \(condition)") ?? 0
             guard count > 0 else { return nil }
             return table.uppercased() == "ACHANGE"
-                ? "persistent history loses \(count) changes of removed entities"
-                : "CloudKit's table \(table) loses \(count) \(count == 1 ? "row" : "rows") about removed entities or "
+                ? "persistent history loses \(Counted(count, "change")) of removed entities"
+                : "CloudKit's table \(table) loses \(Counted(count, "row")) about removed entities or "
                     + "relationships"
         }
     }

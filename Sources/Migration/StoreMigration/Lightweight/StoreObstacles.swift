@@ -148,7 +148,7 @@ package struct StoreObstacles {
         let subject = "\(candidate.entity).\(candidate.property.name)"
         return MigrationFinding(
             .error, code: CoreDataError.migration, entity: candidate.entity, property: candidate.property.name,
-            "Validation error missing \(kind) values on mandatory destination \(kind): \(subject), in \(count) objects",
+            "Validation error missing \(kind) values on mandatory destination \(kind): \(subject), in \(Counted(count, "object"))",
             remedy: "give \(subject) a default, make it optional, or set the values before the migration")
     }
 
@@ -193,8 +193,8 @@ package struct StoreObstacles {
                     MigrationFinding(
                         .error, code: CoreDataError.migrationConstraintViolation, entity: entity.name,
                         property: constraint.count == 1 ? constraint[0] : nil,
-                        "the uniqueness constraint (\(constraint.joined(separator: ", "))) is violated: \(count) values "
-                            + "occur more than once",
+                        "the uniqueness constraint (\(constraint.joined(separator: ", "))) is violated: "
+                            + (count == 1 ? "1 value occurs" : "\(count) values occur") + " more than once",
                         remedy: "remove one of the duplicate objects, or drop the uniqueness constraint"))
             }
         }
@@ -236,7 +236,7 @@ package struct StoreObstacles {
             guard count > 0 else { return nil }
             return MigrationFinding(
                 .error, code: CoreDataError.migration, entity: entity.name,
-                "the entity is removed, but Core Data's persistent history has \(count) changes of it",
+                "the entity is removed, but Core Data's persistent history has \(Counted(count, "change")) of it",
                 remedy:
                     "purge the history first, or let it lose these changes: groupstore migrate --allow-partial-history")
         }

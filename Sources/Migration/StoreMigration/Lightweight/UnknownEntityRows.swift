@@ -1,4 +1,5 @@
 import CoreDataStore
+import LinuxSystem
 import SQLiteStore
 
 /// Counts rows whose entity number isn't one of their table's entities. Core Data creates no objects from them. They
@@ -72,8 +73,9 @@ struct UnknownEntityRows {
     private mutating func record(_ count: Int64, _ table: String) {
         guard count > 0 else { return }
         notes.append(
-            "\(table) has \(count) rows whose entity number is not in the model: they are left unchanged, and are not "
-                + "objects")
+            "\(table) has \(Counted(count, "row")) whose entity number is not in the model: "
+                + (count == 1
+                    ? "it is left unchanged, and is no object" : "they are left unchanged, and are not objects"))
     }
 
     /// True if the table has a number that isn't known. The query steps from one number to the next, and so does one

@@ -1,4 +1,5 @@
 import CoreDataStore
+import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 import SQLiteStore
@@ -218,7 +219,7 @@ extension MigrationCheck {
     /// restore them.
     package func addingNotes(for missing: [ExternalReferences.Missing]) -> MigrationCheck {
         let notes = missing.map { attribute in
-            let rest = attribute.files > 1 ? " and \(attribute.files - 1) others" : ""
+            let rest = attribute.files > 1 ? " and \(Counted(attribute.files - 1, "other"))" : ""
             return MigrationFinding(
                 .note, entity: attribute.entity, property: attribute.attribute,
                 "the store names external files that are not there: \(attribute.first)\(rest)",

@@ -30,7 +30,7 @@ struct StepMapping {
             sources.append(file)
         }
         do { resolved = try merged.resolved(from: old.model, to: new.model) } catch {
-            throw Self.conflict(between: first, and: used.last ?? first, "they can't be merged: \(error)")
+            throw Self.conflict(between: first, and: used.last ?? first, "they can't be merged: \(error.fullMessage)")
         }
         name = sources.map(\.name).joined(separator: " + ")
         guard !named.isEmpty else { return }

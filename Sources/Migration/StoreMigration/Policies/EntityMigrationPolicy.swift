@@ -1,3 +1,4 @@
+import FoundationEssentials
 import ManagedObjectModels
 import MappingModels
 
@@ -85,9 +86,11 @@ public enum PolicyArgument {
 /// The reason a policy can't perform a request. A policy may throw its own:
 ///
 ///     throw PolicyError("a note has no title")
-public struct PolicyError: Error, Equatable, CustomStringConvertible, Sendable {
+public struct PolicyError: LocalizedError, Equatable, CustomStringConvertible, Sendable {
     /// The message for a person.
     public let description: String
+    /// The message, as `localizedDescription`.
+    public var errorDescription: String? { description }
 
     /// Creates an error with a message.
     public init(_ description: String) { self.description = description }

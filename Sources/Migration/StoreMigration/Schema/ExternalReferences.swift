@@ -17,7 +17,7 @@ package struct ExternalReferences {
         package let first: String
 
         package var sentence: String {
-            let rest = files > 1 ? " and \(files - 1) others" : ""
+            let rest = files > 1 ? " and \(Counted(files - 1, "other"))" : ""
             return "\(entity).\(attribute) references external files that are missing: \(first)\(rest); " + Self.remedy
         }
 

@@ -1,5 +1,6 @@
 import CoreDataStore
 import Glibc
+import LinuxSystem
 import ManagedObjectModels
 import SQLiteStore
 import SystemPackage
@@ -27,7 +28,7 @@ struct OrphanedFiles {
         let orphans = before.subtracting(try ExternalReferences(store, beside: supportOwner, model).files()).sorted()
         let remaining = removing ? orphans.filter { !remove($0) } : orphans
         guard let first = remaining.first else { return nil }
-        let rest = remaining.count > 1 ? " and \(remaining.count - 1) others" : ""
+        let rest = remaining.count > 1 ? " and \(Counted(remaining.count - 1, "other"))" : ""
         return "external files that no object references any more stay in the support folder: \(first)\(rest)"
     }
 

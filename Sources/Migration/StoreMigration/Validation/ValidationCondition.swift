@@ -1,4 +1,5 @@
 import CoreDataStore
+import LinuxSystem
 import ManagedObjectModels
 import MappingModels
 import SQLiteStore
@@ -86,7 +87,8 @@ struct ObjectChecks {
             found.append(
                 ValidationCondition(
                     property: relationship.name, condition: "\(count) < \(least)\(nonempty)",
-                    code: CoreDataError.relationshipLacksMinimumCount, message: "it has fewer than \(least) objects",
+                    code: CoreDataError.relationshipLacksMinimumCount,
+                    message: "it has fewer than \(Counted(least, "object"))",
                     remedy: "map objects to it, or make it optional"))
         }
         if relationship.maxCount > 1 {

@@ -53,19 +53,22 @@ enum FormerOptions {
 
 extension Sequence<String> {
     /// Returns the string that differs least from `word`, if it is similar enough to be meant. Case doesn't count.
-    func nearest(to word: String) -> String? {
+    func nearest(to word: String) -> String? { similar(to: word).first }
+
+    /// Returns the strings that are similar enough to `word` to be meant, the most similar first. Case doesn't count.
+    func similar(to word: String) -> [String] {
         let word = Array(word.lowercased().utf8)
         // Longer words aren't typed; the time grows with the product of the lengths.
-        guard word.count <= 255 else { return nil }
+        guard word.count <= 255 else { return [] }
         let limit = Swift.max(1, word.count / 3)
-        var best: (name: String, distance: Int)?
-        for name in self {
+        let known = compactMap { name -> (name: String, distance: Int)? in
             let other = Array(name.lowercased().utf8)
-            guard other.count <= 255, abs(other.count - word.count) <= limit else { continue }
+            guard other.count <= 255, abs(other.count - word.count) <= limit else { return nil }
             let distance = word.editDistance(to: other)
-            if distance <= limit, distance < best?.distance ?? .max { best = (name, distance) }
+            return distance <= limit ? (name, distance) : nil
         }
-        return best?.name
+        // Of equal ones, the first comes first: the sort is stable.
+        return known.sorted { $0.distance < $1.distance }.map(\.name)
     }
 }
 

@@ -6,26 +6,37 @@ import ArgumentParser
 /// and zsh, `CompletionScript` adds files.
 extension CompletionKind {
     /// Stores as `GROUP_ID/NAME`, and files.
-    static var stores: CompletionKind { names(.stores) }
+    static var stores: CompletionKind { names(.stores, bash: "\(storeWords); compgen -f -- \"${cur}\"") }
     /// Identifiers of groups.
-    static var groups: CompletionKind { names(.groups) }
+    static var groups: CompletionKind { names(.groups, bash: "groups") }
+    /// Identifiers of groups, and directories.
+    static var containers: CompletionKind {
+        names(
+            .groups, bash: "groups; compgen -d -- \"${cur}\"", fish: "; __fish_complete_directories (commandline -ct)")
+    }
+    /// Identifiers of groups, stores as `GROUP_ID/NAME`, and files.
+    static var groupsAndStores: CompletionKind {
+        names(.all, bash: "groups; \"${COMP_WORDS[0]}\" complete \(storeWords); compgen -f -- \"${cur}\"")
+    }
+
+    private static let storeWords = "stores --by-group ${cur:+\"--word=${cur}\"}"
 
     /// The command that prints the names in fish.
     static func fishCommand(_ kind: CompleteCommand.Names) -> String {
         "set -l words (commandline -opc); command $words[1] complete \(kind) 2>/dev/null"
     }
 
-    private static func names(_ kind: CompleteCommand.Names) -> CompletionKind {
+    /// - Parameters:
+    ///   - bash: The arguments of `complete` in bash, and further commands.
+    ///   - fish: Further commands in fish.
+    private static func names(_ kind: CompleteCommand.Names, bash: String, fish: String = "") -> CompletionKind {
         switch CompletionShell.requesting {
         case .bash?:
-            let words =
-                kind == .groups
-                ? "groups" : "stores --by-group ${cur:+\"--word=${cur}\"}; compgen -f -- \"${cur}\""
             return .shellCommand(
-                "{ \"${COMP_WORDS[0]}\" complete \(words); } 2>/dev/null"
+                "{ \"${COMP_WORDS[0]}\" complete \(bash); } 2>/dev/null"
                     + " | LC_ALL=C sed \"s/[^A-Za-z0-9]/\\\\\\\\&/g\"")
         case .fish?:
-            return .shellCommand(fishCommand(kind))
+            return .shellCommand(fishCommand(kind) + fish)
         default:
             // Also when a script calls back: only then is the closure called, and the shell known.
             return .custom { _, _, _ in
@@ -42,6 +53,7 @@ extension KnownNames {
         switch kind {
         case .groups: groups
         case .stores: storeNames
+        case .all: groups + storeNames
         }
     }
 }

@@ -44,7 +44,7 @@ struct KnownNames {
 
     private mutating func addServed(_ environment: [String: String]) {
         let deadline = Deadline(after: .milliseconds(300))
-        guard let socket = AgentSocket.path(environment: environment),
+        guard let socket = try? AgentConnection.standardSocket(environment: environment),
             let connection = try? AgentConnection(socket, deadline: deadline)
         else { return }
         var found: [(group: String, stores: [[UInt8]])] = []

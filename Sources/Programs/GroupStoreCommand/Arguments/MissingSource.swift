@@ -1,3 +1,4 @@
+import CLinux
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -9,7 +10,10 @@ struct MissingSource {
     /// The file in the same directory that may be meant.
     let nearest: FilePath?
 
-    /// Returns nil if something has that name.
+    /// The target of a symbolic link that leads nowhere.
+    private var linkTarget: FilePath?
+
+    /// Returns nil if a file has that name, if need be through a symbolic link.
     init?(_ path: FilePath) {
         guard let name = path.lastComponent, FileStatus(following: path) == nil else { return nil }
         self.path = path
@@ -18,18 +22,29 @@ struct MissingSource {
             nearest = nil
             return
         }
-        // A link that leads nowhere is there.
-        if names.contains(name) { return nil }
         isDirectoryMissing = false
+        if names.contains(name) {
+            linkTarget = try? directory.open(name, flags: gs_o_path).linkTarget(path: path)
+            nearest = nil
+            return
+        }
         let files = names.filter { StoreName($0) != nil && (try? directory.status($0))?.kind == .regular }
         nearest = files.compactMap(\.utf8).sorted().nearest(to: name.utf8 ?? "").map {
             path.removingLastComponent().appending($0)
         }
     }
 
-    var sentence: String {
+    var sentence: String { fact + suggestion }
+
+    /// What is missing.
+    var fact: String {
         if isDirectoryMissing { return "there is no directory \(PrintablePath(path.removingLastComponent()))" }
-        let meant = nearest.map { "; did you mean \(PrintablePath($0))?" } ?? ""
-        return "there is no file \(PrintablePath(path))\(meant)"
+        if let linkTarget {
+            return "\(PrintablePath(path)) is a link to \(PrintablePath(linkTarget)), which doesn't exist"
+        }
+        return "there is no file \(PrintablePath(path))"
     }
+
+    /// The end of a sentence that asks for the file which may be meant; empty if there is none.
+    var suggestion: String { nearest.map { "; did you mean \(PrintablePath($0))?" } ?? "" }
 }

@@ -194,8 +194,8 @@ struct ModelMergeOptions: ParsableArguments {
 
     @Option(
         name: .customLong("merge"),
-        help: ArgumentHelp(
-            "Merge in this model, as an app with several models does. May be repeated.", valueName: "model"))
+        // The former way: --model repeated does the same.
+        help: .hidden)
     var others: [String] = []
 
     /// Returns the model merged with the others.

@@ -5,7 +5,7 @@ import ArgumentParser
 struct ModelListOptions: ParsableArguments {
     @Option(
         name: .customLong("model"),
-        help: "A model. If repeated, the models are merged, as an app with several bundles does.",
+        help: "Instead of the last argument: several models, which are merged. Repeat it for each.",
         completion: .file())
     var models: [String] = []
 

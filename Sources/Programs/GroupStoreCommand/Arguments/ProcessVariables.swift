@@ -6,7 +6,7 @@ enum ProcessVariables {
         let names = [
             "GROUPSTORE_CONTAINERS", "GROUPSTORE_SOCKET", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
             "XDG_CONFIG_DIRS", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "FLATPAK_ID", "HOME", "NOTIFY_SOCKET", "LISTEN_FDS",
-            "LISTEN_PID", "LISTEN_FDNAMES", "JOURNAL_STREAM", "TERM", "NO_COLOR",
+            "LISTEN_PID", "LISTEN_FDNAMES", "JOURNAL_STREAM", "TERM", "NO_COLOR", "XDG_STATE_HOME",
         ]
         return Dictionary(
             uniqueKeysWithValues: names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } })

@@ -15,25 +15,26 @@ struct StoreArgument {
     init(_ text: String) { self.text = text }
 
     /// Returns the store's location with symbolic links resolved. A path that exists takes precedence over a group. A
-    /// group's directory is the one in the standard configuration, else the default one.
+    /// group's directory is the one that the agent serves, else the standard one.
     ///
-    /// Throws `StoreError`, `SystemError`, and `ConfigurationError` if the configuration can't be read.
+    /// Throws `StoreError`, `SystemError`, `CommandFailure` if there is no such store or group, and the errors of
+    /// finding a group.
     func location() throws -> StoreLocation {
         let given = ArgumentBytes.path(text)
-        let path = try Self.resolved(given) ?? groupStore().flatMap(Self.resolved)
-        guard let path else { throw StoreError.missing(given) }
+        let path = try Self.resolved(given) ?? Self.groupStore(given).flatMap(Self.resolved)
+        guard let path else { throw try MissingStore(given).failure() }
         guard let last = path.lastComponent, let name = StoreName.existing(last) else {
             throw StoreError.notAFile(path)
         }
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
-    private func groupStore() throws -> FilePath? {
-        guard let address = StoreAddress(bytes: ArgumentBytes.path(text).bytes),
-            let group = GroupIdentifier(address.group), let name = FilePath.Component(bytes: address.name)
+    /// Returns the path of `GROUP_ID/NAME`, where there need not be a store yet; nil if there is no such group.
+    static func groupStore(_ given: FilePath) throws -> FilePath? {
+        guard let address = StoreAddress(bytes: given.bytes), let group = GroupIdentifier(address.group),
+            let name = FilePath.Component(bytes: address.name)
         else { return nil }
-        let environment = ProcessVariables.all
-        return try group.standardDirectory(environment: environment)?.appending(name)
+        return try NamedGroup(group).directory?.appending(name)
     }
 
     /// Returns nil if nothing has that name.

@@ -21,6 +21,9 @@ struct AgentCommand: ProcIndependentCommand {
             The standard configuration is the drop-ins groups.d/*.yaml under /usr/share/groupstore, /etc/groupstore and \
             $XDG_CONFIG_HOME/groupstore, and the files config.yaml of the latter two; a later one overrides an earlier \
             one, by group and store. Without a config.yaml, the groups under app-groups/ are served too.
+
+            Example:
+              groupstore agent --group group.com.example.notes=/srv/notes --legacy /srv/old/Notes.sqlite
             """)
 
     @Flag(help: "Read the configuration, print what would be served, and exit.")
@@ -79,7 +82,7 @@ struct AgentCommand: ProcIndependentCommand {
             let failure =
                 (error as? any ActionableError).map { CommandFailure($0) }
                 ?? CommandFailure(
-                    .inputOutput, code: "agent_failed", "\(error)", remedy: "groupstore doctor shows what is missing")
+                    .inputOutput, code: "agent_failed", "\(error)", remedy: "see what is missing: groupstore doctor")
             // A log that programs read gets every line in its format, the last one too.
             if format == .text {
                 output.fail(failure)

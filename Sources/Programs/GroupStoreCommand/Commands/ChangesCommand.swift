@@ -21,6 +21,9 @@ struct ChangesCommand: ParsableCommand {
             first, then write the others over what is there: once the summary says no 'more', a copy that had the \
             state at --since has the state that was read. A copy from before a change of the schema must be made \
             again: name the schema that it was made under with --schema.
+
+            Example:
+              groupstore changes group.com.example.notes/Notes.sqlite --values --json
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
@@ -228,7 +231,7 @@ enum HistoryPrinter {
     /// Returns the line that says that changes may be missing, of which tables if that is known. A schema change is no
     /// row of the history before the next `history enable`.
     static func outdated(_ store: String, _ tables: [String]) -> String {
-        let more = tables.count > 5 ? " and \(tables.count - 5) others" : ""
+        let more = tables.count > 5 ? " and \(Counted(tables.count - 5, "other"))" : ""
         let doubt =
             tables.isEmpty
             ? "changes may be missing"

@@ -4,7 +4,7 @@ import CommandSupport
 /// Prints the names that the completion scripts offer, one a line. Quiet if there is no agent or an error.
 struct CompleteCommand: ProcIndependentCommand {
     /// Kinds of names.
-    enum Names: String, ExpressibleByArgument, CaseIterable { case stores, groups }
+    enum Names: String, ExpressibleByArgument, CaseIterable { case stores, groups, all }
 
     static let configuration = CommandConfiguration(
         commandName: "complete", abstract: "Print the names that a shell can complete.", shouldDisplay: false)

@@ -13,7 +13,11 @@ import SystemPackage
 struct CreateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "create",
-        abstract: "Create an empty Core Data store for a model, as Core Data would.")
+        abstract: "Create an empty Core Data store for a model, as Core Data would.",
+        discussion: """
+            Example:
+              groupstore create Notes.sqlite --model Notes.xcdatamodeld
+            """)
 
     @Argument(help: "The path of the new store, which must not exist.", completion: .file())
     var store: String

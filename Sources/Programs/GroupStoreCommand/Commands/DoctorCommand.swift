@@ -15,9 +15,14 @@ struct DoctorCommand: ProcIndependentCommand {
             Checks inotify's limits, file leases, the agent's socket, the libraries, and each named directory, where \
             stores are or will be. A file stands for its directory. Without arguments, checks the directories of the \
             configuration, else this user's group containers.
+
+            Example:
+              groupstore doctor group.com.example.notes
             """)
 
-    @Argument(help: "Directories or stores to check.", completion: .file())
+    @Argument(
+        help: ArgumentHelp("Directories, stores or groups to check.", valueName: "place"),
+        completion: .groupsAndStores)
     var paths: [String] = []
 
     @Option(help: "Use this configuration instead of the agent's standard one.", completion: .file())
@@ -32,10 +37,15 @@ struct DoctorCommand: ProcIndependentCommand {
         let findings =
             SystemDiagnosis.findings() + InotifyDiagnosis().findings + configurationFindings + [socket(configuration)]
             + agent(configuration)
-            + directories(configuration).flatMap { DirectoryDiagnosis($0).findings() + HolderDiagnosis($0).findings() }
+            + directories(configuration).flatMap(Self.findings)
         for finding in findings { print(finding, output) }
         summarize(findings, output)
         if let status = findings.lazy.compactMap(\.status).first { throw status.code }
+    }
+
+    private static func findings(_ directory: FilePath) -> [Finding] {
+        DirectoryDiagnosis(directory).findings() + HolderDiagnosis(directory).findings()
+            + HazardDiagnosis(directory).findings()
     }
 
     private func configuration() -> (Configuration?, [Finding]) {
@@ -69,7 +79,8 @@ struct DoctorCommand: ProcIndependentCommand {
         var found: [FilePath] = []
         func add(_ directory: FilePath) { if !found.contains(directory) { found.append(directory) } }
         let working = FilePath(workingDirectory())
-        for path in paths.map({ ArgumentBytes.path($0).absolute(in: working) }) {
+        for text in paths {
+            let path = Self.group(text) ?? ArgumentBytes.path(text).absolute(in: working)
             add(Self.isDirectory(path) || !Self.exists(path) ? path : path.removingLastComponent())
         }
         if !paths.isEmpty { return found }
@@ -88,12 +99,20 @@ struct DoctorCommand: ProcIndependentCommand {
         return [all] + names.filter { !$0.string.hasPrefix(".") }.map(all.appending).filter(isDirectory)
     }
 
+    /// Returns the directory of a group's identifier, or of GROUP_ID/NAME; nil if a file has that name.
+    private static func group(_ text: String) -> FilePath? {
+        guard !exists(ArgumentBytes.path(text).absolute(in: FilePath(workingDirectory()))) else { return nil }
+        if let location = try? StoreArgument(text).location() { return location.directory.path }
+        let standard = try? GroupIdentifier(text)?.standardDirectory(environment: ProcessVariables.all)
+        return standard.flatMap { isDirectory($0) ? $0 : nil }
+    }
+
     private static func exists(_ path: FilePath) -> Bool { path.withPlatformString { access($0, F_OK) } == 0 }
 
     private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
 
     private static func socket(_ configuration: Configuration?) -> FilePath? {
-        configuration?.socket ?? AgentSocket.path(environment: ProcessVariables.all)
+        configuration?.socket ?? AgentSocket.clientPath(environment: ProcessVariables.all)
     }
 
     private func socket(_ configuration: Configuration?) -> Finding {

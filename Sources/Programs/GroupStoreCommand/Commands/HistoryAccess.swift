@@ -23,7 +23,8 @@ enum HistoryAccess {
             throw CommandFailure(
                 .busy, code: "relocating",
                 "\(PrintablePath(location.path)) is being relocated, or a relocation of it was interrupted",
-                remedy: "try again when it is done; groupstore recover shows its state")
+                remedy: "try again when it is done, or see its state: "
+                    + "groupstore recover \(container.directory.path.shellWord) --dry-run")
         }
         let url = URL(filePath: location.path.string, directoryHint: .notDirectory)
         let coordinator = FileCoordinator(in: container)

@@ -30,6 +30,9 @@ struct HistoryEnableCommand: ParsableCommand {
             --before also records what a row held before it was updated, deleted or replaced, for 'changes --values'; \
             it makes such writes slower and the history larger. It stays on until --no-before, which gives up what \
             was recorded so.
+
+            Example:
+              groupstore history enable group.com.example.notes/Notes.sqlite
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
@@ -61,7 +64,8 @@ struct HistoryEnableCommand: ParsableCommand {
             summary["tables"] = .array(outcome.tables.map { .string($0) })
             let words =
                 outcome.kind == .coreData
-                ? "Core Data keeps this store's history" : "\(outcome.kind.rawValue): \(outcome.tables.count) tables"
+                ? "Core Data keeps this store's history"
+                : "\(outcome.kind.rawValue): \(Counted(outcome.tables.count, "table"))"
             output.record(summary, words)
         }
     }
@@ -69,7 +73,11 @@ struct HistoryEnableCommand: ParsableCommand {
 
 struct HistoryDisableCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "disable", abstract: "Remove a store's history and all recorded changes.")
+        commandName: "disable", abstract: "Remove a store's history and all recorded changes.",
+        discussion: """
+            Example:
+              groupstore history disable group.com.example.notes/Notes.sqlite
+            """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
@@ -94,13 +102,18 @@ struct HistoryPurgeCommand: ParsableCommand {
         discussion: """
             Changes that a named subscriber hasn't acknowledged stay, unless --force is given. The last change always \
             stays.
+
+            Example:
+              groupstore history purge group.com.example.notes/Notes.sqlite --older-than 30d
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
 
-    @Option(help: ArgumentHelp("Purge changes older than this, such as 90s, 30m, 12h or 7d.", valueName: "age"))
-    var olderThan: String?
+    @Option(
+        help: ArgumentHelp("Purge changes older than this, such as 12h or 7d.", valueName: "age"),
+        transform: DurationArgument.age)
+    var olderThan: DurationArgument?
 
     @Option(help: ArgumentHelp("Purge all but this many changes.", valueName: "count"))
     var keep: Int64?
@@ -121,9 +134,6 @@ struct HistoryPurgeCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        if let olderThan, DurationArgument.withUnit(olderThan) == nil {
-            throw ValidationError("--older-than takes a number followed by s, m, h or d, such as 7d")
-        }
         if let keep, keep < 0 { throw ValidationError("--keep must be 0 or more") }
         if olderThan == nil, keep == nil, !acknowledged, forgetSubscriber.isEmpty {
             throw ValidationError("choose the changes to purge: --older-than, --keep or --acknowledged")
@@ -134,7 +144,7 @@ struct HistoryPurgeCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output, changing: true) {
             var purge = HistoryMaintenance.Purge()
-            purge.age = olderThan.flatMap(DurationArgument.withUnit)
+            purge.age = olderThan?.seconds
             purge.count = keep
             purge.acknowledged = acknowledged
             purge.force = force
@@ -148,7 +158,7 @@ struct HistoryPurgeCommand: ParsableCommand {
             summary["left"] = .integer(outcome.left)
             if let holder = outcome.heldBy { summary["held_by"] = .string(holder) }
             let held = outcome.heldBy.map { "; \($0) hasn't acknowledged the rest" } ?? ""
-            output.record(summary, "\(outcome.purged) changes purged, \(outcome.left) left\(held)")
+            output.record(summary, "\(Counted(outcome.purged, "change")) purged, \(outcome.left) left\(held)")
         }
     }
 }
@@ -156,7 +166,11 @@ struct HistoryPurgeCommand: ParsableCommand {
 struct HistoryAcknowledgeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "acknowledge",
-        abstract: "Record that a named subscriber knows all changes up to a token; later ones aren't purged.")
+        abstract: "Record that a named subscriber knows all changes up to a token; later ones aren't purged.",
+        discussion: """
+            Example:
+              groupstore history acknowledge Notes.sqlite --subscriber upload --token TOKEN
+            """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String

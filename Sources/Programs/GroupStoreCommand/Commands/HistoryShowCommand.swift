@@ -1,12 +1,17 @@
 import AgentProtocol
 import ArgumentParser
 import CommandSupport
+import LinuxSystem
 import PersistentHistory
 
 struct HistoryShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Show the state of a store's history and its subscribers, and print the latest changes.")
+        abstract: "Show the state of a store's history and its subscribers, and print the latest changes.",
+        discussion: """
+            Example:
+              groupstore history show group.com.example.notes/Notes.sqlite --last 5
+            """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
     var store: String
@@ -45,7 +50,7 @@ struct HistoryShowCommand: ParsableCommand {
         object["token"] = .string(summary.token.description)
         let kind = summary.kind == .coreData ? "Core Data's history" : "history"
         var table = TextTable()
-        table.add(.text(kind), .text("\(summary.changes) changes, those up to \(summary.trimmed) purged"))
+        table.add(.text(kind), .text("\(Counted(summary.changes, "change")), those up to \(summary.trimmed) purged"))
         table.add(.text("token"), .text("\(summary.token)"))
         table.add(.text("tables"), .text(summary.tables.joined(separator: ", ")))
         if summary.recordsImages { table.add(.text("before"), .text("values before a change are recorded")) }

@@ -15,6 +15,9 @@ struct InspectCommand: ParsableCommand {
         discussion: """
             Changes nothing in the store, creates and removes no side file, and doesn't hinder programs that have \
             it open.
+
+            Example:
+              groupstore inspect group.com.example.notes/Notes.sqlite
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)

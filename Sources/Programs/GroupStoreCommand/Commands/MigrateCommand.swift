@@ -22,6 +22,9 @@ struct MigrateCommand: ParsableCommand {
             directory, has put it back. With --to, the copy gets another name and the store stays unchanged; a \
             store that has the version already is only copied. A Core Data XML store is converted to a new SQLite \
             store, which --to names.
+
+            Example:
+              groupstore migrate Notes.sqlite --model Notes.xcdatamodeld --dry-run
             """)
 
     @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
@@ -54,7 +57,8 @@ struct MigrateCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The longest wait for programs that have the store open: seconds, or 500ms, 2m.", valueName: "time"))
+            "The longest wait for programs that have the store open (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
 
     @Flag(help: "Continue even if it can't be proved that no program has the store open.")

@@ -13,9 +13,12 @@ struct RecoverCommand: ParsableCommand {
         discussion: """
             Prints the journal and the action that follows from it, and performs it. Every relocation and every start \
             of an agent does the same; this command shows it.
+
+            Example:
+              groupstore recover group.com.example.notes --dry-run
             """)
 
-    @Argument(help: "The group container: its directory, or the group's identifier.", completion: .directory)
+    @Argument(help: "The group container: its directory, or the group's identifier.", completion: .containers)
     var groupDir: String
 
     @Flag(help: "Print what would be done, and change nothing.")
@@ -23,7 +26,8 @@ struct RecoverCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The longest wait for another relocation of the group: seconds, or 500ms, 2m.", valueName: "time"))
+            "The longest wait for another relocation of the group (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
 
     @OptionGroup var outputOptions: OutputOptions
@@ -35,7 +39,9 @@ struct RecoverCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         let progress = RelocationProgressReporter(output)
-        let group = GroupDirectory.path(groupDir).lexicallyNormalized()
+        var named: FilePath = ""
+        try reporting(output) { named = try GroupDirectory.path(groupDir).lexicallyNormalized() }
+        let group = named
         var request = RelocationRequest(source: group, group: group)
         request.deadline = deadline.duration
         FileLease.ignoreBreakSignal()

@@ -25,6 +25,9 @@ struct RelocateCommand: ParsableCommand {
 
             With --model, a Core Data XML store becomes a SQLite store on the way; the original goes to the group's \
             archive.
+
+            Example:
+              groupstore relocate ~/old/Notes.sqlite group.com.example.notes --dry-run
             """)
 
     @Argument(
@@ -36,24 +39,18 @@ struct RelocateCommand: ParsableCommand {
     var sourceStore: String
 
     @Argument(
-        help: "The group container to move it into: its directory, or the group's identifier.", completion: .directory)
+        help: "The group container to move it into: its directory, or the group's identifier.", completion: .containers)
     var groupDir: String
-
-    @Option(help: "The store's new file name in the group container; its support folder is renamed with it.")
-    var name: String?
 
     @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
 
-    @Option(
-        help: ArgumentHelp(
-            """
-            If both places hold rows: change nothing, archive the old place's store, archive the group's, or merge both \
-            and archive both.
-            """, valueName: "policy"))
-    var onConflict: RelocationRequest.ConflictPolicy = .refuse
-
-    @OptionGroup var mergeArguments: MergeArguments
+    @Flag(
+        help: """
+            Undo the store's last relocation, if nobody has written to the store since. Give the same store and group \
+            as the relocation.
+            """)
+    var undo = false
 
     @Option(
         help: ArgumentHelp(
@@ -65,11 +62,20 @@ struct RelocateCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The longest wait for programs that have the store open: seconds, or 500ms, 2m.", valueName: "time"))
-    var deadline = DurationArgument(seconds: 30)
+            """
+            If both places hold rows: change nothing, archive the old place's store, archive the group's, or merge both \
+            and archive both.
+            """, valueName: "policy"))
+    var onConflict: RelocationRequest.ConflictPolicy = .refuse
 
-    @Flag(help: "Move a file that SQLite can't read, such as an encrypted database, byte by byte.")
-    var opaque = false
+    @Option(help: "The store's new file name in the group container; its support folder is renamed with it.")
+    var name: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for programs that have the store open (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
+    var deadline = DurationArgument(seconds: 30)
 
     @Option(
         name: .customLong("model"),
@@ -99,15 +105,13 @@ struct RelocateCommand: ParsableCommand {
             valueName: "mode"))
     var journalMode: JournalModeArgument?
 
-    @Flag(
-        help: """
-            Undo the store's last relocation, if nobody has written to the store since. Give the same store and group \
-            as the relocation.
-            """)
-    var undo = false
+    @Flag(help: "Move a file that SQLite can't read, such as an encrypted database, byte by byte.")
+    var opaque = false
 
     @Flag(help: "Continue even if it can't be proved that no program has the store open.")
     var assumeClosed = false
+
+    @OptionGroup var mergeArguments: MergeArguments
 
     @OptionGroup var outputOptions: OutputOptions
 
@@ -162,6 +166,7 @@ struct RelocateCommand: ParsableCommand {
             FileLease.ignoreBreakSignal()
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
+            if !undo, !dryRun { try engine.refuseBeforeFirstRecord() }
             let summary = undo ? try engine.undo() : dryRun ? try engine.dryRun() : try engine.run()
             try progress.checkStoreExists(summary.members(seconds: 0, dryRun: dryRun))
             if !dryRun { reportMissingFiles(summary.to, progress) }
@@ -238,7 +243,7 @@ struct RelocateCommand: ParsableCommand {
         // Not normalized: only the kernel knows what ".." means after a symbolic link.
         var request = RelocationRequest(
             source: try Self.source(sourceStore, in: working),
-            group: GroupDirectory.path(groupDir))
+            group: try GroupDirectory.path(groupDir))
         if let name {
             guard let component = FilePath.Component(bytes: ArgumentBytes.path(name).bytes) else {
                 throw .badName(FilePath(name))

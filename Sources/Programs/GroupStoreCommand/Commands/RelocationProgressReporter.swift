@@ -160,8 +160,10 @@ final class RelocationProgressReporter {
             FileStatus(following: group) == nil
         else { return }
         throw RelocationFailure(
-            .unusablePlace, code: "no_store", "\(missing.sentence), and none at \(PrintablePath(group))",
-            remedy: "name the store's file, or leave this out if there is none yet")
+            .unusablePlace, code: "no_store",
+            "\(missing.fact), and no store at \(PrintablePath(group))\(missing.suggestion)",
+            remedy: missing.nearest.map { "name it: \($0.shellWord)" }
+                ?? "name the store's file, or leave this out if there is none yet")
     }
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {

@@ -23,35 +23,54 @@ struct WatchCommand: ParsableCommand {
             failed run is repeated together with later events, after 1 s and up to 60 s. --token-file keeps the \
             position up to which all is done, so that each event is handled at least once, even if the command or \
             this program is killed. With --tables, a change is reported if it may affect one of them: if it names one, \
-            or if not all of its tables are known. --entities, --operations, --authors and --except-authors need a \
-            store that keeps a history; a change whose rows the history doesn't know is reported.
+            or if not all of its tables are known. --entities, --authors and --except-authors need a store that keeps \
+            a history; a change whose rows the history doesn't know is reported.
+
+            With --rows or --values, a store that keeps no history and that no agent serves is watched through a copy \
+            of its pages in $XDG_STATE_HOME or ~/.local/state, which makes the token durable. 'groupstore rows \
+            disable' removes the copy.
+
+            Example:
+              groupstore watch group.com.example.notes/Notes.sqlite --exec ./upload
             """)
 
     @Argument(
         help: ArgumentHelp("The stores: database files, or GROUP_ID/NAME.", valueName: "store"), completion: .stores)
     var stores: [String]
 
-    @Flag(help: "Receive events from the agent only.")
-    var agent = false
+    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
+    var exec: String?
 
-    @Flag(help: "Watch the files directly, even if an agent serves them.")
-    var direct = false
+    @Option(
+        help: ArgumentHelp(
+            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
+            valueName: "file"), completion: .file())
+    var tokenFile: String?
 
     @Option(help: "Begin with the events after this token.")
     var since: String?
+
+    @Flag(help: "Exit after the first event that requires the store to be read again.")
+    var once = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Exit with code 75 if there is no event for so long.", valueName: "time"),
+        transform: DurationArgument.init)
+    var timeout: DurationArgument?
 
     @Option(help: ArgumentHelp("Report only changes of these tables.", valueName: "a,b"))
     var tables: String?
 
     @OptionGroup var rowFilter: RowFilterOptions
 
-    @Flag(help: "Print the changed rows too, if the store's history knows them and they are few.")
+    @Flag(help: "Print the changed rows too. With an agent: if the store's history knows them and they are few.")
     var rows = false
 
     @Flag(
         help: """
-            Before each change, print its rows whole, as they are then: a change batch, as 'changes --values' does. \
-            Needs a store that keeps a history.
+            Before each change, print its rows whole: a change batch, as 'changes --values' does. With an agent, the \
+            store must keep a history.
             """)
     var values = false
 
@@ -64,29 +83,16 @@ struct WatchCommand: ParsableCommand {
             """)
     var progress = false
 
-    @Option(help: ArgumentHelp("Run this with /bin/sh for each event, one run at a time.", valueName: "command"))
-    var exec: String?
+    @Flag(help: "Receive events from the agent only.")
+    var agent = false
 
-    @Option(
-        help: ArgumentHelp(
-            "Continue from the token in this file, and update it as events are printed or, with --exec, handled.",
-            valueName: "file"), completion: .file())
-    var tokenFile: String?
-
-    @Flag(help: "Exit after the first event that requires the store to be read again.")
-    var once = false
-
-    @Option(
-        help: ArgumentHelp(
-            "Exit with code 75 if there is no event for so long: seconds, or 500ms, 2m.", valueName: "time"))
-    var timeout: DurationArgument?
+    @Flag(help: "Watch the files directly, even if an agent serves them.")
+    var direct = false
 
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        if let timeout, !(0...31_536_000).contains(timeout.seconds) {
-            throw ValidationError("--timeout must be 0 to 31536000 seconds")
-        }
+        try timeout?.validate("--timeout", in: 0...31_536_000)
         if progress, direct {
             throw ValidationError("--progress and --direct exclude each other: an agent tells how far a relocation is")
         }
@@ -109,7 +115,7 @@ struct WatchCommand: ParsableCommand {
         try reporting(output) {
             try Interruption.requestAtEndOfReader()
             let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
-            let feed = try feed(since: since ?? tokens?.read())
+            let feed = try feed(since: since ?? tokens?.read(), output)
             let batches = try values ? self.batches(feed, output) : nil
             if let store = feed.stores.first { try tokens?.write(store.token) }
             for store in feed.stores { announce(store, feed.openingType, output) }
@@ -125,35 +131,44 @@ struct WatchCommand: ParsableCommand {
     }
 
     /// Returns the agent's feed if it serves the stores, else one of this process.
-    private func feed(since token: String?) throws -> any WatchedFeed {
+    private func feed(since token: String?, _ output: Output) throws -> any WatchedFeed {
         let paths = stores.map(ArgumentBytes.path)
-        guard !direct else { return try kernelFeed(paths, since: token) }
+        guard !direct else { return try directFeed(paths, since: token, output) }
         do throws(AgentConnectionError) {
             return try AgentFeed(paths, since: token, configure)
         } catch {
             guard !agent, error.leavesFilesToWatch else { throw error }
-            for path in paths where !Self.namesAFile(path) {
-                guard path.isAbsolute else { throw error }
-                throw CommandFailure(
-                    .badData, code: "no_directory",
-                    "there is no directory \(PrintablePath(path.removingLastComponent()))",
-                    remedy: "name a file in a directory that exists, or GROUP_ID/NAME of a group that an agent serves")
-            }
-            return try kernelFeed(paths, since: token)
+            return try directFeed(paths, since: token, output)
         }
     }
 
-    /// True if the argument can only be a path, or leads to a directory that exists.
-    private static func namesAFile(_ path: FilePath) -> Bool {
-        let directory = path.absolute(in: FilePath(workingDirectory())).removingLastComponent()
-        return FileStatus(following: directory)?.kind == .directory
+    /// Returns the place to watch, where there need not be a store yet.
+    private static func place(_ given: FilePath) throws -> FilePath {
+        if let failure = try MissingStore(given).groupFailure(mayAppear: true) { throw failure }
+        let path = given.absolute(in: FilePath(workingDirectory()))
+        let directory = path.removingLastComponent()
+        if FileStatus(following: directory)?.kind == .directory { return path }
+        if let store = try StoreArgument.groupStore(given) { return store }
+        throw CommandFailure(
+            .badData, code: "no_directory", "there is no directory \(PrintablePath(directory))",
+            remedy: "make it, or name GROUP_ID/NAME: mkdir -p \(directory.shellWord)")
     }
 
-    private func kernelFeed(_ paths: [FilePath], since token: String?) throws -> any WatchedFeed {
-        let directory = FilePath(workingDirectory())
-        let paths = paths.map { $0.absolute(in: directory) }
+    private func directFeed(
+        _ given: [FilePath], since token: String?, _ output: Output
+    ) throws -> any WatchedFeed {
+        let paths = try given.map(Self.place)
         guard rows || values || durable || !rowFilter.isEmpty else {
             return try KernelFeed(paths, since: token, tables: filter)
+        }
+        if rows || values, try DirectRows.areFromPages(paths, rowFilter) {
+            let operations = rowFilter.wire.operations.map(Set.init)
+            return try KernelFeed(paths, since: token, tables: filter) { path in
+                let printer = StepPrinter(
+                    store: path.bytes, output, values: values, tables: tables.map { Set(tableNames($0)) },
+                    operations: operations)
+                return try DirectRows(path, since: token, printer, output)
+            }
         }
         return try AgentFeed(PrivateAgent(paths), since: token, configure)
     }
@@ -234,20 +249,33 @@ struct WatchCommand: ParsableCommand {
 
     private func record(_ event: FeedEvent, _ output: Output) {
         output.record(
-            event.object, "\(LocalTime.now(precise: true))  \(event.type)  \(event.store.name)  \(event.words)")
+            event.object,
+            ["\(LocalTime.now(precise: true))", event.type, event.store.name, event.words].compactMap(\.self)
+                .joined(separator: "  "))
     }
 
     /// Reports that no later event is missed. For people on standard error, because it isn't an event.
     private func announce(_ store: WatchedStore, _ type: String, _ output: Output) {
+        let exists = FileStatus(following: store.path) != nil
         if output.json {
             var line: JSONObject = ["type": .string(type)]
             line.setPath("store", bytes: store.bytes)
             line.setPath("path", bytes: store.path.bytes)
+            if !exists { line["exists"] = false }
             line["token"] = .string(store.token)
             output.record(line, "")
         } else if !output.quiet {
-            Output.write("watching \(PrintablePath(store.path)), token \(store.token)", to: STDERR_FILENO)
+            let absence = exists ? "" : ", which doesn't exist yet; waiting for it"
+            let help = isatty(STDERR_FILENO) == 1 ? explanation : ""
+            Output.write("watching \(PrintablePath(store.path))\(absence)\(help)", to: STDERR_FILENO)
         }
+    }
+
+    /// What follows, for a person who waits at a terminal.
+    private var explanation: String {
+        exec == nil
+            ? ": each commit by any program prints a line here; Ctrl-C ends"
+            : ": each commit by any program runs the command; Ctrl-C ends"
     }
 
     private func summarize(_ outcome: String, token: String, to output: Output) {

@@ -26,7 +26,7 @@ enum CompletionScript {
     private static func withFilesInFish(_ script: String) -> String {
         let exclusion = " -fka "
         return lines(script).map { line in
-            guard line.hasSuffix(CompletionKind.fishCommand(.stores) + ")'"),
+            guard [.stores, .all].contains(where: { line.hasSuffix(CompletionKind.fishCommand($0) + ")'") }),
                 let option = line.indices.first(where: { line[$0...].hasPrefix(exclusion) })
             else { return String(line) }
             return line[..<option] + " -Fka " + line[option...].dropFirst(exclusion.count)
@@ -42,11 +42,15 @@ enum CompletionScript {
     }
 
     private static let zshFiles = """
-        # A store's argument may be a file, too.
+        # A store's argument may be a file, too, and a group container's a directory.
         functions -c __groupstore_custom_complete __groupstore_complete_names
         __groupstore_custom_complete() {
             __groupstore_complete_names "${@}"
-            [[ "${2}" = group ]] || _files
+            case "${2}" in
+            group) ;;
+            relocate | recover | archive) _files -/ ;;
+            *) _files ;;
+            esac
         }
 
         """

@@ -40,7 +40,7 @@ struct HTMLPage {
     }
 
     private static let style = """
-        :root{color-scheme:light dark;--line:#8886;--soft:#8881;--good:#2a8a3e;--bad:#c5303a;--warn:#a76a00}\
+        :root{color-scheme:light dark;--line:#8886;--soft:#8881;--good:#1f7a33;--bad:#c5303a;--warn:#8a5800;--link:#0b5cad}\
         body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:75rem;padding:0 1rem}\
         h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}\
         table{border-collapse:collapse;width:100%;margin:.5rem 0 1.5rem}\
@@ -48,6 +48,12 @@ struct HTMLPage {
         th{background:var(--soft)}code{font-family:ui-monospace,monospace}ul{margin:.2rem 0;padding-left:1.2rem}\
         .added td{background:#2a8a3e22}.removed td{background:#c5303a22}.changed td{background:#a76a0022}\
         .good{color:var(--good)}.bad{color:var(--bad)}.warning{color:var(--warn)}.note{color:inherit;opacity:.75}\
-        mark{background:#a76a0055;color:inherit}
+        mark{background:#a76a0055;color:inherit}a{color:var(--link)}\
+        .changes{list-style:none;padding:0}.changes li{padding:.15rem .55rem;border-left:4px solid var(--line)}\
+        .changes .added{border-color:var(--good)}.changes .removed{border-color:var(--bad)}\
+        .changes .changed,.changes .renamed{border-color:var(--warn)}\
+        details{margin:1rem 0}summary{cursor:pointer}\
+        @media(prefers-color-scheme:dark){\
+        :root{--good:#56d364;--bad:#ff7b72;--warn:#e3b341;--link:#79b8ff}body{background:#0d1117;color:#e6edf3}}
         """
 }

@@ -41,6 +41,52 @@ final class LiveScreen {
         }
 
         func cut(to columns: Int) -> Line { Line(DisplayWidth.cut(text, to: columns), style) }
+
+        /// Returns the line as several that fit, broken between words; a process and its number, and a number and its
+        /// unit, stay together. Further lines are indented by two columns more than the first. A path that is too long
+        /// loses its beginning, another word its end.
+        func wrapped(to columns: Int) -> [Line] {
+            guard DisplayWidth.of(text) > columns else { return [self] }
+            let indent = String(text.prefix { $0 == " " })
+            var lines: [String] = []
+            var line = indent
+            for (gap, word) in Self.words(text.dropFirst(indent.count)) {
+                let isFirst = line == indent || line == indent + "  "
+                let next = isFirst ? line + word : line + gap + word
+                guard DisplayWidth.of(next) > columns else {
+                    line = next
+                    continue
+                }
+                if !isFirst { lines.append(line) }
+                let rest = lines.isEmpty ? indent : indent + "  "
+                let width = columns - rest.utf8.count
+                let isPath = word.contains("/")
+                line = rest + (isPath ? DisplayWidth.cutStart(word, to: width) : DisplayWidth.cut(word, to: width))
+            }
+            return (lines + [line]).map { Line($0, style).cut(to: columns) }
+        }
+
+        private static func isNumber(_ word: String) -> Bool { word.allSatisfy { $0.isNumber || $0 == "." } }
+
+        /// Returns the words, each with the spaces before it.
+        private static func words(_ text: Substring) -> [(gap: String, word: String)] {
+            var words: [(gap: String, word: String)] = []
+            var gap = ""
+            // An empty part stands for one more space before the next word.
+            for part in text.split(separator: " ", omittingEmptySubsequences: false) {
+                if part.isEmpty {
+                    gap += " "
+                    continue
+                }
+                if let last = words.last?.word, part == "(pid" || last.hasSuffix("(pid") || isNumber(last) {
+                    words[words.count - 1].word += gap + part
+                } else {
+                    words.append((gap, String(part)))
+                }
+                gap = " "
+            }
+            return words
+        }
     }
 
     private let isInColour: Bool

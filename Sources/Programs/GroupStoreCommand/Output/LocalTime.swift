@@ -49,12 +49,3 @@ struct LocalTime: CustomStringConvertible {
         return String(repeating: "0", count: max(0, width - digits.count)) + digits
     }
 }
-
-/// A number with its noun.
-struct Counted: CustomStringConvertible {
-    let description: String
-
-    init(_ count: Int64, _ noun: String) { description = "\(count) \(noun)\(count == 1 ? "" : "s")" }
-
-    init(_ count: Int, _ noun: String) { self.init(Int64(count), noun) }
-}

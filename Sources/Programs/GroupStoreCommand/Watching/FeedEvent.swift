@@ -48,6 +48,8 @@ struct FeedEvent {
         /// The event is nil for a bookmark, and for one of a later agent.
         case received(type: String, StoreEvent?, JSONObject)
         case found(StoreEvent, DirectToken)
+        /// The token is the log's of a shadow.
+        case told(StoreEvent, String)
     }
 
     let store: WatchedStore
@@ -69,11 +71,18 @@ struct FeedEvent {
         self.line = line
     }
 
+    /// Creates an event of a store whose rows this process tells from its pages.
+    init(_ store: WatchedStore, _ event: StoreEvent, token: String) {
+        self.store = store
+        content = .told(event, token)
+        line = nil
+    }
+
     /// The event; nil for a bookmark, and for an event of a later agent.
     var event: StoreEvent? {
         switch content {
         case .received(_, let event, _): event
-        case .found(let event, _): event
+        case .found(let event, _), .told(let event, _): event
         }
     }
 
@@ -82,13 +91,14 @@ struct FeedEvent {
         switch content {
         case .received(_, _, let object): object.string("token")
         case .found(_, let token): token.description
+        case .told(_, let token): token
         }
     }
 
     var type: String {
         switch content {
         case .received(let type, _, _): type
-        case .found(let event, _): event.type
+        case .found(let event, _), .told(let event, _): event.type
         }
     }
 
@@ -97,6 +107,7 @@ struct FeedEvent {
         switch content {
         case .received(_, _, let object): object
         case .found(let event, let token): event.json(store: store.bytes, token: token.description)
+        case .told(let event, let token): event.json(store: store.bytes, token: token)
         }
     }
 
@@ -117,18 +128,16 @@ struct FeedEvent {
     /// True for a bookmark, which only advances the subscription's position.
     var isBookmark: Bool { type == "bookmark" }
 
-    /// The text that follows the event's type for people.
-    var words: String {
-        let words: String? =
-            switch event {
-            case .change(let tables): Self.words(tables)
-            case .progress(let progress): AgentStatus.words(progress)
-            case .reset(let reason): reason.rawValue
-            case .abandoned(let outcome, _): RelocationSentence.words(forOutcome: outcome)
-            case .relocated(_, let to): FilePath(bytes: to).map { "to \(PrintablePath($0))" }
-            case .relocating, .migrated, nil: nil
-            }
-        return [words, token].compactMap { $0 }.joined(separator: "  ")
+    /// The text that follows the event's type for people, or nil. The token is for programs: `--json` has it.
+    var words: String? {
+        switch event {
+        case .change(let tables): Self.words(tables)
+        case .progress(let progress): AgentStatus.words(progress)
+        case .reset(let reason): reason.rawValue
+        case .abandoned(let outcome, _): RelocationSentence.words(forOutcome: outcome)
+        case .relocated(_, let to): FilePath(bytes: to).map { "to \(PrintablePath($0))" }
+        case .relocating, .migrated, nil: nil
+        }
     }
 
     /// Returns the names of changed tables, as far as they are known.

@@ -17,6 +17,8 @@ final class KernelFeed: WatchedFeed {
     private let loop: FeedLoop
     private var feed: DirectFeed?
     private let tables: TableFilter?
+    /// The rows of each store, if they are told from its pages.
+    private var rows: [DirectRows] = []
     @exclusivity(unchecked) private var lines: [ChangeLine] = []
     /// The events that are known before anybody asks for events.
     private var missed: [FeedEvent] = []
@@ -31,9 +33,13 @@ final class KernelFeed: WatchedFeed {
     ///   - paths: Absolute paths, at which there need not be stores yet.
     ///   - token: The position after which to begin, if there is one store.
     ///   - tables: Leaves out changes that are known to affect only other tables.
+    ///   - rows: Returns what tells the rows of each store from its pages. It is called when each later change will be
+    ///     noticed. Nil if nothing does.
     ///
-    /// Throws `SystemError` and `DirectFeedError`.
-    init(_ paths: [FilePath], since token: String?, tables: TableFilter?) throws {
+    /// Throws `SystemError`, `DirectFeedError` and the error of `rows`.
+    init(
+        _ paths: [FilePath], since token: String?, tables: TableFilter?, rows: ((FilePath) throws -> DirectRows)? = nil
+    ) throws {
         self.tables = tables
         reduceTimerSlack()
         ResourceLimit.raiseDescriptors()
@@ -48,6 +54,7 @@ final class KernelFeed: WatchedFeed {
         var isReady = false
         try afterRelocations { _ = try feed.add(paths) { _ in isReady = true } }
         while !isReady, try feed.step(loop) {}
+        if let rows { self.rows = try paths.indices.map { try rows(feed.path(of: $0) ?? paths[$0]) } }
         for (number, path) in paths.enumerated() {
             let store = WatchedStore(
                 name: "\(PrintablePath(path))", bytes: path.bytes, path: feed.path(of: number) ?? path, token: "")
@@ -55,7 +62,14 @@ final class KernelFeed: WatchedFeed {
             stores.append(store)
             lines.append(ChangeLine(store: path.bytes, tokenStart: DirectToken.start))
         }
-        if let token, let store = stores.first {
+        if !self.rows.isEmpty {
+            for (store, rows) in zip(stores, self.rows) {
+                store.token = rows.token
+                if let reason = rows.discontinuity {
+                    missed.append(FeedEvent(store, .reset(reason), token: rows.token))
+                }
+            }
+        } else if let token, let store = stores.first {
             let now = feed.token(of: 0)
             missed += events(since: token, until: now).map { FeedEvent(store, $0, now) }
             // Nobody was told of these events yet.
@@ -89,19 +103,52 @@ final class KernelFeed: WatchedFeed {
                 event.store.token = event.token ?? event.store.token
                 try body(event)
             }
+            for (store, rows) in zip(stores, rows) where rows.hasSteps {
+                try rows.passOnSteps { try passOn($0, of: store, rows) }
+            }
             while !hasReceived {
                 if Interruption.isRequested { throw AgentConnectionError.interrupted }
                 if deadline.hasPassed { return false }
-                guard try feed?.step(loop, timeout: deadline.remaining) == true else { return false }
+                guard try feed?.step(loop, timeout: timeout(until: deadline)) == true else { return false }
+                try retryRows()
                 if let failure { throw failure }
             }
             return true
         }
     }
 
+    /// Returns the time until the deadline, or until a store is read again that couldn't be read.
+    private func timeout(until deadline: Deadline) -> Duration? {
+        let retry = rows.compactMap(\.retryAt).min().map { max(.zero, ContinuousClock.now.duration(to: $0)) }
+        return [deadline.remaining, retry].compactMap { $0 }.min()
+    }
+
+    private func retryRows() throws {
+        for (store, rows) in zip(stores, rows) {
+            rows.recordFileEvent()
+            if let retryAt = rows.retryAt, retryAt <= .now { try rows.retry { try passOn($0, of: store, rows) } }
+        }
+    }
+
+    /// Passes on an event whose rows were printed.
+    private func passOn(_ event: StoreEvent, of store: WatchedStore, _ rows: DirectRows) throws {
+        store.token = rows.token
+        hasReceived = true
+        try body?(FeedEvent(store, event, token: rows.token))
+    }
+
     private func receive(_ event: StoreEvent, of number: Int, _ token: DirectToken) {
         guard stores.indices.contains(number), failure == nil else { return }
         let store = stores[number]
+        if rows.indices.contains(number) {
+            if let path = feed?.path(of: number) { store.path = path }
+            do {
+                try rows[number].record(event) { try passOn($0, of: store, rows[number]) }
+            } catch {
+                failure = error
+            }
+            return
+        }
         store.position = token
         var line: [UInt8]?
         if case .change(let changed) = event {

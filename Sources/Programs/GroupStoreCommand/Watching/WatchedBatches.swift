@@ -2,6 +2,7 @@ import AgentProtocol
 import CommandSupport
 import GroupStore
 import LinuxSystem
+import PersistentHistory
 import SystemPackage
 
 /// The rows of `watch --values`: after each change of a store, the change batch since the last one, from the agent.
@@ -32,9 +33,7 @@ final class WatchedBatches {
         self.filter = filter
         self.output = output
         for store in feed.stores where !store.hasHistory {
-            throw CommandFailure(
-                .badData, code: "no_history", "\(PrintablePath(store.path)) keeps no history",
-                remedy: "groupstore history enable STORE")
+            throw HistoryError.disabled(store.path)
         }
         positions = feed.stores.map { Position(token: SubscriptionToken($0.token)?.history) }
     }

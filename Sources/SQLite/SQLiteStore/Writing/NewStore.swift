@@ -21,7 +21,9 @@ package final class NewStore {
 
         package var errorCode: String { "exists" }
         package var message: String { "\(PrintablePath(path)): this exists already" }
-        package var remedy: String { "name another path, or move it away" }
+        package var remedy: String {
+            "name another path, or move it away: mv \(path.shellWord) \(path.appending(suffix: ".old").shellWord)"
+        }
         package var errorPath: FilePath? { path }
     }
 

@@ -82,8 +82,14 @@ extension GroupContainer {
             return []
         }
         let directory = try bookkeeping.directory(Self.receiptsName)
-        return try directory.names().compactMap { try? Record.read(RelocationReceipt.self, $0, in: directory) }
-            .sorted { ($0.at, $0.id.rawValue) < ($1.at, $1.id.rawValue) }
+        // A receipt's time has whole seconds. Of two of the same second, the one that was written later is the later.
+        let found = try directory.names().compactMap {
+            try? Record.readWithStatus(RelocationReceipt.self, $0, in: directory)
+        }
+        return found.sorted { one, other in
+            (one.value.at, one.status.modified, one.value.id.rawValue)
+                < (other.value.at, other.status.modified, other.value.id.rawValue)
+        }.map(\.value)
     }
 
     /// Returns the receipts of one store, oldest first.

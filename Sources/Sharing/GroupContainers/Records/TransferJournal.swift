@@ -163,7 +163,8 @@ package struct UnreadableRecord: ActionableError {
     package var errorCode: String { "unreadable_record" }
     package var message: String { "\(PrintablePath(path)): \(reason)" }
     package var remedy: String {
-        "a newer groupstore wrote it, or it is damaged: use that version, or move the file aside"
+        "a newer groupstore wrote it, or it is damaged; use that version, or move the file aside: "
+            + "mv \(path.shellWord) \(path.appending(suffix: ".unreadable").shellWord)"
     }
     package var errorPath: FilePath? { path }
 }

@@ -57,8 +57,7 @@ package enum ArchiveValue: Sendable, Equatable {
             let group = container.directory.path.shellWord
             return RelocationFailure(
                 .conflict, code: word, "archive \(set.id) is kept: \(reason)",
-                remedy: "restore it (groupstore archive restore \(group) \(set.id)), or remove it for good with --force"
-            )
+                remedy: "remove it for good with --force, or restore it: groupstore archive restore \(group) \(set.id)")
         }
     }
 }

@@ -149,9 +149,11 @@ struct RestorationPaths {
         let directory = destination.directory
         for name in [destination.name.database, destination.name.support] + destination.name.sideFiles
         where try directory.status(name) != nil {
+            let path = directory.path.appending(name)
             throw RelocationFailure(
-                .conflict, code: "destination_taken", "\(PrintablePath(directory.path.appending(name))) exists",
-                remedy: "move it away first, or restore to another place: --to PATH")
+                .conflict, code: "destination_taken", "\(PrintablePath(path)) exists",
+                remedy: "name another place with --to, or move it away: "
+                    + "mv \(path.shellWord) \(path.appending(suffix: ".old").shellWord)")
         }
         // Both stores would use one folder of external data.
         guard try archived.directory.status(archived.name.support) != nil,

@@ -29,7 +29,9 @@ struct RelocationDecision {
         if evidence.relation == .separate {
             let both = legacy.status != nil && group.status != nil
             evidence.legacy = try Self.side(legacy, request, readsContent: both)
-            evidence.group = try Self.side(group, request, readsContent: both)
+            evidence.group =
+                try endpoints.isGroupNameLeftLink()
+                ? Self.leftovers(group) : Self.side(group, request, readsContent: both)
             if case .store(let content) = evidence.legacy, evidence.group == .store(content) {
                 evidence.comparison = try Self.compare(content, legacy, with: group, at: endpoints)
             }

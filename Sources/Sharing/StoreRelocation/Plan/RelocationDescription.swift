@@ -1,4 +1,5 @@
 import LinuxSystem
+import SQLiteStore
 import SystemPackage
 
 /// The decision in words.
@@ -40,9 +41,19 @@ extension RelocationDecision {
     func failure() throws -> RelocationFailure {
         guard case .refuse(let reason, let atGroup) = plan else { return try conflict() }
         let store = atGroup ? endpoints.group : endpoints.legacy
-        let (code, remedy) = Self.advice(reason)
+        let (code, remedy) = Self.advice(reason, store.path, (atGroup ? group : legacy).status?.kind, atGroup: atGroup)
+        var description = Self.describe(reason)
+        if case .notARegularFile = reason { description = Self.describe((atGroup ? group : legacy).status?.kind) }
         return RelocationFailure(
-            .badData, code: code, "\(PrintablePath(store.path)): \(Self.describe(reason))", remedy: remedy)
+            .badData, code: code, "\(PrintablePath(store.path)): \(description)", remedy: remedy)
+    }
+
+    private static func describe(_ kind: FileStatus.Kind?) -> String {
+        switch kind {
+        case .directory: "a directory, not a store"
+        case .symbolicLink: "a symbolic link, not a store"
+        case .regular, .other, nil: describe(.notARegularFile)
+        }
     }
 
     private static func describe(_ reason: RelocationRefusal) -> String {
@@ -58,8 +69,21 @@ extension RelocationDecision {
         }
     }
 
-    private static func advice(_ reason: RelocationRefusal) -> (code: String, remedy: String) {
-        switch reason {
+    private static func notAFileRemedy(_ store: FilePath, _ kind: FileStatus.Kind?, atGroup: Bool) -> String {
+        guard atGroup else { return "name the store's database file" }
+        guard kind != .symbolicLink else { return "remove the link: rm \(store.shellWord)" }
+        return "move it away, or choose another name with --name: \(movingAway(store))"
+    }
+
+    private static func movingAway(_ path: FilePath) -> String {
+        "mv \(path.shellWord) \(path.appending(suffix: ".old").shellWord)"
+    }
+
+    private static func advice(
+        _ reason: RelocationRefusal, _ store: FilePath, _ kind: FileStatus.Kind?, atGroup: Bool
+    ) -> (code: String, remedy: String) {
+        let word = store.shellWord
+        return switch reason {
         case .halfAStore:
             ("half_a_store", "put the database back beside it; look in a backup, or in the group container")
         case .foreign:
@@ -67,11 +91,20 @@ extension RelocationDecision {
                 "not_a_database",
                 "name a SQLite store; an encrypted one may be moved with --opaque while it is closed"
             )
-        case .corrupt: ("corrupt", "repair it first: sqlite3 STORE .recover")
-        case .hardLinked: ("hard_linked", "remove the other name: find / -xdev -samefile STORE")
+        case .corrupt: ("corrupt", StoreError.recovery(of: store))
+        case .hardLinked:
+            (
+                "hard_linked",
+                "remove the other name: find \"$(stat -c %m \(word))\" -ignore_readdir_race -xdev -samefile \(word)"
+            )
         case .twoNames: ("two_names", "remove one of the two names; the data is there once")
-        case .notARegularFile: ("not_a_file", "name the store's database file")
-        case .unusualPart: ("unusual_part", "check it and move it away")
+        case .notARegularFile:
+            (
+                "not_a_file",
+                notAFileRemedy(store, kind, atGroup: atGroup)
+            )
+        case .unusualPart(let name):
+            ("unusual_part", "check it and move it away: \(movingAway(store.removingLastComponent().appending(name)))")
         case .opaqueWithSideFiles: ("opaque_side_files", "let its own program close it properly, then try again")
         }
     }

@@ -126,6 +126,18 @@ struct RelocationEndpoints {
     /// True if the old name leads to the new one.
     var isSameStore: Bool { legacy.directory.identity == group.directory.identity && legacy.name == group.name }
 
+    /// Returns true if the group's name is the link that `--retire symlink` left when the legacy store was relocated
+    /// from there: it leads to that store, and the store's last receipt names it. The store may then return to its
+    /// place.
+    func isGroupNameLeftLink() throws -> Bool {
+        guard try group.directory.status(group.name.database)?.kind == .symbolicLink,
+            let target = FileStatus(following: group.path)?.identity,
+            try target == legacy.directory.identity(legacy.name.database)
+        else { return false }
+        let receipt = try GroupContainer(directory: legacy.directory).receipts(of: legacy.name.database).last
+        return receipt?.from.path == group.path && receipt?.retirement == .symlink
+    }
+
     /// Returns how the two names relate. Meaningful only if both exist.
     func relation(_ legacy: StoreSnapshot, _ group: StoreSnapshot) -> RelocationEvidence.Relation {
         guard let identity = legacy.status?.identity, identity == group.status?.identity else { return .separate }

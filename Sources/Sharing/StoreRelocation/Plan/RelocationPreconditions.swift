@@ -109,15 +109,15 @@ struct RelocationPreconditions {
             .notPermitted, code: "owner_locked_out",
             "user \(owner), who owns the store, can't \(isTarget ? "write to" : "reach") \(PrintablePath(closed))"
                 + (isTarget ? "" : ", and so not \(PrintablePath(target.path))"),
-            remedy: "allow it: setfacl -m u:\(owner):\(isTarget ? "rwx" : "x") \(closed.shellWord)")
+            remedy: "allow it (package acl): setfacl -m u:\(owner):\(isTarget ? "rwx" : "x") \(closed.shellWord)")
     }
 
     private func checkFilesAreWritable(_ snapshot: StoreSnapshot) throws {
         guard let file = try snapshot.unwritableFile() else { return }
+        let path = snapshot.location.directory.path.appending(file)
         throw RelocationFailure(
-            .notPermitted, code: "not_writable",
-            "\(PrintablePath(snapshot.location.directory.path.appending(file))) can't be written to",
-            remedy: "allow it: chmod u+rw, as its owner")
+            .notPermitted, code: "not_writable", "\(PrintablePath(path)) can't be written to",
+            remedy: "allow it, as its owner: chmod u+rw \(path.shellWord)")
     }
 
     /// Checks the folder of external data: it is either moved to another parent, or copied and emptied.
@@ -129,14 +129,15 @@ struct RelocationPreconditions {
         else { return }
         throw RelocationFailure(
             .notPermitted, code: "not_writable", "\(PrintablePath(obstacle.path)) can't be \(obstacle.missingRight)",
-            remedy: "allow it: chmod \(obstacle.missingMode), as its owner")
+            remedy: "allow it, as its owner: chmod \(obstacle.missingMode) \(obstacle.path.shellWord)")
     }
 
     private func checkWritable(_ directory: Directory) throws {
         if try directory.fileSystem().isReadOnly {
             throw RelocationFailure(
                 .unusablePlace, code: "read_only", "\(PrintablePath(directory.path)) is on a read-only file system",
-                remedy: "mount it writable, then run this again")
+                remedy: "make it writable, then run this again: "
+                    + "mount -o remount,rw \"$(stat -c %m \(directory.path.shellWord))\"")
         }
         guard faccessat(directory.raw, ".", W_OK | X_OK, AT_EACCESS) == 0 else {
             throw RelocationFailure(

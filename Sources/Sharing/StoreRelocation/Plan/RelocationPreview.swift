@@ -31,6 +31,26 @@ extension Relocation {
         }
     }
 
+    /// Throws the failure with which `run` would end, if the group's directory has no records yet: so a refusal leaves
+    /// nothing there. What may pass, such as a program that has the store open, is left to the run.
+    ///
+    /// For a process that has neither store open, because it reads both.
+    package func refuseBeforeFirstRecord() throws(RelocationFailure) {
+        do {
+            let endpoints = try RelocationEndpoints(request)
+            guard try endpoints.container.existingBookkeeping() == nil else { return }
+            let decision = try RelocationDecision(endpoints, request)
+            switch decision.plan {
+            case .conflict, .refuse:
+                report(.plan(decision.sentence, bytesToCopy: 0))
+                throw try decision.failure()
+            case .nothingToDo, .alreadyRelocated, .relocate, .archiveLegacy, .retireLegacy, .merge: return
+            }
+        } catch let failure as RelocationFailure {
+            if failure.kind != .busy { throw failure }
+        } catch {}
+    }
+
     /// Returns the outcome of a plan, for a dry run. Throws the failure that the run would end with.
     private func preview(_ decision: RelocationDecision) throws -> RelocationSummary {
         let endpoints = decision.endpoints
@@ -52,6 +72,7 @@ extension Relocation {
             store = endpoints.legacy
         }
         if decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }
+        summary.notes += holderNotes(decision)
         let content = try content(of: store) ?? .same
         let isInPlace = summary.outcome != .relocated
         report(.plan(sentence(decision, isInPlace ? .same : content), bytesToCopy: decision.bytesToCopy))
@@ -107,8 +128,24 @@ extension Relocation {
         summary.method = .merge
         summary.bytes = decision.group.bytes
         summary.merge = result
-        summary.notes = try logNotes(endpoints) + result.notes
+        summary.notes = try logNotes(endpoints) + holderNotes(decision) + result.notes
         return summary
+    }
+
+    /// Returns who has the stores open that a run would move, and so would wait for.
+    private func holderNotes(_ decision: RelocationDecision) -> [String] {
+        let moved: [StoreSnapshot] =
+            switch decision.plan {
+            case .relocate(.some), .merge: [decision.legacy, decision.group]
+            case .relocate(.none), .archiveLegacy, .retireLegacy: [decision.legacy]
+            case .nothingToDo, .alreadyRelocated, .conflict, .refuse: []
+            }
+        return moved.compactMap { store in
+            let holders = store.status.map { FileHolder.of($0.identity) } ?? []
+            guard !holders.isEmpty else { return nil }
+            let path = PrintablePath(store.location.path)
+            return "\(path) is open in \(holders.names): a relocation waits until it is closed"
+        }
     }
 
     /// Returns what a run would say of other databases' logs. Throws `RelocationFailure` if it would refuse.

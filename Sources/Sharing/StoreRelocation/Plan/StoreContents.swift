@@ -7,10 +7,12 @@ import SystemPackage
 enum StoreContents {
     /// SQLite can't read the store, for this reason.
     struct Unreadable: ActionableError {
+        let path: FilePath
         let message: String
 
         var errorCode: String { "corrupt" }
-        var remedy: String { "repair it first: sqlite3 STORE .recover" }
+        var remedy: String { StoreError.recovery(of: path) }
+        var errorPath: FilePath? { path }
     }
 
     /// The facts by which a person can tell two stores apart.
@@ -86,8 +88,9 @@ enum StoreContents {
             return try StoreReader.read(store.location, body)
         } catch let error as StoreError {
             switch error {
-            case .corrupt(let code, let message, _): throw Unreadable(message: "SQLite error \(code), \(message)")
-            case .foreign(let format, _): throw Unreadable(message: "\(format)")
+            case .corrupt(let code, let message, let path):
+                throw Unreadable(path: path, message: "SQLite error \(code), \(message)")
+            case .foreign(let format, let path): throw Unreadable(path: path, message: "\(format)")
             default: throw error
             }
         }

@@ -83,6 +83,7 @@ struct StoreSnapshot {
             try location.directory.status(location.name.database) == status
         else { return }
         throw StoreContents.Unreadable(
+            path: location.path,
             message: "\(ByteCount(header.minimumSize - status.size)) of its last pages are missing")
     }
 

@@ -68,6 +68,7 @@ extension Relocation {
         }
         guard receipt.method != .merge else { throw try RelocationFailure.merged(paths, receipt, in: container) }
         guard receipt.method != .replace else { throw try RelocationFailure.setAside(paths, receipt, in: container) }
+        try paths.checkStoreIsThere()
         try paths.checkLegacyPlaceIsFree()
         try paths.checkNothingWritten(since: receipt)
         let sentence = "move \(PrintablePath(paths.group.path)) back to \(PrintablePath(paths.legacy.path))"
@@ -127,6 +128,14 @@ struct UndoPaths {
         return found
     }
 
+    /// Throws if the store isn't in the group any more. What is in its former place is then the store itself.
+    func checkStoreIsThere() throws {
+        guard try group.directory.status(group.name.database) == nil else { return }
+        throw RelocationFailure(
+            .badData, code: "store_gone", "\(PrintablePath(group.path)) no longer exists",
+            remedy: "nothing can be undone; see groupstore status \(group.directory.path.shellWord)")
+    }
+
     /// Throws if any file of a store stands there, except the link that `--retire symlink` left.
     func checkLegacyPlaceIsFree() throws {
         let directory = legacy.directory
@@ -137,20 +146,18 @@ struct UndoPaths {
                 && FileStatus(following: legacy.path)?.identity
                     == FileStatus(following: group.path)?.identity
             guard !isOurLink else { continue }
+            let path = directory.path.appending(name)
             throw RelocationFailure(
-                .conflict, code: "old_place_taken",
-                "\(PrintablePath(directory.path.appending(name))) is in the store's former place",
-                remedy: "check it and move it away, then run this again")
+                .conflict, code: "old_place_taken", "\(PrintablePath(path)) is in the store's former place",
+                remedy: "check it, move it away, then run this again: "
+                    + "mv \(path.shellWord) \(path.appending(suffix: ".new").shellWord)")
         }
     }
 
     func checkNothingWritten(since receipt: RelocationReceipt) throws {
         let snapshot = try StoreSnapshot(group)
-        guard let status = snapshot.status else {
-            throw RelocationFailure(
-                .badData, code: "store_gone", "\(PrintablePath(group.path)) no longer exists",
-                remedy: "nothing can be undone; see groupstore status \(group.directory.path.shellWord)")
-        }
+        try checkStoreIsThere()
+        guard let status = snapshot.status else { throw SystemError("stat", .noSuchFileOrDirectory, path: group.path) }
         guard let published = receipt.published else {
             throw RelocationFailure(
                 .badData, code: "not_known", "its receipt does not record the state of \(PrintablePath(group.path))",
@@ -218,8 +225,8 @@ extension RelocationFailure {
         RelocationFailure(
             .badData, code: "merged",
             "\(PrintablePath(paths.group.path)) has the rows of two stores, which can't be taken apart",
-            remedy: "both are in the archive as they were: groupstore archive list "
-                + "\(container.directory.path.shellWord), then archive restore … --to PATH")
+            remedy: "both are in the archive as they were, and archive restore --to puts one elsewhere: "
+                + "groupstore archive list \(container.directory.path.shellWord)")
     }
 
     /// Returns the command that brings back the store as it was before its relocation; nil if it wasn't kept.

@@ -56,7 +56,8 @@ struct ForeignLogArchive {
         guard let problem else { return true }
         throw RelocationFailure(
             .badData, code: "foreign_log", "\(log.description), and the database alone is damaged: \(problem)",
-            remedy: "restore the database and the log that belong together, or repair it: sqlite3 STORE .recover")
+            remedy: "restore the database and the log that belong together, or "
+                + StoreError.recovery(of: store.path))
     }
 
     /// Runs `body` while no other process has the database open.

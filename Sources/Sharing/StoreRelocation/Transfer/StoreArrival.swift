@@ -95,13 +95,19 @@ extension StoreTransfer {
         try destination.directory.synchronize()
     }
 
-    /// Returns true if the destination of a restore is the link that the relocation left. The same rename replaces it.
+    /// Returns true if the destination is the link that a relocation of this store left there. The same rename replaces
+    /// it.
     private func replacesLink(_ destination: StoreLocation) throws -> Bool {
+        guard try destination.directory.status(destination.name.database)?.kind == .symbolicLink else { return false }
+        switch transfer.purpose {
         // A place that an archived store is restored to was free.
-        guard case .restore = transfer.purpose, source.directory.identity == container.directory.identity else {
-            return false
+        case .restore: return source.directory.identity == container.directory.identity
+        // The decision has proved the rest. By now the empty directory has the store's name.
+        case .publish:
+            return try FileStatus(following: destination.path)?.identity
+                == source.directory.identity(source.name.database)
+        case .archive, .discard: return false
         }
-        return try destination.directory.status(destination.name.database)?.kind == .symbolicLink
     }
 
     func receipt(_ set: WithdrawnSet) -> RelocationReceipt? {

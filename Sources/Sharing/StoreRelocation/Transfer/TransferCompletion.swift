@@ -176,10 +176,9 @@ struct TransferCompletion {
             }
             return []
         }
-        // A restored store has swapped places with this link.
-        if transfer.retirement != .symlink, try directory.status(link)?.kind == .symbolicLink {
-            try directory.removeFile(link)
-        }
+        // The store may have swapped places with the link that an earlier relocation left. One of this transfer, if it
+        // was interrupted, is made again.
+        if try directory.status(link)?.kind == .symbolicLink { try directory.removeFile(link) }
         guard let target = linkTarget else {
             do {
                 try directory.removeDirectory(oldName)
@@ -189,9 +188,7 @@ struct TransferCompletion {
                 return ["\(PrintablePath(source.path)) remains: another program has put something into it"]
             }
         }
-        if try directory.status(link) == nil {
-            try directory.makeSymbolicLink(link, to: target)
-        }
+        try directory.makeSymbolicLink(link, to: target)
         try directory.rename(link, to: oldName, in: directory, .exchange)
         try directory.removeDirectory(link)
         return []

@@ -104,6 +104,10 @@ struct gs_access_question {
 int gs_access_as(uid_t user, gid_t group, const gid_t *groups, int group_count, struct gs_access_question *questions,
                  int count, int timeout_ms);
 
+// Returns 1 if two processes' descriptors share one open file description, as after fork(2), 0 if not, or -1 with errno
+// if the kernel doesn't tell (kcmp(2)).
+int gs_share_description(pid_t first, int first_descriptor, pid_t second, int second_descriptor);
+
 // The arguments of main, ended by NULL. They must not be changed.
 char *const *gs_arguments(void);
 

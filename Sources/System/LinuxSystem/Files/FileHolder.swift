@@ -39,7 +39,8 @@ extension FileHolder {
     /// are invisible, so an empty result does not prove that nobody has it open.
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
-        return names.compactMap { Int32($0.string) }.filter { $0 != own && has(identity, open: $0) }.sorted()
+        return names.compactMap { Int32($0.string) }
+            .filter { $0 != own && HeldFile.hasFile($0) { $0.identity == identity } }.sorted()
             .compactMap(FileHolder.init(process:))
     }
 
@@ -54,17 +55,6 @@ extension FileHolder {
     private static func isElsewhere(_ pid: Int32) -> Bool {
         guard let other = FileStatus(following: FilePath("/proc/\(pid)/ns/pid"))?.identity else { return false }
         return other != FileStatus(following: "/proc/self/ns/pid")?.identity
-    }
-
-    private static func has(_ identity: FileIdentity, open pid: Int32) -> Bool {
-        guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let names = try? directory.names() else {
-            return false
-        }
-        return names.contains { name in
-            var found = stat()
-            let result = name.withPlatformString { fstatat(directory.raw, $0, &found, 0) }
-            return result == 0 && FileStatus(found).identity == identity
-        }
     }
 
     /// False if no process with this number has memory: it has ended, or is about to close its descriptors.

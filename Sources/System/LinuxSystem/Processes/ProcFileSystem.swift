@@ -43,3 +43,18 @@ package enum ProgramArguments {
     /// The arguments without the program's name. Bytes that aren't UTF-8 are repaired.
     package static var words: [String] { bytes.dropFirst().map { String(decoding: $0, as: UTF8.self) } }
 }
+
+/// Reads files of `/proc`.
+package enum ProcFile {
+    /// Returns at most `limit` bytes of the file as text, or nil if it can't be read.
+    package static func text(_ path: FilePath, limit: Int = 4096) -> String? {
+        guard let name = path.lastComponent, let directory = try? Directory(path.removingLastComponent()),
+            let bytes = try? DurableFile.read(name, in: directory, limit: limit)
+        else { return nil }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    package static func integer(_ path: FilePath) -> Int? {
+        text(path).flatMap { Int($0.prefix { $0 != "\n" }) }
+    }
+}

@@ -109,7 +109,7 @@ final class Cast: Sendable {
         let place = URL(filePath: try request.need(request.path, "path"))
         let presenter = try presenters.get(request.key ?? "?", or: { Recorder(request, at: place) })
         let container = try containers.get(request.key ?? "?", or: { try self.container(request) })
-        try await FileCoordinator.addFilePresenter(presenter, in: container)
+        _ = try await FileCoordinator.addFilePresenter(presenter, in: container)
         return Report()
     }
 

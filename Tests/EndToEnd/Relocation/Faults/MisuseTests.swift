@@ -152,7 +152,8 @@ import Testing
     @Test func reportsAMissingAgent() throws {
         let places = try Places()
         let socket = places.scratch("no.sock")
-        let done = try groupstore("watch", "group.example/Notes.sqlite", environment: AgentProcess.environment(socket))
+        let done = try groupstore(
+            "watch", "--agent", "group.example/Notes.sqlite", environment: AgentProcess.environment(socket))
         expectClear(done, status: 69, socket.string)
     }
 

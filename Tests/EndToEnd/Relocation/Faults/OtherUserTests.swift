@@ -201,7 +201,7 @@ struct OtherUserTests {
         let refused = try relocateAgain(store.path, places, [])
         #expect(refused.status == 77, "\(refused.output)\(refused.errors)")
         #expect(refused.errors.contains(".Notes_SUPPORT can't be "))
-        #expect(refused.summary.object("error")?.string("hint")?.hasPrefix("allow it: chmod u+") == true)
+        #expect(refused.summary.object("error")?.string("hint")?.hasPrefix("allow it, as its owner: chmod u+") == true)
         #expect(try DirectorySnapshot(places.legacy) == before)
         try run("chmod", ["u+rwx", Word(store.support)])
         #expect(try relocate(store.path, places).outcome == "relocated")

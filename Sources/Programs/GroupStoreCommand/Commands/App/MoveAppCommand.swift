@@ -49,7 +49,8 @@ struct MoveAppCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The longest wait for programs that have a file open: seconds, or 500ms, 2m.", valueName: "time"))
+            "The longest wait for programs that have a file open (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
 
     @Flag(help: "Continue even if it can't be proved that no program has a store open.")

@@ -26,13 +26,14 @@ struct ArchiveCommand: ParsableCommand {
 struct ArchiveGroupArgument: ParsableArguments {
     @Argument(
         help: ArgumentHelp("The group container: its directory, or the group's identifier.", valueName: "group"),
-        completion: .directory)
+        completion: .containers)
     var group: String
 
-    var path: FilePath { GroupDirectory.path(group) }
+    /// The container's directory. Throws `RelocationFailure`.
+    func path() throws(RelocationFailure) -> FilePath { try GroupDirectory.path(group) }
 
     /// Opens the container. Throws `RelocationFailure`.
-    func container() throws -> GroupContainer { try Relocation.container(at: path) }
+    func container() throws -> GroupContainer { try Relocation.container(at: path()) }
 }
 
 /// An archived set named on the command line: its identifier or the beginning of it, or a store's name.
@@ -105,7 +106,11 @@ extension ArchivedStore {
 struct ArchiveListCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
-        abstract: "List the archived stores: which, when, why, their sizes, and where they were.")
+        abstract: "List the archived stores: which, when, why, their sizes, and where they were.",
+        discussion: """
+            Example:
+              groupstore archive list group.com.example.notes
+            """)
 
     @OptionGroup var group: ArchiveGroupArgument
     @OptionGroup var outputOptions: OutputOptions
@@ -122,7 +127,7 @@ struct ArchiveListCommand: ParsableCommand {
                 "bytes": .integer(bytes),
             ]
             summary.setPath("directory", bytes: container.directory.path.bytes)
-            let count = sets.count == 1 ? "1 archive" : "\(sets.count) archives"
+            let count = Counted(sets.count, "archive")
             output.record(
                 summary, sets.isEmpty ? "nothing is archived" : "\(count), \(ByteCount(bytes))")
         }

@@ -18,6 +18,9 @@ struct ArchivePurgeCommand: ParsableCommand {
             what a program has open, and what undoing a migration takes, is kept unless --force is given. An archive that \
             is named and must be kept is an error, and nothing is removed; by age, it is passed over. An archive that an \
             unfinished relocation uses is always kept.
+
+            Example:
+              groupstore archive purge group.com.example.notes --older-than 30d --dry-run
             """)
 
     @OptionGroup var group: ArchiveGroupArgument
@@ -26,8 +29,9 @@ struct ArchivePurgeCommand: ParsableCommand {
     var archives: [String] = []
 
     @Option(
-        help: ArgumentHelp("Remove archives older than this, such as 12h or 30d.", valueName: "age"))
-    var olderThan: String?
+        help: ArgumentHelp("Remove archives older than this, such as 12h or 30d.", valueName: "age"),
+        transform: DurationArgument.age)
+    var olderThan: DurationArgument?
 
     @Flag(help: "Remove also what seems to be the only copy, or what undoing a migration takes.")
     var force = false
@@ -37,7 +41,8 @@ struct ArchivePurgeCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The longest wait for a relocation of the group: seconds, or 500ms, 2m.", valueName: "time"))
+            "The longest wait for a relocation of the group (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
 
     @OptionGroup var outputOptions: OutputOptions
@@ -45,9 +50,6 @@ struct ArchivePurgeCommand: ParsableCommand {
     func validate() throws {
         guard !archives.isEmpty || olderThan != nil else {
             throw ValidationError("say what to remove: archives, or --older-than AGE")
-        }
-        if let olderThan, DurationArgument.withUnit(olderThan) == nil {
-            throw ValidationError("--older-than \(olderThan): write 90s, 30m, 12h or 7d")
         }
         try deadline.validate("--deadline", in: 0...86_400)
     }
@@ -65,7 +67,7 @@ struct ArchivePurgeCommand: ParsableCommand {
             if !dryRun { try engine.returnWithdrawnArchives() }
             let sets = try ArchivedStore.all(in: container)
             let named = try archives.map { try ArchiveArgument($0).find(among: sets, in: container).id }
-            let age = olderThan.flatMap(DurationArgument.withUnit).map { Duration.milliseconds(Int64($0 * 1000)) }
+            let age = olderThan?.duration
             let decided: [PurgedArchive]
             do throws(RelocationFailure) {
                 decided = try engine.purge(
@@ -101,7 +103,7 @@ struct ArchivePurgeCommand: ParsableCommand {
         }
         if assessment.fewerFiles > 0 {
             row["fewer_files"] = .integer(Int64(assessment.fewerFiles))
-            lines.append("    it has lost \(assessment.fewerFiles) external files")
+            lines.append("    it has lost \(Counted(assessment.fewerFiles, "external file"))")
         }
         let word = archive.isPurged ? dryRun ? "would purge" : "purged" : dryRun ? "would keep" : "kept"
         output.record(row, lines: ["\(word) \(archive.set.line): \(archive.value.reason)"] + lines)

@@ -19,6 +19,9 @@ struct ArchiveRestoreCommand: ParsableCommand {
             store; --move takes it out, which needs no space on the same file system. SQLite checks the store first, \
             and a copy is compared row by row before it gets its name. After a crash, run the command again, or \
             'groupstore recover': the restoration is finished or undone.
+
+            Example:
+              groupstore archive restore group.com.example.notes Notes.sqlite --to /tmp/Notes.sqlite
             """)
 
     @OptionGroup var group: ArchiveGroupArgument
@@ -43,7 +46,8 @@ struct ArchiveRestoreCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The longest wait for programs that have the store open: seconds, or 500ms, 2m.", valueName: "time"))
+            "The longest wait for programs that have the store open (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
 
     @Flag(help: "Continue even if it can't be proved that no program has the archived store open.")

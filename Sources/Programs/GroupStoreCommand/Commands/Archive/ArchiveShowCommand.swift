@@ -17,6 +17,9 @@ struct ArchiveShowCommand: ParsableCommand {
         discussion: """
             Changes nothing. SQLite checks the whole store, which takes as long as reading it. Exits with 65 if the \
             store is damaged or incomplete.
+
+            Example:
+              groupstore archive show group.com.example.notes Notes.sqlite
             """)
 
     @OptionGroup var group: ArchiveGroupArgument
@@ -45,7 +48,8 @@ struct ArchiveShowCommand: ParsableCommand {
             guard health.isGood else {
                 throw CommandFailure(
                     .badData, code: health.word, "archive \(set.id) is \(health.word): \(health.reason)",
-                    remedy: "get what is left of it with archive restore --opaque, then sqlite3 STORE .recover")
+                    remedy: "restore it as it is, then save what can be read: groupstore archive restore "
+                        + "\(container.directory.path.shellWord) \(set.id) --opaque")
             }
             var summary: JSONObject = [
                 "type": "summary", "outcome": "described", "id": .string(set.id.rawValue),

@@ -46,6 +46,13 @@ struct GroupArgument: ParsableArguments {
         return path
     }
 
+    /// The command that makes the group in this place.
+    private var creation: String {
+        guard let identifier = GroupIdentifier(group) else { return "name a group" }
+        let place = directory.map { " --directory \(ArgumentBytes.path($0).shellWord)" } ?? ""
+        return NamedGroup.creation(of: identifier) + place
+    }
+
     /// Returns the directory, which must exist.
     func existingPath() throws -> FilePath {
         let path = try path()
@@ -59,9 +66,9 @@ struct GroupArgument: ParsableArguments {
                     remedy: try Self.continuation(of: identifier(), at: path))
             }
             throw CommandFailure(
-                .inputOutput, code: "no_container",
-                "there is no group container \(group): \(PrintablePath(path)) is not a directory",
-                remedy: "groupstore group create \(group)")
+                .inputOutput, code: NamedGroup.missingCode,
+                try NamedGroup.missing(identifier(), orAt: "directory \(PrintablePath(path))"),
+                remedy: creation)
         }
         return path
     }
@@ -75,6 +82,9 @@ struct GroupCreateCommand: ProcIndependentCommand {
             The directory is that of the agent's standard configuration, else app-groups/ID under $XDG_DATA_HOME or \
             ~/.local/share. It gets mode 0700, as do its missing parents. If it exists, nothing is changed. To share it \
             with other users, change its group and mode.
+
+            Example:
+              groupstore group create group.com.example.notes
             """)
 
     @OptionGroup var argument: GroupArgument
@@ -97,7 +107,11 @@ struct GroupCreateCommand: ProcIndependentCommand {
 struct GroupListCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
-        abstract: "List the configured groups and the group containers in the standard place.")
+        abstract: "List the configured groups and the group containers in the standard place.",
+        discussion: """
+            Example:
+              groupstore group list
+            """)
 
     @OptionGroup var outputOptions: OutputOptions
 
@@ -118,7 +132,7 @@ struct GroupListCommand: ParsableCommand {
                 row["stores"] = contents.map { .integer(Int64($0.storeCount)) }
                 if output.json { output.record(row, "") }
                 let state =
-                    contents.map { "\($0.storeCount) \($0.storeCount == 1 ? "store" : "stores")" }
+                    contents.map { "\(Counted($0.storeCount, "store"))" }
                     ?? (FileStatus(following: group.directory) == nil ? "not there yet" : "unreadable")
                 table.add(
                     .text(group.identifier.rawValue), .text(PrintablePath(group.directory).description), .text(state),
@@ -135,7 +149,11 @@ struct GroupListCommand: ParsableCommand {
 struct GroupShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Show a group's directory, its stores, past relocations, and configuration.")
+        abstract: "Show a group's directory, its stores, past relocations, and configuration.",
+        discussion: """
+            Example:
+              groupstore group show group.com.example.notes
+            """)
 
     @OptionGroup var argument: GroupArgument
     @OptionGroup var outputOptions: OutputOptions
@@ -167,7 +185,7 @@ struct GroupShowCommand: ParsableCommand {
             summary["mode"] = status.map { .string("0" + String($0.permissions, radix: 8)) }
             summary["owner"] = status.map { .integer(Int64($0.owner)) }
             let mode = status.map { "mode 0\(String($0.permissions, radix: 8)), owner \($0.owner)" } ?? ""
-            output.record(summary, "\(contents.storeCount) stores, \(mode)")
+            output.record(summary, "\(Counted(contents.storeCount, "store")), \(mode)")
         }
     }
 }

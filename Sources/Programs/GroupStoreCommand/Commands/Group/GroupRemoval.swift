@@ -26,7 +26,7 @@ struct GroupRemoval {
         guard try parent.status(name)?.kind == .directory else {
             throw CommandFailure(
                 .inputOutput, code: "not_a_directory", "\(PrintablePath(path)) is a symbolic link",
-                remedy: "remove the link with rm, or name its target with --directory")
+                remedy: "name its target with --directory, or remove the link: rm \(path.shellWord)")
         }
         directory = try parent.directory(name)
     }
@@ -53,7 +53,8 @@ struct GroupRemoval {
         CommandFailure(
             .conflict, code: "not_empty", "\(group) is not removed: \(PrintablePath(directory.path)) holds",
             reasons: items(inventory).map { "  \($0)" },
-            remedy: "move it away first; groupstore group remove \(group) --delete-stores deletes it for good")
+            remedy: "move it away first, or delete it for good: "
+                + "\(GroupArgument.removal(of: group, at: directory.path)) --delete-stores")
     }
 
     /// Removes the directory, if it still holds what was shown.
@@ -179,7 +180,9 @@ struct GroupRemoval {
         let failure = CommandFailure.of(error)
         var reasons = failure.reasons
         if !deleted.isEmpty {
-            reasons.append("  \(deleted.count) files were deleted before: " + deleted.firstOnes(at: directory.path))
+            reasons.append(
+                "  \(deleted.count == 1 ? "1 file was" : "\(deleted.count) files were") deleted before: "
+                    + deleted.firstOnes(at: directory.path))
         }
         do {
             try removal.putBack()
@@ -213,7 +216,7 @@ extension CommandFailure {
     /// Returns any error as a failure.
     fileprivate static func of(_ error: any Error) -> CommandFailure {
         if let error = error as? any ActionableError { return CommandFailure(error) }
-        return CommandFailure(.inputOutput, code: "io_error", "\(error)", remedy: "see groupstore doctor")
+        return CommandFailure(.inputOutput, code: "io_error", "\(error)", remedy: "see why: groupstore doctor")
     }
 }
 

@@ -17,6 +17,9 @@ struct GroupRemoveCommand: ParsableCommand {
 
             The directory is renamed, looked at again, and put back if anything has come or changed. After an \
             interrupted removal, run the command again: it first puts back what is left, then does as it is told.
+
+            Example:
+              groupstore group remove group.com.example.notes --dry-run
             """)
 
     @OptionGroup var argument: GroupArgument

@@ -20,11 +20,7 @@ struct CheckPage {
             addNewer(to: &page)
             return page.lines
         }
-        let refused = reports.filter(\.isRefused).count
-        page.add(
-            "<p>"
-                + HTMLPage.text("\(reports.count) older versions, to \(current); \(refused) refused")
-                + "</p>")
+        page.add("<p>" + HTMLPage.text(CheckReport.summary(of: reports)) + "</p>")
         page.addTable(["version", "to \(current)", "steps", "errors", "warnings"], reports.map(row))
         addNewer(to: &page)
         for report in reports where !report.findings.isEmpty || report.isRefused {
@@ -57,10 +53,17 @@ struct CheckPage {
             nil,
             [
                 link, "<span class=\"\(report.isRefused ? "bad" : "good")\">\(HTMLPage.text(report.sentence))</span>",
-                HTMLPage.text(steps), "\(findings.count { $0.severity == .error })",
-                "\(findings.count { $0.severity == .warning })",
+                HTMLPage.text(steps), Self.number(of: .error, in: findings),
+                Self.number(of: .warning, in: findings),
             ]
         )
+    }
+
+    /// Returns the number of findings of a severity; empty if there is none, so that the others stand out.
+    private static func number(of severity: MigrationFinding.Severity, in findings: [MigrationFinding]) -> String {
+        let count = findings.count { $0.severity == severity }
+        let style = severity == .error ? "bad" : "warning"
+        return count == 0 ? "" : "<span class=\"\(style)\">\(count)</span>"
     }
 
     private func finding(_ finding: MigrationFinding) -> (style: String?, cells: [String]) {

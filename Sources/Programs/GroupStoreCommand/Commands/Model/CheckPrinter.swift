@@ -57,7 +57,7 @@ struct CheckPrinter {
                 .number("\(findings.filter { $0.severity == .error }.count)"),
                 .number("\(findings.filter { $0.severity == .warning }.count)"))
         }
-        return table.lines()
+        return table.lines() + ["", CheckReport.summary(of: reports)]
     }
 
     func print(_ report: CheckReport) {

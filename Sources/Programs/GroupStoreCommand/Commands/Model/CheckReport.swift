@@ -102,6 +102,25 @@ struct CheckReport {
         }
     }
 
+    /// Returns how many older versions' stores open with the current version, in words.
+    static func summary(of reports: [CheckReport]) -> String {
+        guard let current = reports.first?.new.name else { return "" }
+        let refused = reports.filter(\.isRefused).count
+        let warned = reports.count { $0.findings.contains { $0.severity == .warning } }
+        let warnings = warned == 0 ? "" : "; \(Counted(warned, "version")) with warnings"
+        let count = reports.count
+        if refused == 0 {
+            let versions = count == 1 ? "the older version" : "all \(count) older versions"
+            return "Stores of \(versions) open with \(current)\(warnings)."
+        }
+        if refused == count {
+            let versions = count == 1 ? "the older version" : "none of the \(count) older versions"
+            return "Stores of \(versions) \(count == 1 ? "don't open" : "open") with \(current)\(warnings)."
+        }
+        let refusals = refused == 1 ? "1 is refused" : "\(refused) are refused"
+        return "Stores of \(count - refused) of \(count) older versions open with \(current), \(refusals)\(warnings)."
+    }
+
     /// The verdict in words.
     var sentence: String {
         switch check.verdict {

@@ -12,6 +12,9 @@ struct MappingCreateCommand: ProcIndependentCommand {
         discussion: """
             Writes what Core Data would infer, entity by entity and property by property. What can't be inferred is \
             marked TO DO. Unedited, the mapping model makes the same objects, values and links as an inferred migration.
+
+            Example:
+              groupstore model mapping create Old.xcdatamodel New.xcdatamodel --to Notes.yaml
             """)
 
     @Argument(help: "The older model, or a store.", completion: .file())
@@ -59,7 +62,7 @@ struct MappingCreateCommand: ProcIndependentCommand {
         var lines = path == nil ? text.lines : []
         // Xcode's form has no place for comments that Xcode would keep.
         if path != nil || form == .xcmappingmodel { lines += open.map { "TO DO: " + $0.sentence } }
-        if let path { lines.append("wrote \(PrintablePath(path)): \(open.count) places to fill in") }
+        if let path { lines.append("wrote \(PrintablePath(path)): \(Counted(open.count, "place")) to fill in") }
         output.record(record, lines: lines)
     }
 }

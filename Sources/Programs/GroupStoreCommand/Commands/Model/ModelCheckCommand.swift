@@ -15,6 +15,9 @@ struct ModelCheckCommand: ParsableCommand {
             Exits with 0 if they open, and 65 if not. Each finding names the entity, the property and a remedy. With \
             --all, checks every older version of one model against its current one. Uses the mapping models beside the \
             newer model, and those of --mapping, where they fit.
+
+            Example:
+              groupstore model check Notes.sqlite Notes.xcdatamodeld
             """)
 
     @Argument(help: "The older model or a store, and the newer model; with --all, one model.", completion: .file())

@@ -10,6 +10,9 @@ struct ModelDiffCommand: ProcIndependentCommand {
         discussion: """
             Pairs entities and properties by their renaming identifiers. A star marks a change that requires a \
             migration of stores; the others don't.
+
+            Example:
+              groupstore model diff Notes.sqlite Notes.xcdatamodeld --format html >diff.html
             """)
 
     @Argument(help: "The older model, or a store.", completion: .file())
@@ -56,8 +59,7 @@ struct ModelDiffCommand: ProcIndependentCommand {
                     "type": "summary", "outcome": changes.isEmpty ? "same" : "different",
                     "changes": .integer(Int64(changes.count)), "changes_hash": .bool(toMigrate > 0),
                 ],
-                changes.isEmpty
-                    ? "no difference" : "\(changes.count) changes, \(toMigrate) of which require a migration")
+                ModelDifference.summary(changes))
         }
     }
 }
@@ -69,15 +71,29 @@ enum DiffPageFormat: String, CaseIterable, ExpressibleByArgument {
     case html
 }
 
+extension ModelDifference {
+    /// Returns the number of changes, and how many require a migration, in words.
+    static func summary(_ changes: [Change]) -> String {
+        let toMigrate = changes.filter(\.changesVersionHash).count
+        guard !changes.isEmpty else { return "no difference" }
+        guard changes.count > 1 else {
+            return toMigrate == 1 ? "1 change, which requires a migration" : "1 change, which requires no migration"
+        }
+        if toMigrate == changes.count { return "\(changes.count) changes, all of which require a migration" }
+        let number = toMigrate == 0 ? "none" : "\(toMigrate)"
+        return "\(changes.count) changes, \(number) of which \(toMigrate > 1 ? "require" : "requires") a migration"
+    }
+}
+
 extension ModelDifference.Change {
-    private var path: String { property.map { entity + "." + $0 } ?? entity }
+    var path: String { property.map { entity + "." + $0 } ?? entity }
 
     fileprivate var text: String {
         let sign = changesVersionHash ? "* " : "  "
         let words = details.map { detail in
             "\(detail.aspect) \(detail.old ?? "-") → \(detail.new ?? "-")"
         }
-        let renaming = oldName.map { " (was \($0))" } ?? ""
+        let renaming = oldName.map { " from \($0)" } ?? ""
         return sign + kind.rawValue + " " + path + renaming
             + (words.isEmpty ? "" : ": " + words.joined(separator: ", "))
     }

@@ -12,6 +12,9 @@ struct ModelExportCommand: ProcIndependentCommand {
             Core Data and SwiftData keep a copy of the model in each store. The written model is read back: its version \
             hashes equal the store's, or nothing is written. Settings that the XML can't express are named. MODEL may \
             also be a compiled model.
+
+            Example:
+              groupstore model export Notes.sqlite --to Notes.xcdatamodel
             """)
 
     @Argument(help: "The store, or a model.", completion: .file())
@@ -40,7 +43,7 @@ struct ModelExportCommand: ProcIndependentCommand {
             record.setPath("path", bytes: path.bytes)
             output.record(
                 record,
-                "wrote \(PrintablePath(path)): \(model.entities.count) entities, with the version hashes of "
+                "wrote \(PrintablePath(path)): \(Counted(model.entities.count, "entity", "entities")), with the version hashes of "
                     + "\(PrintablePath(argument.path))")
         }
     }

@@ -6,7 +6,11 @@ import ManagedObjectModels
 struct ModelHashCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "hash",
-        abstract: "Print each version's entity hashes and checksum, which Core Data compares.")
+        abstract: "Print each version's entity hashes and checksum, which Core Data compares.",
+        discussion: """
+            Example:
+              groupstore model hash Notes.xcdatamodeld
+            """)
 
     @Argument(help: "The model, or a store.", completion: .file())
     var model: String?

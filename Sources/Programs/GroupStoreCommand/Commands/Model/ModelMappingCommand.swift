@@ -59,7 +59,11 @@ struct MappedModelsOptions: ParsableArguments {
 
 struct MappingShowCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Print a mapping model as YAML or as Xcode's XML.")
+        commandName: "show", abstract: "Print a mapping model as YAML or as Xcode's XML.",
+        discussion: """
+            Example:
+              groupstore model mapping show Notes.xcmappingmodel
+            """)
 
     @Argument(help: "The mapping model.", completion: .file())
     var mapping: String
@@ -94,6 +98,9 @@ struct MappingConvertCommand: ProcIndependentCommand {
         abstract: "Convert a mapping model to an .xcmappingmodel, or to YAML.",
         discussion: """
             Xcode's form lists every property. To convert YAML that omits some, name both models with --old and --new.
+
+            Example:
+              groupstore model mapping convert Notes.yaml Notes.xcmappingmodel
             """)
 
     @Argument(help: "The mapping model.", completion: .file())
@@ -126,7 +133,12 @@ struct MappingConvertCommand: ProcIndependentCommand {
 struct MappingCheckCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "check", abstract: "Check whether a mapping model fits two models.",
-        discussion: "Exits with 0 if it fits, and 65 if not. Each finding names a remedy.")
+        discussion: """
+            Exits with 0 if it fits, and 65 if not. Each finding names a remedy.
+
+            Example:
+              groupstore model mapping check Notes.yaml Old.xcdatamodel New.xcdatamodel
+            """)
 
     @Argument(help: "The mapping model.", completion: .file())
     var mapping: String

@@ -6,7 +6,11 @@ import ManagedObjectModels
 
 struct ModelShowCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Print a model's entities and properties.")
+        commandName: "show", abstract: "Print a model's entities and properties.",
+        discussion: """
+            Example:
+              groupstore model show Notes.xcdatamodeld --format svg >Notes.svg
+            """)
 
     @Argument(help: "The model, or a store.", completion: .file())
     var model: String?
@@ -39,7 +43,7 @@ struct ModelShowCommand: ProcIndependentCommand {
             case .text: break
             case .mermaid: return output.record([:], lines: ModelDiagram(model).mermaid)
             case .dot: return output.record([:], lines: ModelDiagram(model).dot)
-            case .svg: return output.record([:], lines: ModelDrawing(model).lines)
+            case .svg: return output.record([:], lines: ModelDrawing(model, named: shown.name).lines)
             }
             output.record(
                 shown.record(model), lines: [shown.title] + model.facts.lines(indent: "  "))

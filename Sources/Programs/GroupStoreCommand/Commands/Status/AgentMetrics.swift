@@ -110,11 +110,15 @@ extension AgentMetrics {
         status.rows.filter { $0.type == "store" }.map { ($0.object.labelPath("store"), $0.object) }
     }
 
+    /// The stores that aren't idle. Of those that are, nothing is known.
+    private var followed: [(name: String, row: JSONObject)] { stores.filter { $0.row.string("state") != "idle" } }
+
     private mutating func addStores() {
         text.add(
             "groupstore_store_followed", .gauge,
-            help: "1 if the agent notices the store's commits, 0 if it can't; the store need not exist.",
-            stores.map { name, row in
+            help: "1 if the agent notices the store's commits, 0 if it can't; the store need not exist. Absent while "
+                + "nobody listens.",
+            followed.map { name, row in
                 let isFollowed = !["unreadable", "unwatched"].contains(row.string("state") ?? "unwatched")
                 return Sample(isFollowed ? 1 : 0, ["store": name])
             })
@@ -123,7 +127,9 @@ extension AgentMetrics {
             stores.map { Sample($0.row.integer("subscribers") ?? 0, ["store": $0.name]) })
         text.add(
             "groupstore_store_presenters", .gauge, help: "The processes that present the store.",
-            stores.map { Sample($0.row.objects("presenters").count, ["store": $0.name]) })
+            stores.filter { $0.row["presenters"] != nil }.map {
+                Sample($0.row.objects("presenters").count, ["store": $0.name])
+            })
         addCounts("changes", help: "The changes published. One may stand for the commits of a few milliseconds.")
         addCounts("lags", help: "The times that a subscriber's socket was full when an event came.")
         addCounts("overflows", help: "The times that a reset replaced the events which waited for a slow subscriber.")
@@ -133,7 +139,7 @@ extension AgentMetrics {
 
     /// Adds a counter of each store. With a label, the status has an object with a number for each of its values.
     private mutating func addCounts(_ member: String, label: String? = nil, help: String) {
-        let samples = stores.flatMap { name, row -> [Sample] in
+        let samples = followed.flatMap { name, row -> [Sample] in
             guard let object = row.object("counts") else { return [] }
             guard let label else { return [Sample(object.integer(member) ?? 0, ["store": name])] }
             return counts(object.object(member)).map { Sample($0.count, ["store": name, label: $0.word]) }
@@ -148,7 +154,7 @@ extension AgentMetrics {
         func add(_ name: String, unit: String? = nil, help: String, value: ([JSONObject]) -> OpenMetricsText.Value) {
             text.add(
                 "groupstore_store_\(name)", .gauge, unit: unit, help: help,
-                stores.map { store in Sample(value(all[store.name] ?? []), ["store": store.name]) })
+                followed.map { store in Sample(value(all[store.name] ?? []), ["store": store.name]) })
         }
         add("lagging_subscribers", help: "The subscribers whose socket is full.") { rows in
             .integer(Int64(rows.filter { $0.lagSeconds != nil }.count))
@@ -157,7 +163,7 @@ extension AgentMetrics {
             .integer(rows.compactMap { $0.integer("behind") }.max() ?? 0)
         }
         add("lag_seconds", unit: "seconds", help: "The time for which the slowest subscriber has not read.") { rows in
-            .number(rows.compactMap(\.lagSeconds).max() ?? 0)
+            .number(rows.compactMap(\.silentSeconds).max() ?? 0)
         }
         add("waiting_bytes", unit: "bytes", help: "The bytes for subscribers that wait in the agent.") { rows in
             .integer(Self.sum("waiting_bytes", rows))

@@ -100,17 +100,18 @@ extension AgentStatus {
         }
     }
 
-    /// The subscribers that have been behind for at least that many seconds. A subscriber that reads at all catches up
-    /// at once: however many events wait, it gets a few lines for them.
+    /// The subscribers that have not read for at least that many seconds. A subscriber that reads at all catches up at
+    /// once: however many events wait, it gets a few lines for them.
     func stuckSubscribers(after limit: Double) -> [AgentProblem] {
         rows.filter { $0.type == "subscription" }.compactMap { row in
             let object = row.object
-            guard let seconds = object.lagSeconds, seconds >= limit else { return nil }
+            guard let seconds = object.silentSeconds, seconds >= limit else { return nil }
+            let progress = Self.progress(ofSubscription: object, saysSilence: false)
             return AgentProblem(
                 check: "subscriber", store: object.store, word: "subscriber",
                 message:
                     "\(Self.holder(object)) of \(object.printablePath("store")) has not read for \(Int(seconds)) s: "
-                    + "\(Self.progress(ofSubscription: object)) (see whether it is stopped or hangs; it gets one event "
+                    + "\(progress) (see whether it is stopped or hangs; it gets one event "
                     + "for all of them once it reads)",
                 exitCode: ExitStatus.busy.rawValue)
         }
@@ -132,4 +133,7 @@ struct ProblemLimits {
 extension JSONObject {
     /// The time for which a subscription's socket has been full, in seconds; nil if it isn't.
     var lagSeconds: Double? { number("lagging_seconds") }
+
+    /// The time for which a subscription's process has not read what it was sent, in seconds; nil if it has read all.
+    var silentSeconds: Double? { lagSeconds ?? number("unread_seconds") }
 }

@@ -38,11 +38,22 @@ extension AgentStatus {
     }
 
     /// Returns how far a subscriber is behind, and since when or for how long it has not read.
-    static func progress(ofSubscription row: JSONObject, asDuration: Bool = false) -> String {
+    ///
+    /// - Parameters:
+    ///   - asDuration: For one that is behind, true for how long, false for since when.
+    ///   - saysSilence: True to say for how long one that isn't behind has not read.
+    static func progress(
+        ofSubscription row: JSONObject, asDuration: Bool = false, saysSilence: Bool = true
+    ) -> String {
         let behind = row.integer("behind") ?? 0
         let waiting = (row.integer("waiting_bytes") ?? 0) + (row.integer("unread_bytes") ?? 0)
         let unread = waiting == 0 ? "" : ", \(ByteCount(waiting)) unread"
-        guard behind > 0 else { return "up to date\(unread)" }
+        guard behind > 0 else {
+            guard waiting > 0 else { return "up to date" }
+            let seconds = saysSilence ? row.silentSeconds : nil
+            let silence = seconds.map { $0 >= 1 ? ", has not read for \(Int($0)) s" : "" } ?? ""
+            return "\(ByteCount(waiting)) unread\(silence)"
+        }
         if asDuration, let seconds = row.lagSeconds {
             return "\(Counted(behind, "event")) behind\(unread), has not read for \(Int(seconds)) s"
         }
@@ -81,11 +92,17 @@ extension AgentStatus {
         return holders.isEmpty ? "" : words + holders.list
     }
 
+    private static func moreFiles(_ count: Int) -> String {
+        let files =
+            count == 1 ? "1 more file of the configuration has" : "\(count) more files of the configuration have"
+        return "\(files) errors (groupstore agent --check)"
+    }
+
     var summaryLines: [String] {
         let shown = summary.objects("configuration_problems").map(Self.configurationProblem)
         let others = Int(summary.integer("configuration_problem_count") ?? 0) - shown.count
         let more =
-            others > 0 ? ["\(others) more files of the configuration have errors (groupstore agent --check)"] : []
+            others > 0 ? [Self.moreFiles(others)] : []
         return (summary.object("reload_failed").map { [Self.rejection($0)] } ?? []) + shown + more + [
             "agent \(summary.string("agent") ?? "?"), pid \(summary.integer("pid") ?? 0), "
                 + "socket \(summary.printablePath("socket")), "

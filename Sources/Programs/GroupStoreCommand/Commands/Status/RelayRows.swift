@@ -35,7 +35,7 @@ struct RelayRows: Sendable {
             guard let seconds = record.lagSeconds, seconds >= limit, let lag = record.lag, lag > 0 else { return nil }
             return problem(
                 record, "behind", code: record.failure?.code,
-                "\(lag) changes behind for \(Int(seconds)) s\(record.failure.map { ": \($0.message)" } ?? "")",
+                "\(Counted(lag, "change")) behind for \(Int(seconds)) s\(record.failure.map { ": \($0.message)" } ?? "")",
                 exitCode: .busy)
         }
     }

@@ -14,6 +14,9 @@ enum StatusFormat: String, CaseIterable, ExpressibleByArgument {
     case json
     /// Metrics for Prometheus and its relatives.
     case openmetrics
+
+    /// The values that the help lists: `--json` is the way to JSON.
+    static var allValueStrings: [String] { [Self.text, .openmetrics].map(\.rawValue) }
 }
 
 struct StatusCommand: ParsableCommand {
@@ -27,38 +30,45 @@ struct StatusCommand: ParsableCommand {
 
             --check prints nothing if all is well, else one line for each conflict, refusal, rejected configuration, \
             store that is not followed, store that has waited longer than --waiting to be relocated, and subscriber that \
-            has not read for --stuck-after seconds. --watch shows a \
-            table that is updated every --interval seconds; where standard output is no terminal, a line for each row \
-            that has changed. q or Ctrl-C ends it. --format openmetrics prints metrics, and exits with 0 whatever they \
+            has not read for --stuck-after. --watch shows a table that is kept up to date; where standard output is no \
+            terminal, a line for each row that has changed. q or Ctrl-C ends it. --format openmetrics prints metrics, and exits with 0 whatever they \
             report, unless no agent answers.
+
+            Example:
+              groupstore status --watch
             """)
 
     @Argument(
         help: ArgumentHelp(
             "A group's directory or identifier, or a store: its file, GROUP_ID/NAME, or where it was relocated from.",
-            valueName: "group-or-store"), completion: .stores)
+            valueName: "group-or-store"), completion: .groupsAndStores)
     var target: String?
 
     @Flag(help: "Show a table that is kept up to date.")
     var watch = false
 
-    @Option(help: ArgumentHelp("Ask the agent every so many seconds, with --watch.", valueName: "seconds"))
-    var interval = 1.0
+    @Option(
+        help: ArgumentHelp("The time between two answers, with --watch (default: 1s).", valueName: "time"),
+        transform: DurationArgument.init
+    )
+    var interval = DurationArgument(seconds: 1)
 
     @Flag(help: "Print only problems, one line each; the exit code is that of the first one.")
     var check = false
 
     @Option(
-        help: ArgumentHelp("Report a subscriber that has not read for this long, with --check.", valueName: "seconds"))
-    var stuckAfter = ProblemLimits.standardStuckSubscriber
+        help: ArgumentHelp(
+            "Report a subscriber that has not read for this long, with --check (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
+    var stuckAfter = DurationArgument(seconds: Int(ProblemLimits.standardStuckSubscriber))
 
     @Option(
         help: ArgumentHelp(
-            "Report a store that has waited this long to be relocated, with --check: seconds, or 90s, 10m, 2h.",
-            valueName: "time"))
-    var waiting = DurationArgument(argument: "10m") ?? DurationArgument(seconds: 600)
+            "Report a store that has waited so long to be relocated, with --check (default: 10m).", valueName: "time"),
+        transform: DurationArgument.init)
+    var waiting = DurationArgument(seconds: Int(ProblemLimits.standardWaiting))
 
-    @Option(help: ArgumentHelp("The form of the output; json is --json.", valueName: "format"))
+    @Option(help: ArgumentHelp("Print text, or metrics for Prometheus.", valueName: "format"))
     var format: StatusFormat?
 
     @OptionGroup var outputOptions: OutputOptions
@@ -71,10 +81,8 @@ struct StatusCommand: ParsableCommand {
             throw ValidationError("--json and --format \(format.rawValue) exclude each other")
         }
         if watch, outputOptions.quiet { throw ValidationError("--watch and --quiet exclude each other") }
-        guard (0.1...3600).contains(interval) else { throw ValidationError("--interval must be 0.1 to 3600 seconds") }
-        guard (0...31_536_000).contains(stuckAfter) else {
-            throw ValidationError("--stuck-after must be 0 to 31536000 seconds")
-        }
+        try interval.validate("--interval", in: 0.1...3600)
+        try stuckAfter.validate("--stuck-after", in: 0...31_536_000)
         try waiting.validate("--waiting", in: 0...31_536_000)
     }
 
@@ -83,7 +91,7 @@ struct StatusCommand: ParsableCommand {
         if format == .json { options.json = true }
         let output = Output(options)
         try reporting(output) {
-            if watch { return try StatusWatch(target, interval: interval, output).run() }
+            if watch { return try StatusWatch(target, interval: interval.duration, output).run() }
             if format == .openmetrics { return try printMetrics() }
             let reading = try read(output)
             if check { return try check(reading, output) }
@@ -103,7 +111,7 @@ struct StatusCommand: ParsableCommand {
         }
     }
 
-    private var limits: ProblemLimits { ProblemLimits(stuckSubscriber: stuckAfter, waiting: waiting.seconds) }
+    private var limits: ProblemLimits { ProblemLimits(stuckSubscriber: stuckAfter.seconds, waiting: waiting.seconds) }
 
     private func check(_ reading: StatusReading, _ output: Output) throws {
         let problems = reading.problems(limits)

@@ -27,7 +27,7 @@ struct StatusReading {
             directory = nil
             relays = RelayRows(of: nil)
             do throws(AgentConnectionError) {
-                agent = try AgentStatus(connection, StatusOperation())
+                agent = try AgentStatus(connection, StatusOperation()).addingIdleStores()
             } catch {
                 throw Self.explained(error)
             }
@@ -51,7 +51,7 @@ struct StatusReading {
         guard target.store == nil || directory?.storeCount == 1 || agent?.hasStore == true else {
             throw CommandFailure(
                 .inputOutput, code: "not_found", "there is no store \(target.name)",
-                remedy: "see the group's stores: groupstore status \(target.group ?? "GROUP_DIR")")
+                remedy: "see the group's stores: groupstore status \(target.container)")
         }
     }
 
@@ -69,7 +69,7 @@ struct StatusReading {
         case .noAgent, .noSocketPath, .lost:
             CommandFailure(
                 .unavailable, code: "no_agent", error.message,
-                remedy: "\(error.remedy); groupstore status GROUP_DIR works without an agent")
+                remedy: "\(error.remedy); without an agent, name a group: groupstore group list")
         default: CommandFailure(error)
         }
     }
@@ -115,8 +115,8 @@ struct StatusReading {
         return [
             AgentProblem(
                 check: "interrupted", path: target.directory, word: "interrupted",
-                message: "a relocation is under way or was interrupted (groupstore recover \(target.name) finishes or "
-                    + "undoes it)",
+                message: "a relocation is under way or was interrupted (finish or undo it: "
+                    + "groupstore recover \(target.container))",
                 exitCode: ExitStatus.busy.rawValue)
         ] + behind
     }

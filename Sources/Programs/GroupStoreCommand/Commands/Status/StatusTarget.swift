@@ -36,11 +36,15 @@ struct StatusTarget {
             directory = location.directory.path
             store = location.name.database
         } else {
+            // A group that exists may lack the store.
+            if let failure = try MissingStore(given).groupFailure(), failure.errorCode != NamedGroup.missingCode {
+                throw CommandFailure(failure.status, code: "not_found", failure.message, remedy: failure.remedy)
+            }
             throw CommandFailure(
                 .inputOutput, code: "not_found",
-                "there is no group and no store \(PrintablePath(given))",
-                remedy:
-                    "name a group's directory or identifier, a store's file, or GROUP_ID/NAME; groupstore group list")
+                GroupIdentifier(text).map { NamedGroup.missing($0, orAt: "store \(PrintablePath(path))") }
+                    ?? "there is no group and no store \(PrintablePath(given))",
+                remedy: "see which groups there are: groupstore group list")
         }
     }
 
@@ -54,7 +58,7 @@ struct StatusTarget {
     private static func location(_ text: String) throws -> StoreLocation? {
         do {
             return try StoreArgument(text).location()
-        } catch StoreError.missing {
+        } catch is CommandFailure {
             return nil
         }
     }
@@ -75,6 +79,9 @@ struct StatusTarget {
         guard let store else { return StatusOperation(group: group) }
         return StoreAddress(group: group, name: store.bytes).map { StatusOperation(store: $0) }
     }
+
+    /// The group, as a word of a command.
+    var container: String { group ?? directory.map(\.shellWord) ?? "" }
 
     /// The target for people.
     var name: String {

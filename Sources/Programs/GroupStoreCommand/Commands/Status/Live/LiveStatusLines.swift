@@ -95,11 +95,11 @@ final class LiveStatusLines: LiveStatusView {
             var object = store.row
             // Only whole answers have them.
             for key in ["exists", "last_relocation"] { object[key] = nil }
-            object["changes_per_second"] = .number(store.rate ?? 0)
+            object["changes_per_second"] = store.changes.map { _ in .number(store.rate ?? 0) }
             let relocation = store.row.object("relocation").map { "; \(AgentStatus.relocation($0))" } ?? ""
             let rate = store.rate.map { $0 > 0 ? "\(StatusTable.StoreBlock.rate($0)) changes/s, " : "" } ?? ""
             let facts =
-                "\(rate)\(Counted(store.changes ?? 0, "change")), "
+                "\(rate)\(store.changes.map { "\(Counted($0, "change")), " } ?? "")"
                 + "\(Counted(store.row.integer("subscribers") ?? 0, "subscriber"))"
             let text = "\(store.name)  \(AgentStatus.state(store.row))  \(facts)\(relocation)"
             return [("store \(store.name)", Row(object: object, text: text))]
@@ -109,10 +109,12 @@ final class LiveStatusLines: LiveStatusView {
 
     private func subscription(_ row: JSONObject, of store: StatusSnapshot.Store) -> (key: String, row: Row) {
         var object = row
-        // It changes with each answer, and follows from `lagging_since`.
-        object["lagging_seconds"] = nil
+        // They change with each answer; the first one follows from `lagging_since`.
+        for key in ["lagging_seconds", "unread_seconds"] { object[key] = nil }
         let isBehind = (row.integer("behind") ?? 0) > 0
-        let progress = isBehind ? AgentStatus.progress(ofSubscription: row) : "up to date"
+        let isSilent = (row.silentSeconds ?? 0) >= ProblemLimits.standardStuckSubscriber
+        let progress =
+            isBehind ? AgentStatus.progress(ofSubscription: row) : isSilent ? "does not read" : "up to date"
         return (
             "subscription \(store.name) \(row.integer("connection") ?? 0)",
             Row(object: object, text: "\(store.name)  subscriber \(AgentStatus.holder(row))  \(progress)")

@@ -14,8 +14,9 @@ struct StatusTable {
     /// Returns at most `size.rows` lines, each of at most `size.columns` columns.
     func lines(_ size: LiveScreen.Size) -> [LiveScreen.Line] {
         let columns = Columns(snapshot.stores, width: size.columns)
-        let fixed = header(size.columns) + notices + [LiveScreen.Line(columns.heading, .heading)]
-        let body = body(columns, height: max(0, size.rows - fixed.count))
+        let notes = (header(size.columns) + notices).flatMap { $0.wrapped(to: size.columns) }
+        let fixed = notes + [LiveScreen.Line(columns.heading, .heading)]
+        let body = body(columns, width: size.columns, height: max(0, size.rows - fixed.count))
         return (fixed + body).prefix(size.rows).map { $0.cut(to: size.columns) }
     }
 
@@ -41,10 +42,11 @@ struct StatusTable {
     }
 
     /// Returns the stores' lines. If they don't fit, the stores that need attention come first.
-    private func body(_ columns: Columns, height: Int) -> [LiveScreen.Line] {
+    private func body(_ columns: Columns, width: Int, height: Int) -> [LiveScreen.Line] {
         var blocks = snapshot.stores.map { StoreBlock($0, columns) }
         if blocks.isEmpty { blocks = [StoreBlock(LiveScreen.Line("no stores are served", .dim))] }
         blocks += snapshot.relays.records.map { StoreBlock($0) }
+        blocks = blocks.map { $0.wrapped(to: width) }
         if blocks.reduce(0, { $0 + $1.lines.count }) > height {
             blocks = blocks.filter(\.needsAttention) + blocks.filter { !$0.needsAttention }
         }
@@ -118,6 +120,13 @@ extension StatusTable {
 
         init(_ line: LiveScreen.Line) { lines = [line] }
 
+        /// Returns the block with its lines wrapped: at their ends are the processes to look for.
+        func wrapped(to columns: Int) -> StoreBlock {
+            var block = self
+            block.lines = lines.flatMap { $0.wrapped(to: columns) }
+            return block
+        }
+
         init(_ relay: RelayRecord) {
             let hasEnded = !relay.isRunning || relay.failure?.code == relay.state
             let isBehind = (relay.lag ?? 0) > 0 || relay.server == nil
@@ -131,7 +140,7 @@ extension StatusTable {
         }
 
         private mutating func add(_ subscription: JSONObject) {
-            let seconds = subscription.lagSeconds
+            let seconds = subscription.silentSeconds
             let isStuck = seconds.map { $0 >= ProblemLimits.standardStuckSubscriber } ?? false
             let style: LiveScreen.Style =
                 isStuck ? .problem : (subscription.integer("behind") ?? 0) > 0 ? .warning : .dim

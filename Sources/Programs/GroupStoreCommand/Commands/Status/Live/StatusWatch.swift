@@ -23,9 +23,9 @@ struct StatusWatch {
     private let interval: Duration
     private let output: Output
 
-    init(_ target: String?, interval: Double, _ output: Output) {
+    init(_ target: String?, interval: Duration, _ output: Output) {
         self.target = target
-        self.interval = .milliseconds(Int64(interval * 1000))
+        self.interval = interval
         self.output = output
     }
 

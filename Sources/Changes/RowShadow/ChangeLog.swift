@@ -1,0 +1,195 @@
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// One step of a store in the change log: what one transaction changed, or several together.
+package struct LoggedStep: Sendable, Equatable {
+    /// What is known of the transactions of a step.
+    package enum Kind: UInt64, Sendable {
+        /// Exactly one transaction.
+        case exact
+        /// The net difference of one or more transactions.
+        case net
+        /// The rows that changed aren't known: whoever follows the store reads it again.
+        case gap
+    }
+
+    package let kind: Kind
+    /// The number of the step. Steps follow each other without a gap in their numbers.
+    package let number: UInt64
+    /// The number of its first row; rows are numbered through all steps.
+    package let firstRow: UInt64
+    package let rowCount: UInt64
+    /// Seconds since 1970.
+    package let time: Double
+    package let encoding: PageFormat.Encoding
+    /// SQLite's count of the schema's changes (https://sqlite.org/fileformat2.html, §1.3.9).
+    package let schemaVersion: UInt32
+
+    static let headLength = 64
+}
+
+/// A table of a step: its definition in the schema before and after it.
+package struct LoggedTable: Sendable, Equatable {
+    package struct Definition: Sendable, Hashable {
+        package let name: String
+        package let sql: String
+    }
+
+    /// Nil if there was no such table.
+    package let before: Definition?
+    /// Nil if the table is gone.
+    package let after: Definition?
+    package let hasRowids: Bool
+
+    package init(before: Definition?, after: Definition?, hasRowids: Bool) {
+        (self.before, self.after, self.hasRowids) = (before, after, hasRowids)
+    }
+
+    /// The table's present name, or its last one.
+    package var name: String { after?.name ?? before?.name ?? "" }
+}
+
+/// A row of a step, as records of the b-tree.
+package struct LoggedRow: Sendable {
+    /// The rowid; 0 in a table WITHOUT ROWID.
+    package let rowid: Int64
+    /// Nil if there was no such row.
+    package let before: [UInt8]?
+    /// Nil if the row is gone.
+    package let after: [UInt8]?
+}
+
+/// The layout of a step: a head of eight words, then for each table its mark, definitions and rows, then an end mark.
+/// All numbers have eight bytes, the lowest first.
+enum StepLayout {
+    static let magic: UInt64 = 0x0153_5257_4F52_5347
+    static let table: UInt64 = 1
+    static let row: UInt64 = 2
+    static let end: UInt64 = 3
+    /// The length of a definition or record that isn't there.
+    static let absent = UInt64.max
+}
+
+/// Writes one step at the end of the log.
+struct StepWriter {
+    private let file: OwnFile
+    private let start: Int64
+    private var writer: BufferedWriter
+    private var rowCount: UInt64 = 0
+
+    init(_ file: OwnFile, at offset: Int64) throws {
+        self.file = file
+        start = offset
+        writer = BufferedWriter(file, at: offset)
+        try writer.append([UInt8](repeating: 0, count: LoggedStep.headLength))
+    }
+
+    mutating func add(_ table: LoggedTable) throws(SystemError) {
+        try writer.append(word: StepLayout.table)
+        try writer.append(word: table.hasRowids ? 1 : 0)
+        for definition in [table.before, table.after] {
+            try append(definition.map { Array($0.name.utf8) })
+            if let definition { try append(Array(definition.sql.utf8)) }
+        }
+    }
+
+    mutating func addRow(
+        _ rowid: Int64, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?
+    ) throws(SystemError) {
+        rowCount += 1
+        try writer.append(word: StepLayout.row)
+        try writer.append(word: UInt64(bitPattern: rowid))
+        try append(before)
+        try append(after)
+    }
+
+    private mutating func append(_ bytes: (some Collection<UInt8>)?) throws(SystemError) {
+        guard let bytes else { return try writer.append(word: StepLayout.absent) }
+        try writer.append(word: UInt64(bytes.count))
+        try writer.append(bytes)
+    }
+
+    /// Completes the step. Returns it, and the offset of the next one.
+    mutating func finish(
+        _ kind: LoggedStep.Kind, number: UInt64, firstRow: UInt64, time: Double, _ encoding: PageFormat.Encoding,
+        schemaVersion: UInt32
+    ) throws(SystemError) -> (LoggedStep, Int64) {
+        try writer.append(word: StepLayout.end)
+        let end = writer.end
+        try writer.flush()
+        var head = BufferedWriter(file, at: start)
+        let words: [UInt64] = [
+            StepLayout.magic, UInt64(end - start), kind.rawValue, number, firstRow, rowCount, time.bitPattern,
+            UInt64(encoding.rawValue) | UInt64(schemaVersion) << 32,
+        ]
+        for word in words { try head.append(word: word) }
+        try head.flush()
+        let step = LoggedStep(
+            kind: kind, number: number, firstRow: firstRow, rowCount: rowCount, time: time, encoding: encoding,
+            schemaVersion: schemaVersion)
+        return (step, end)
+    }
+}
+
+/// Reads one step.
+package final class StepReader {
+    package let step: LoggedStep
+    /// The offset of the next step.
+    let next: Int64
+    private let start: Int64
+    private let file: OwnFile
+
+    init(_ file: OwnFile, at offset: Int64) throws {
+        self.file = file
+        start = offset
+        var head = BufferedReader(file, at: offset)
+        let words = try (0..<8).map { _ in try head.word() }
+        guard words[0] == StepLayout.magic, let kind = LoggedStep.Kind(rawValue: words[2]),
+            words[1] >= UInt64(LoggedStep.headLength), words[1] < 1 << 60,
+            let encoding = PageFormat.Encoding(rawValue: UInt32(truncatingIfNeeded: words[7]))
+        else { throw RowShadowError.damaged(file.path) }
+        next = offset + Int64(words[1])
+        step = LoggedStep(
+            kind: kind, number: words[3], firstRow: words[4], rowCount: words[5],
+            time: Double(bitPattern: words[6]), encoding: encoding, schemaVersion: UInt32(words[7] >> 32))
+    }
+
+    /// Opens the next step of the same file.
+    func following() throws -> StepReader { try StepReader(file, at: next) }
+
+    /// Calls one of the closures with each table and each of its rows, in order.
+    ///
+    /// Throws what they throw, `RowShadowError.damaged` and `SystemError`.
+    package func forEach(
+        table tableBody: (LoggedTable) throws -> Void, row rowBody: (LoggedRow) throws -> Void
+    ) throws {
+        var reader = BufferedReader(file, at: start + Int64(LoggedStep.headLength))
+        while true {
+            switch try reader.word() {
+            case StepLayout.table:
+                let hasRowids = try reader.word() == 1
+                let before = try definition(&reader)
+                try tableBody(LoggedTable(before: before, after: try definition(&reader), hasRowids: hasRowids))
+            case StepLayout.row:
+                let rowid = Int64(bitPattern: try reader.word())
+                let before = try record(&reader)
+                try rowBody(LoggedRow(rowid: rowid, before: before, after: try record(&reader)))
+            case StepLayout.end: return
+            default: throw RowShadowError.damaged(file.path)
+            }
+        }
+    }
+
+    private func record(_ reader: inout BufferedReader) throws -> [UInt8]? {
+        let count = try reader.word()
+        if count == StepLayout.absent { return nil }
+        guard count < 1 << 31 else { throw RowShadowError.damaged(file.path) }
+        return try reader.bytes(Int(count))
+    }
+
+    private func definition(_ reader: inout BufferedReader) throws -> LoggedTable.Definition? {
+        guard let name = try record(&reader) else { return nil }
+        return LoggedTable.Definition(name: String(decoding: name, as: UTF8.self), sql: try reader.text())
+    }
+}

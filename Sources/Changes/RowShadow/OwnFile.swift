@@ -1,0 +1,94 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// An open file of groupstore's own.
+final class OwnFile {
+    let descriptor: Descriptor
+    let path: FilePath
+
+    init(_ descriptor: consuming Descriptor, path: FilePath) {
+        self.descriptor = descriptor
+        self.path = path
+    }
+}
+
+extension OwnFile {
+    /// Opens a file that only the user may read, and makes it if there is none. Throws `SystemError`.
+    convenience init(_ name: FilePath.Component, in directory: Directory) throws(SystemError) {
+        self.init(
+            try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: 0o600), path: directory.path.appending(name))
+    }
+}
+
+/// Writes consecutive bytes in large pieces.
+struct BufferedWriter {
+    private let file: OwnFile
+    private var offset: Int64
+    private var buffer: [UInt8] = []
+    private static let limit = 1 << 18
+
+    init(_ file: OwnFile, at offset: Int64) {
+        self.file = file
+        self.offset = offset
+    }
+
+    /// The offset after what was appended.
+    var end: Int64 { offset + Int64(buffer.count) }
+
+    mutating func append(_ bytes: some Sequence<UInt8>) throws(SystemError) {
+        buffer.append(contentsOf: bytes)
+        if buffer.count >= Self.limit { try flush() }
+    }
+
+    /// Appends a number in eight bytes.
+    mutating func append(word: UInt64) throws(SystemError) {
+        withUnsafeBytes(of: word.littleEndian) { buffer.append(contentsOf: $0) }
+        if buffer.count >= Self.limit { try flush() }
+    }
+
+    mutating func flush() throws(SystemError) {
+        try file.descriptor.write(buffer, at: offset, path: file.path)
+        offset += Int64(buffer.count)
+        buffer.removeAll(keepingCapacity: true)
+    }
+}
+
+/// Reads consecutive bytes in large pieces.
+struct BufferedReader {
+    private let file: OwnFile
+    private(set) var offset: Int64
+    private var buffer: [UInt8] = []
+    private var next = 0
+    private static let length = 1 << 16
+
+    init(_ file: OwnFile, at offset: Int64) {
+        self.file = file
+        self.offset = offset
+    }
+
+    /// Reads exactly `count` bytes. Throws `RowShadowError.damaged` at the end of the file.
+    mutating func bytes(_ count: Int) throws -> [UInt8] {
+        if buffer.count - next < count {
+            let wanted = max(count, Self.length)
+            buffer = try file.descriptor.read(count: wanted, at: offset, path: file.path)
+            next = 0
+            guard buffer.count >= count else { throw RowShadowError.damaged(file.path) }
+        }
+        defer {
+            next += count
+            offset += Int64(count)
+        }
+        return Array(buffer[next..<next + count])
+    }
+
+    mutating func word() throws -> UInt64 {
+        try bytes(8).withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
+    }
+
+    mutating func text() throws -> String {
+        let count = try word()
+        guard count < 1 << 31 else { throw RowShadowError.damaged(file.path) }
+        return String(decoding: try bytes(Int(count)), as: UTF8.self)
+    }
+}

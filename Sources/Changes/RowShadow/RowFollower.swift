@@ -1,0 +1,321 @@
+import ChangeFeed
+import Glibc
+import LinuxSystem
+import RowChanges
+import SQLiteFormat
+import SystemPackage
+
+/// Follows a store by its pages: brings the shadow to the store's present state, step by step.
+///
+/// In WAL mode the frames of each transaction follow each other in the log, and a step is exactly one transaction.
+/// After a restart of the log, what it had before counts if it is still there to its end, as the wal-index counts
+/// commits. Wherever that isn't proven, and in rollback mode, all pages are compared with the shadow's: the difference
+/// is one step, the net of whatever was committed.
+///
+/// Confined to one thread. It takes no lock on the store and writes nothing to it.
+package final class RowFollower {
+    package enum Outcome: Sendable {
+        /// The shadow has the store's present state.
+        case current
+        /// The store can't be read now. Try again soon.
+        case busy
+        /// There is no store.
+        case absent
+    }
+
+    package let shadow: RowShadow
+    /// True if the shadow was made just now: there was none, or none that counts.
+    package let isNew: Bool
+    private let path: FilePath
+    private let directory: FilePath
+    private let name: StoreName
+    private var files: StoreFiles?
+    private let hasExactTimes: Bool
+    /// The commit that the shadow has, in the log that is open; nil if it is to be found by a comparison.
+    private var commit: WriteAheadIndex?
+    /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
+    /// isn't known.
+    private var idleStamp: StoreFiles.Stamp?
+    /// True if the log and the index that are open began on a database that is the shadow's.
+    private var holdsWholeLog = false
+    /// The map of the shadow's pages; nil if they contradict each other.
+    private var map: TreeMap?
+
+    /// Opens a store's shadow, or makes one, which is `isNew` and has the store's present state.
+    ///
+    /// - Parameters:
+    ///   - path: The absolute path of the database, which need not exist.
+    ///   - slot: The shadow's directory.
+    ///   - limit: The size in bytes above which a store is cloned but not copied. Throws `RowShadowError.tooLarge`
+    ///     where the file system can't clone it.
+    ///
+    /// Throws `RowShadowError` and `SystemError`.
+    package init(_ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64) throws {
+        guard let file = path.lastComponent, let name = StoreName(file) else { throw RowShadowError.absent(path) }
+        self.path = path
+        self.name = name
+        directory = path.removingLastComponent()
+        hasExactTimes = FileTimes.areExact(in: directory)
+        if let known = try RowShadow(slot) {
+            (shadow, isNew) = (known, false)
+        } else {
+            let found = try StoreFiles.current(directory, name, unless: nil)
+            (shadow, isNew) = (try RowShadow(slot, of: found, at: path, limit: limit), true)
+            files = found
+        }
+        if isNew {
+            try complete()
+            try shadow.writeState()
+        }
+        map = try Self.map(of: shadow)
+    }
+
+    /// Brings a copy that was just made to one state of the store.
+    private func complete() throws {
+        guard let files else { return }
+        defer { files.closeDatabase() }
+        let deadline = Deadline(after: .seconds(30))
+        while !deadline.hasPassed {
+            if let (staged, view) = try stage(files) {
+                try shadow.advance(
+                    to: staged, pageSize: view.pageSize, nil, nil, .utf8, identity: files.identity)
+                record(view)
+                return
+            }
+            pause(.milliseconds(2))
+        }
+        throw SystemError("read", .resourceTemporarilyUnavailable, path: path)
+    }
+
+    // MARK: - Steps
+
+    /// Brings the shadow to the store's present state.
+    ///
+    /// - Parameter comparesAll: True if something other than transactions in the log may have written the store.
+    ///
+    /// Throws `RowShadowError.unreadable` and `SystemError`. The shadow is as it was then, or has some of the steps.
+    package func advance(comparesAll: Bool) throws -> Outcome {
+        do {
+            guard let found = try StoreFiles.current(directory, name, unless: files) else {
+                (files, commit) = (nil, nil)
+                return .absent
+            }
+            if found !== files { (files, commit, idleStamp, holdsWholeLog) = (found, nil, nil, false) }
+            // Other programs may want to prove that nobody has it open.
+            defer { found.closeDatabase() }
+            if try readLog(found), !comparesAll { return .current }
+            return try compare(found) ? .current : .busy
+        } catch is Disturbed {
+            return .busy
+        } catch let error as SystemError where Self.passing.contains(error.errno) {
+            return .busy
+        }
+    }
+
+    /// A relocation's lease, or a file that was removed just now.
+    private static let passing: Set<Errno> = [.resourceTemporarilyUnavailable, .noSuchFileOrDirectory]
+
+    /// Applies what the log has after the shadow's commit. Returns false if a comparison must tell the rest.
+    private func readLog(_ files: StoreFiles) throws -> Bool {
+        guard commit != nil else {
+            let hasEnded = try files.refreshIndex(finalRead: { _ = try applyFirstLog(files) }, changed: { _ in })
+            if hasEnded { (commit, holdsWholeLog) = (nil, false) }
+            return hasEnded ? false : try applyFirstLog(files)
+        }
+        var isKnown = false
+        // A log and an index that have lost their names are read to their end.
+        let hasEnded = try files.refreshIndex(finalRead: { _ = try applyLog(files) }, changed: { _ in })
+        if hasEnded || files.walIndex == nil { commit = nil } else { isKnown = try applyLog(files) }
+        return isKnown
+    }
+
+    /// Applies the transactions between the shadow's commit and that of the index. Returns false if they aren't known.
+    private func applyLog(_ files: StoreFiles) throws -> Bool {
+        do {
+            guard let last = commit, let index = try files.readIndex(), let open = files.walIndex else { return false }
+            if index.hasSameHeader(as: last) { return true }
+            guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL() else { return false }
+            var found: [WALTransaction] = []
+            if index.salt == last.salt, last.lastFrame > 0 {
+                found = try WALFrames.transactions(log, after: last.lastFrame, to: index, index: open)
+            } else {
+                if index.lastFrame > 0 {
+                    guard try log.belongs(to: index) else { return false }
+                    found = try WALFrames.transactions(log, after: 0, to: index, index: open)
+                }
+                found = try Self.former(last, index, log, countAfter: found.count) + found
+                // The log may have been restarted again while it was read.
+                guard try files.readIndex()?.salt == index.salt else { return false }
+            }
+            guard Int(index.commitCount &- last.commitCount) == found.count else { return false }
+            for transaction in found { try apply(transaction, files.identity) }
+            commit = index
+            return true
+        } catch is Unattributable {
+            commit = nil
+            return false
+        }
+    }
+
+    /// Applies what the log has now, if the shadow follows one. Call it during longer work: the log may be restarted
+    /// before the next event is handled. Throws as `advance`.
+    package func keepUp() throws { if commit != nil { _ = try advance(comparesAll: false) } }
+
+    /// Opens the log and the index of a program that has opened the store just now, so that they are read to their end
+    /// even if that program closes the store before its commit is noticed. Call it after each file event. Mostly, it
+    /// does nothing.
+    package func openSession() {
+        guard commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else { return }
+        defer { files.closeDatabase() }
+        _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
+        guard files.walIndex != nil, (try? files.openWAL(reopening: true)) != nil else { return }
+        // Nothing was written to the database before both were open. From now on only this log's checkpoints are.
+        guard let now = try? files.stamp(), now.isIdentical(to: former) else { return }
+        (holdsWholeLog, idleStamp) = (true, nil)
+    }
+
+    /// Applies all that a log has whose program found the database as the shadow has it. Returns false if that isn't
+    /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
+    /// both must have been open since.
+    private func applyFirstLog(_ files: StoreFiles) throws -> Bool {
+        let (former, isWhole) = (idleStamp.take(), holdsWholeLog)
+        holdsWholeLog = false
+        guard isWhole || former != nil, let open = files.walIndex, let index = try files.readIndex(),
+            index.lastFrame > 0, index.pageSize == shadow.pages.pageSize,
+            let log = try files.openWAL(reopening: !isWhole), try log.belongs(to: index)
+        else { return false }
+        do {
+            let found = try WALFrames.transactions(log, after: 0, to: index, index: open)
+            guard found.count == Int(index.commitCount) else { return false }
+            if !isWhole {
+                guard try files.stamp().isIdentical(to: former), try files.isIndexCurrent() else { return false }
+            }
+            for transaction in found { try apply(transaction, files.identity) }
+            commit = index
+            return true
+        } catch is Unattributable { return false }
+    }
+
+    /// Returns the transactions after `last` that a log had before it was restarted. Throws `Unattributable` if they
+    /// aren't proven: the log was restarted once, its former end is still there, and the index counts as many commits.
+    private static func former(
+        _ last: WriteAheadIndex, _ index: WriteAheadIndex, _ log: WALFile, countAfter count: Int
+    ) throws -> [WALTransaction] {
+        let missing = Int(index.commitCount &- last.commitCount) - count
+        // Nothing was committed since the index was created.
+        if missing == 0, last.lastFrame == 0, last.commitCount == 0 { return [] }
+        guard missing >= 0, last.lastFrame > 0, WALFile.isNextSalt(index.salt, after: last.salt) else {
+            throw Unattributable.gap
+        }
+        if missing == 0 {
+            guard try log.hasEnded(at: WALPosition(last), before: index) else { throw Unattributable.gap }
+            return []
+        }
+        let found = try WALFrames.transactionsInFormerLog(log, after: last, count: missing)
+        let end = found.reduce(last.lastFrame) { $0 + UInt32($1.frameCount) }
+        guard try !log.continues(after: end, salt: last.salt, pageSize: last.pageSize) else {
+            throw Unattributable.gap
+        }
+        return found
+    }
+
+    /// Records where the shadow is in the log, or before it.
+    private func record(_ view: StoreView) {
+        commit = view.index
+        (idleStamp, holdsWholeLog) = (view.idleStamp, false)
+    }
+
+    private func apply(_ transaction: WALTransaction, _ identity: FileIdentity) throws {
+        let pages = transaction.pages()
+        let staged = shadow.stage(pageSize: shadow.pages.pageSize, pageCount: transaction.pageCount)
+        for number in pages.changed { try staged.add(number, pages.content(of: number)) }
+        try staged.finish()
+        try step(to: staged, pageSize: shadow.pages.pageSize, .exact, identity)
+    }
+
+    /// Compares all pages with the shadow's. Returns false if the store can't be read now.
+    private func compare(_ files: StoreFiles) throws -> Bool {
+        for attempt in 0..<20 {
+            if attempt > 0 { pause(.microseconds(200 << min(attempt, 5))) }
+            do {
+                guard let (staged, view) = try stage(files) else { continue }
+                if !staged.isEmpty || staged.pageCount != shadow.pages.pageCount {
+                    try step(to: staged, pageSize: view.pageSize, .net, files.identity)
+                }
+                record(view)
+                return true
+            } catch is Disturbed {}
+        }
+        return false
+    }
+
+    /// Stages the pages that differ from the shadow's. Returns nil if they aren't of one state.
+    private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView)? {
+        _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
+        guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
+        let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
+        let known = view.pageSize == shadow.pages.pageSize ? shadow.pages.pageCount : 0
+        let length = view.pageSize
+        guard length > 0 else { return try view.isConfirmed() ? (staged, view) : nil }
+        let batch = max(1, (1 << 18) / length)
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 2 * batch * length, alignment: 4096)
+        defer { memory.deallocate() }
+        var first: UInt32 = 1
+        while first <= view.pageCount {
+            let count = min(batch, Int(view.pageCount - first) + 1)
+            let (now, former) = (
+                UnsafeMutableRawBufferPointer(rebasing: memory[..<(count * length)]),
+                UnsafeMutableRawBufferPointer(rebasing: memory[(batch * length)..<((batch + count) * length)])
+            )
+            try view.read(first, into: now)
+            let read = known >= first ? try shadow.pages.read(first, into: former) : 0
+            for place in 0..<count {
+                let number = first + UInt32(place)
+                let page = UnsafeRawBufferPointer(rebasing: now[(place * length)..<((place + 1) * length)])
+                let isKnown = number <= known && (place + 1) * length <= read
+                if isKnown, page.elementsEqual(in: former, at: place * length) { continue }
+                try staged.add(number, page)
+            }
+            first += UInt32(count)
+        }
+        try staged.finish()
+        return try view.isConfirmed() ? (staged, view) : nil
+    }
+
+    /// Advances the shadow, and logs what the tables show.
+    private func step(
+        to staged: StagedPages, pageSize: Int, _ kind: LoggedStep.Kind, _ identity: FileIdentity
+    ) throws {
+        // An error leaves it as invalid.
+        var current = map.take()
+        var difference: PageDifference?
+        for attempt in 0..<2 where difference == nil {
+            if attempt > 0 || current == nil { current = try Self.map(of: shadow) }
+            do { difference = try current?.advance(from: shadow.pages, to: staged, changed: staged.numbers) } catch {
+                guard error is Contradiction else { throw error }
+            }
+        }
+        let encoding = current?.format?.encoding ?? .utf8
+        guard let difference else {
+            try shadow.advance(to: staged, pageSize: pageSize, .gap, nil, encoding, identity: identity)
+            return map = try Self.map(of: shadow)
+        }
+        let isTold = kind == .exact || difference.tables.contains { LoggedTable($0) != nil }
+        try shadow.advance(
+            to: staged, pageSize: pageSize, isTold ? kind : nil, difference, encoding, identity: identity)
+        map = current
+    }
+
+    /// Reads the map of the shadow's pages; nil if they contradict each other.
+    private static func map(of shadow: RowShadow) throws -> TreeMap? {
+        do { return try TreeMap(shadow.pages) } catch is Contradiction { return nil }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// True if `other` has the same bytes from `offset` on.
+    fileprivate func elementsEqual(in other: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
+        guard let first = baseAddress, let second = other.baseAddress else { return false }
+        return memcmp(first, second + offset, count) == 0
+    }
+}

@@ -1,0 +1,255 @@
+import ChangeFeed
+import Glibc
+import LinuxSystem
+import RowChanges
+import SQLiteFormat
+import SystemPackage
+
+/// A store's shadow: the copy of its pages as of the last step, and the log of the steps that led there.
+///
+/// A step is written in this order: the pages that differ, to the redo file; the step, behind the end of the log; the
+/// head of the redo file, from which on the step counts; the copy; the state. Whoever finds a head of the step after
+/// the state's completes the last two. So a program that is killed anywhere leaves the state before a step or after it.
+///
+/// Nothing of this is synced step by step: the store's writer may not sync either, and a copy that is newer than the
+/// store is no use. The state names the machine's start. After another start the shadow counts only if it was closed,
+/// which syncs everything; else it is made anew, and whoever follows the store gets a reset.
+package final class RowShadow {
+    private let slot: ShadowPlace.Slot
+    private var directory: Directory { slot.directory }
+    private let stateFile: OwnFile
+    private let redo: OwnFile
+    private var log: OwnFile
+    private var cursor: StepReader?
+    private var state: ShadowState
+    private(set) var pages: ShadowPages
+
+    /// The length from which on the log continues in another file, in bytes.
+    private static let maximumLogFile: Int64 = 32 << 20
+    /// The length of all log files from which on the oldest is removed, in bytes.
+    private static let maximumLog: Int64 = 256 << 20
+
+    package var epoch: UInt64 { state.epoch }
+    /// The number of the last step.
+    package var lastStep: UInt64 { state.step }
+    var identity: FileIdentity { state.identity }
+    /// The directory's path.
+    package var path: FilePath { directory.path }
+
+    /// The size of the copy in bytes.
+    package var size: Int64 { Int64(state.pageCount) * Int64(state.pageSize) }
+
+    // MARK: - Opening and making
+
+    /// Opens the shadow in a slot, and completes an interrupted step. Returns nil if there is none that counts.
+    init?(_ slot: ShadowPlace.Slot) throws {
+        let directory = slot.directory
+        self.slot = slot
+        guard let bytes = try DurableFile.read(ShadowName.state, in: directory, limit: ShadowState.length),
+            var state = ShadowState(bytes), state.boot == .current || state.isSynced
+        else { return nil }
+        (stateFile, redo) = (try OwnFile(ShadowName.state, in: directory), try OwnFile(ShadowName.redo, in: directory))
+        if let interrupted = try Self.interrupted(redo, after: state) {
+            let pages = try Self.openPages(directory, interrupted.state)
+            try pages.apply(interrupted.pages)
+            state = interrupted.state
+            try stateFile.descriptor.write(state.bytes, at: 0, path: stateFile.path)
+        }
+        pages = try Self.openPages(directory, state)
+        log = try OwnFile(ShadowName.log(state.logFile), in: directory)
+        self.state = state
+        let size = try directory.status(ShadowName.pages)?.size
+        guard size == Int64(state.pageCount) * Int64(state.pageSize),
+            try log.descriptor.status().size >= state.logEnd
+        else { return nil }
+    }
+
+    /// Makes the shadow of a store, or of none, in a slot. The copy isn't of one state yet.
+    ///
+    /// - Parameter limit: The size in bytes above which the store is only cloned, not copied.
+    init(_ slot: ShadowPlace.Slot, of files: StoreFiles?, at path: FilePath, limit: Int64) throws {
+        let directory = slot.directory
+        self.slot = slot
+        try directory.removeShadow()
+        let copy = try OwnFile(ShadowName.pages, in: directory)
+        let header = try files?.header()
+        if files != nil {
+            let source = try Descriptor(opening: path, flags: O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+            let size = try source.status(path: path).size
+            var run = FileCopy(from: path, to: copy.path)
+            run.checksHoles = false
+            run.progress = { done in
+                if done == 0, size > limit { throw RowShadowError.tooLarge(path, bytes: size) }
+            }
+            _ = try run.run(from: source, to: copy.descriptor)
+        }
+        let pageSize = header?.pageSize ?? 0
+        let length = try copy.descriptor.status().size
+        let pageCount = pageSize == 0 ? 0 : UInt32(length / Int64(pageSize))
+        state = ShadowState(
+            epoch: UInt64.random(in: 1...UInt64.max >> 1), pageSize: pageSize, pageCount: pageCount,
+            identity: files?.identity ?? FileIdentity(device: 0, inode: 0))
+        try copy.descriptor.truncate(to: Int64(pageCount) * Int64(pageSize), path: copy.path)
+        (stateFile, redo) = (try OwnFile(ShadowName.state, in: directory), try OwnFile(ShadowName.redo, in: directory))
+        log = try OwnFile(ShadowName.log(state.logFile), in: directory)
+        pages = try Self.openPages(directory, state)
+    }
+
+    private static func openPages(_ directory: Directory, _ state: ShadowState) throws(SystemError) -> ShadowPages {
+        ShadowPages(
+            try directory.openOwn(ShadowName.pages, flags: O_RDWR | O_CREAT, mode: 0o600),
+            path: directory.path.appending(ShadowName.pages), pageSize: state.pageSize, pageCount: state.pageCount)
+    }
+
+    // MARK: - Steps
+
+    private static let redoMagic: UInt64 = 0x0144_4552_5753_5347
+
+    /// Begins the state after the next step.
+    func stage(pageSize: Int, pageCount: UInt32) -> StagedPages {
+        StagedPages(
+            over: pageSize == pages.pageSize ? pages : nil, pageSize: pageSize, pageCount: pageCount, in: redo)
+    }
+
+    /// Advances the copy. `staged` must have been begun last, and be finished.
+    ///
+    /// - Parameters:
+    ///   - kind: How the step is logged; nil if no table differs and nobody is to be told.
+    ///   - difference: What the step changed in tables; nil for a gap.
+    func advance(
+        to staged: StagedPages, pageSize: Int, _ kind: LoggedStep.Kind?, _ difference: PageDifference?,
+        _ encoding: PageFormat.Encoding, identity: FileIdentity
+    ) throws {
+        var next = state
+        (next.pageSize, next.pageCount, next.identity) = (pageSize, staged.pageCount, identity)
+        (next.boot, next.isSynced) = (.current, false)
+        next.serial += 1
+        if let kind {
+            var writer = try StepWriter(log, at: state.logEnd)
+            for table in difference?.tables ?? [] {
+                guard let logged = LoggedTable(table) else { continue }
+                try writer.add(logged)
+                try difference?.forEachRow(of: table, from: pages, to: staged) {
+                    try writer.addRow($0, before: $1, after: $2)
+                }
+            }
+            next.step += 1
+            let (step, end) = try writer.finish(
+                kind, number: next.step, firstRow: state.row + 1, time: Self.now, encoding,
+                schemaVersion: staged.pageCount == 0 ? 0 : staged.withPage(1) { $0.word(40) })
+            next.row += step.rowCount
+            next.logEnd = end
+        }
+        if state.isSynced {
+            state.isSynced = false
+            try writeState()
+            try stateFile.descriptor.synchronize(path: stateFile.path)
+        }
+        var head = [Self.redoMagic, UInt64(staged.count)].flatMap { withUnsafeBytes(of: $0.littleEndian) { Array($0) } }
+        head += next.bytes
+        try redo.descriptor.write(head, at: 0, path: redo.path)
+        if pageSize != pages.pageSize { pages = try Self.openPages(directory, next) }
+        try pages.apply(staged)
+        state = next
+        try writeState()
+        // The copy has its pages, and the state says so.
+        if try redo.descriptor.status().size > 16 << 20 { try redo.descriptor.truncate(to: 0, path: redo.path) }
+        if state.logEnd >= Self.maximumLogFile { try rotateLog() }
+    }
+
+    /// Returns the step that a redo file completes, if it is the one after the state.
+    private static func interrupted(
+        _ redo: OwnFile, after state: ShadowState
+    ) throws -> (state: ShadowState, pages: StagedPages)? {
+        let head = try redo.descriptor.read(count: 16 + ShadowState.length, at: 0, path: redo.path)
+        guard head.count == 16 + ShadowState.length, let next = ShadowState(Array(head[16...])),
+            head.withUnsafeBytes({ UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }) == redoMagic,
+            next.epoch == state.epoch, next.serial == state.serial + 1
+        else { return nil }
+        let count = head.withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self)) }
+        let pages = try StagedPages(
+            count: Int(count), pageSize: next.pageSize, pageCount: next.pageCount, of: redo)
+        return (next, pages)
+    }
+
+    /// Records the state. A shadow that was just made counts from then on.
+    func writeState() throws(SystemError) {
+        try stateFile.descriptor.write(state.bytes, at: 0, path: stateFile.path)
+    }
+
+    private static var now: Double {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+
+    /// Syncs everything, so that the shadow counts after another start of the machine. Throws `SystemError`.
+    package func close() throws(SystemError) {
+        try pages.synchronize()
+        try log.descriptor.synchronize(path: log.path)
+        state.isSynced = true
+        try writeState()
+        try stateFile.descriptor.synchronize(path: stateFile.path)
+    }
+
+    // MARK: - The log
+
+    private func rotateLog() throws {
+        state.logFile = state.step + 1
+        state.logEnd = 0
+        log = try OwnFile(ShadowName.log(state.logFile), in: directory)
+        try writeState()
+        var files = try logFiles()
+        var length = try files.reduce(Int64(0)) { try $0 + (directory.status(ShadowName.log($1))?.size ?? 0) }
+        while length > Self.maximumLog, files.count > 1 {
+            let name = ShadowName.log(files.removeFirst())
+            length -= try directory.status(name)?.size ?? 0
+            try directory.removeFile(name)
+        }
+    }
+
+    /// The numbers of the first steps of the log files, ascending.
+    private func logFiles() throws(SystemError) -> [UInt64] {
+        try directory.names().compactMap(ShadowName.firstStep).sorted()
+    }
+
+    /// True if the log has every step after that one.
+    package func hasSteps(after step: UInt64) throws -> Bool {
+        guard step <= state.step, let first = try logFiles().first else { return false }
+        return step + 1 >= first
+    }
+
+    /// Returns the reader of the step after that one; nil if it was the last. Throws `RowShadowError.damaged`.
+    package func step(after number: UInt64) throws -> StepReader? {
+        guard number < state.step else {
+            cursor = nil
+            return nil
+        }
+        if let cursor, cursor.step.number == number, let next = try? cursor.following(),
+            next.step.number == number + 1
+        {
+            self.cursor = next
+            return next
+        }
+        guard let first = try logFiles().last(where: { $0 <= number + 1 }) else { throw RowShadowError.damaged(path) }
+        let name = ShadowName.log(first)
+        let file = try OwnFile(name, in: directory)
+        var reader = try StepReader(file, at: 0)
+        while reader.step.number <= number { reader = try reader.following() }
+        guard reader.step.number == number + 1 else { throw RowShadowError.damaged(file.path) }
+        cursor = reader
+        return reader
+    }
+}
+
+extension LoggedTable {
+    /// The table of a difference; nil for one of SQLite's own, or one that has only moved.
+    init?(_ table: PageDifference.Table) {
+        let name = table.after?.name ?? table.before?.name ?? ""
+        let isMoved = table.before?.name == table.after?.name && table.before?.sql == table.after?.sql
+        guard !name.lowercased().hasPrefix("sqlite_"), !isMoved || table.rowCount > 0 else { return nil }
+        self.init(
+            before: table.before.map { Definition(name: $0.name, sql: $0.sql) },
+            after: table.after.map { Definition(name: $0.name, sql: $0.sql) }, hasRowids: table.hasRowids)
+    }
+}

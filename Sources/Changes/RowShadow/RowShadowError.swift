@@ -1,0 +1,48 @@
+import LinuxSystem
+import SystemPackage
+
+/// Why rows can't be told from a store's pages.
+package enum RowShadowError: ActionableError, Equatable {
+    /// A file of the shadow isn't what was written.
+    case damaged(FilePath)
+    /// The file is no database, or an encrypted one.
+    case unreadable(FilePath)
+    /// The store is too large to be copied unasked: its size in bytes.
+    case tooLarge(FilePath, bytes: Int64)
+    /// There is no store.
+    case absent(FilePath)
+
+    package var errorCode: String {
+        switch self {
+        case .damaged: "damaged_shadow"
+        case .unreadable: "not_a_database"
+        case .tooLarge: "shadow_too_large"
+        case .absent: "no_store"
+        }
+    }
+
+    package var message: String {
+        switch self {
+        case .damaged(let path): "\(PrintablePath(path)) is damaged"
+        case .unreadable(let path): "\(PrintablePath(path)) isn't a SQLite database, or is encrypted"
+        case .tooLarge(let path, let bytes):
+            "rows need a copy of \(PrintablePath(path)), which has \(ByteCount(bytes)); so much isn't copied unasked"
+        case .absent(let path): "there is no store at \(PrintablePath(path))"
+        }
+    }
+
+    package var remedy: String {
+        switch self {
+        case .damaged(let path): "remove it, and a copy is made anew: rm -r \(path.shellWord)"
+        case .unreadable: "watch it without --rows and --values"
+        case .tooLarge(let path, _): "groupstore rows enable \(path.shellWord)"
+        case .absent: "create the store first"
+        }
+    }
+
+    package var errorPath: FilePath? {
+        switch self {
+        case .damaged(let path), .unreadable(let path), .tooLarge(let path, _), .absent(let path): path
+        }
+    }
+}

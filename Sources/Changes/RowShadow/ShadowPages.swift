@@ -1,0 +1,84 @@
+import LinuxSystem
+import RowChanges
+import SQLiteFormat
+import SystemPackage
+
+/// The copy of a store's pages, in a file of groupstore's own. Page 1 stands at its start.
+final class ShadowPages: DatabaseState {
+    private let file: Descriptor
+    private let path: FilePath
+    let pageSize: Int
+    private(set) var pageCount: UInt32
+    private let page: HeldPage
+
+    init(_ file: consuming Descriptor, path: FilePath, pageSize: Int, pageCount: UInt32) {
+        self.file = file
+        self.path = path
+        self.pageSize = pageSize
+        self.pageCount = pageCount
+        page = HeldPage(length: pageSize)
+    }
+
+    func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+        guard number >= 1, number <= pageCount else { throw Contradiction.malformed(page: number) }
+        return try page.with(number, body) { try read(number, into: $0) }
+    }
+
+    /// Reads pages from `first` on, as many as the buffer holds; what the file doesn't have is left as it is. Returns
+    /// the number of bytes.
+    @discardableResult
+    func read(_ first: UInt32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
+        try file.read(into: buffer, at: Int64(first - 1) * Int64(pageSize), path: path)
+    }
+
+    /// Writes pages, and sets the size. Each is passed to `body` once.
+    func apply(_ staged: StagedPages) throws {
+        page.forget()
+        try staged.forEach { number, bytes in
+            guard number <= staged.pageCount else { return }
+            try file.write(bytes, at: Int64(number - 1) * Int64(pageSize), path: path)
+        }
+        try file.truncate(to: Int64(staged.pageCount) * Int64(pageSize), path: path)
+        pageCount = staged.pageCount
+    }
+
+    func synchronize() throws(SystemError) { try file.synchronize(path: path) }
+}
+
+/// The bytes of the page that was read last.
+final class HeldPage {
+    private let buffer: UnsafeMutableRawBufferPointer
+    private var number: UInt32 = 0
+    private var isLent = false
+
+    init(length: Int) { buffer = .allocate(byteCount: max(length, 1), alignment: 8) }
+
+    deinit { buffer.deallocate() }
+
+    func forget() { number = 0 }
+
+    /// Calls `body` with a page, which `read` reads unless it is held.
+    func with<Result>(
+        _ wanted: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result,
+        read: (UnsafeMutableRawBufferPointer) throws -> Void
+    ) throws -> Result {
+        if number == wanted {
+            let wasLent = isLent
+            isLent = true
+            defer { isLent = wasLent }
+            return try body(UnsafeRawBufferPointer(buffer))
+        }
+        guard !isLent else {
+            return try withUnsafeTemporaryAllocation(byteCount: buffer.count, alignment: 8) {
+                try read($0)
+                return try body(UnsafeRawBufferPointer($0))
+            }
+        }
+        number = 0
+        try read(buffer)
+        number = wanted
+        isLent = true
+        defer { isLent = false }
+        return try body(UnsafeRawBufferPointer(buffer))
+    }
+}

@@ -1,0 +1,141 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// The place of a store's shadows: a directory in which each program that follows the store by itself has one of its
+/// own, under a number. Only the user may enter it.
+package struct ShadowPlace {
+    /// The directory.
+    package let path: FilePath
+
+    /// The place in the user's state directory.
+    ///
+    /// - Parameters:
+    ///   - store: The absolute path of the database.
+    ///   - stateDirectory: `$XDG_STATE_HOME`, or what stands for it.
+    package init(of store: FilePath, stateDirectory: FilePath) {
+        let name = store.lastComponent.map { $0.bytes.prefix(64) } ?? []
+        let digits = String(Self.hash(store.bytes), radix: 16)
+        let component = FilePath.Component(bytes: name + Array("-\(digits)".utf8)) ?? "store"
+        path = stateDirectory.appending("groupstore").appending("rows").appending(component)
+    }
+
+    /// FNV-1a: it keeps stores of the same name apart, whose shadows also name their file.
+    private static func hash(_ bytes: [UInt8]) -> UInt64 {
+        bytes.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01B3 }
+    }
+
+    /// A shadow's directory, which this process alone uses.
+    package final class Slot {
+        package let directory: Directory
+        private let lock: OpenFileLock
+
+        fileprivate init(_ directory: Directory, _ lock: consuming OpenFileLock) {
+            self.directory = directory
+            self.lock = lock
+        }
+    }
+
+    private static let slotCount = 64
+
+    /// Takes the directory of the shadow with that epoch, else the first one that nobody uses. Throws `SystemError`.
+    package func takeSlot(epoch: UInt64?) throws(SystemError) -> Slot {
+        let base = try makeDirectory()
+        if let epoch {
+            for number in 0..<Self.slotCount {
+                guard let name = FilePath.Component("\(number)"), let directory = try? base.directory(name),
+                    let bytes = try? DurableFile.read(ShadowName.state, in: directory, limit: ShadowState.length),
+                    ShadowState(bytes)?.epoch == epoch
+                else { continue }
+                if let slot = try Self.awaitSlot(directory) { return slot }
+            }
+        }
+        for number in 0..<Self.slotCount {
+            guard let name = FilePath.Component("\(number)") else { continue }
+            if try base.status(name) == nil { try base.makeDirectory(name, mode: 0o700) }
+            let directory = try base.directory(name)
+            if let lock = try OpenFileLock(ShadowName.lock, in: directory) { return Slot(directory, lock) }
+        }
+        throw SystemError("lock", .resourceTemporarilyUnavailable, path: path)
+    }
+
+    /// Waits for a program that was killed and hasn't ended yet. Returns nil if it goes on.
+    private static func awaitSlot(_ directory: Directory) throws(SystemError) -> Slot? {
+        let deadline = Deadline(after: .seconds(3))
+        while true {
+            if let lock = try OpenFileLock(ShadowName.lock, in: directory) { return Slot(directory, lock) }
+            if deadline.hasPassed { return nil }
+            pause(.milliseconds(10))
+        }
+    }
+
+    /// Removes every shadow that no program uses. Returns the number of those that are in use.
+    ///
+    /// Throws `SystemError`: ENOTEMPTY if another program has put something into a shadow's directory.
+    package func removeAll() throws(SystemError) -> Int {
+        guard FileStatus(following: path) != nil else { return 0 }
+        let base = try Directory(path)
+        var used = 0
+        for number in 0..<Self.slotCount {
+            guard let name = FilePath.Component("\(number)"), try base.status(name)?.kind == .directory else {
+                continue
+            }
+            let directory = try base.directory(name)
+            // Held until its file is gone: nobody makes a shadow meanwhile.
+            guard let lock = try OpenFileLock(ShadowName.lock, in: directory) else {
+                used += 1
+                continue
+            }
+            try directory.removeShadow()
+            try directory.removeFile(ShadowName.lock)
+            _ = consume lock
+            try base.removeDirectory(name)
+        }
+        try base.synchronize()
+        return used
+    }
+
+    private func makeDirectory() throws(SystemError) -> Directory {
+        var made = FilePath(root: path.root)
+        for component in path.components {
+            made.append(component)
+            if FileStatus(following: made) != nil { continue }
+            let status = made.withPlatformString { mkdir($0, 0o700) }
+            guard status == 0 || errno == EEXIST else { throw .last("mkdir", path: made) }
+        }
+        return try Directory(path)
+    }
+}
+
+extension Directory {
+    /// Removes a shadow's own files, but the lock. All of it is a copy of the store or told from one: whoever follows
+    /// the store gets a reset.
+    func removeShadow() throws(SystemError) {
+        for name in try names() where ShadowName.isOwn(name) { try removeFile(name) }
+    }
+}
+
+/// The names of a shadow's files.
+enum ShadowName {
+    static let state: FilePath.Component = "state"
+    static let pages: FilePath.Component = "pages"
+    static let redo: FilePath.Component = "redo"
+    static let lock: FilePath.Component = "lock"
+
+    /// True for the files of a shadow that are made anew with it.
+    static func isOwn(_ name: FilePath.Component) -> Bool {
+        [state, pages, redo].contains(name) || firstStep(name) != nil
+    }
+
+    /// The log file whose first step has that number.
+    static func log(_ step: UInt64) -> FilePath.Component {
+        let digits = String(step, radix: 16)
+        return FilePath.Component("log-" + String(repeating: "0", count: 16 - digits.count) + digits) ?? "log"
+    }
+
+    /// The number of a log file's first step; nil for another file.
+    static func firstStep(_ name: FilePath.Component) -> UInt64? {
+        let text = name.string
+        return text.hasPrefix("log-") ? UInt64(text.dropFirst(4), radix: 16) : nil
+    }
+}

@@ -1,0 +1,104 @@
+import LinuxSystem
+import SystemPackage
+
+/// Decides from the open files of processes which of them are a hazard to a store. It compares devices and inodes; of
+/// names, only those under which one process has its files open with each other.
+///
+/// Each state also occurs for a moment while SQLite opens or closes a store: it unlinks the index before it closes it,
+/// and opens the log before the index. So a hazard is one that two looks in a row see.
+package struct HazardDecision {
+    /// A hazard as one look sees it.
+    package struct Sighting: Hashable, Sendable {
+        package let code: StoreHazard.Code
+        package let pid: Int32
+        package let descriptor: Int32
+        package let identity: FileIdentity
+    }
+
+    private let named: NamedFiles
+    private let holders: [StoreHolderFiles]
+
+    package init(_ named: NamedFiles, _ holders: [StoreHolderFiles]) { (self.named, self.holders) = (named, holders) }
+
+    /// Returns the hazards, at most one of each kind a process, in the order of the processes.
+    package var sightings: [Sighting] { holders.flatMap(sightings) }
+
+    private func sightings(_ holder: StoreHolderFiles) -> [Sighting] {
+        func sighting(_ code: StoreHazard.Code, _ file: HeldFile) -> [Sighting] {
+            [Sighting(code: code, pid: holder.pid, descriptor: file.descriptor, identity: file.identity)]
+        }
+        guard let database = holder.writable(named.database) else {
+            return formerDatabase(holder).map { sighting(.orphanedDatabase, $0) } ?? []
+        }
+        if hasOtherName(database, holder) { return sighting(.twoNames, database) }
+        if let file = otherLog(of: database, holder) {
+            return sighting(holder.isPresent(file) ? .twoNames : .orphanedLog, file)
+        }
+        if let file = renamedLog(of: database, holder) { return sighting(.orphanedLog, file) }
+        let index = holder.writable(named.index)
+        if index != nil, !holder.hasLock { return sighting(.droppedLocks, database) }
+        if index == nil, let log = holder.writable(named.log),
+            holders.contains(where: { $0.pid != holder.pid && $0.writable(named.index) != nil })
+        {
+            return sighting(.mixedModes, log)
+        }
+        return []
+    }
+
+    /// Returns the database of a process that has the store's log or index open with another database, or that has a
+    /// former file of the store's name open.
+    private func formerDatabase(_ holder: StoreHolderFiles) -> HeldFile? {
+        let former = holder.files.first { file in
+            file.canWrite && file.identity != named.database && hasOwnName(file, holder)
+        }
+        if let former { return former }
+        guard let side = holder.writable(named.index) ?? holder.writable(named.log) else { return nil }
+        return nearest(to: side, holder) ?? side
+    }
+
+    /// True if the process has the database open by a name that isn't the store's, and that exists.
+    private func hasOtherName(_ database: HeldFile, _ holder: StoreHolderFiles) -> Bool {
+        holder.isPresent(database) && holder.directories[database.directory] != nil && !hasOwnName(database, holder)
+    }
+
+    /// Returns a log or index that the process has open beside the database, and that isn't the store's.
+    private func otherLog(of database: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
+        for (suffix, expected) in [("-wal", named.log), ("-shm", named.index)] {
+            let path = database.path.appending(suffix: suffix)
+            if let file = holder.writable(path).first(where: { $0.identity != expected }) { return file }
+        }
+        return nil
+    }
+
+    /// Returns a log of the process that has another name than SQLite gave it.
+    private func renamedLog(of database: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
+        guard holder.writable(database.path.appending(suffix: "-wal")).isEmpty, holder.writable(named.log) == nil else {
+            return nil
+        }
+        let log = holder.files.first { $0.canWrite && holder.logs.contains($0.identity) && !isSideFile($0, holder) }
+        // SQLite opens the log before the index: a process with the index alone has a log somewhere.
+        return log ?? holder.writable(named.index).map { nearest(to: $0, holder) ?? $0 }
+    }
+
+    /// Returns the file that the process opened just before another, by the numbers of the descriptors.
+    private func nearest(to file: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
+        holder.files.filter { other in
+            other.canWrite && other.descriptor < file.descriptor && other.identity.device == file.identity.device
+                && !named.all.contains(other.identity)
+        }.max { $0.descriptor < $1.descriptor }
+    }
+
+    /// True if the file is the log of another database that the process has open.
+    private func isSideFile(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
+        holder.files.contains { $0.path.appending(suffix: "-wal") == file.path }
+    }
+
+    /// True if the process has the file open by the store's name in the store's directory.
+    private func hasOwnName(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
+        file.path.lastComponent == named.path.lastComponent && holder.directories[file.directory] == named.directory
+    }
+}
+
+extension HeldFile {
+    var directory: FilePath { path.removingLastComponent() }
+}

@@ -1,0 +1,156 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// Looks for hazards to stores: at the names of their files, at the open files of all processes that this one may
+/// inspect, and at the kernel's list of locks. It takes no lock, opens no file of a store and writes nothing.
+package struct HazardScan {
+    private let stores: [(name: StoreName, directory: Directory)]
+    private let readsLogs: Bool
+    private let isExcluded: (Int32) -> Bool
+
+    /// - Parameters:
+    ///   - stores: The names of existing stores, with their directories.
+    ///   - readsLogs: True to recognise a renamed log by its first bytes. The process must have no SQLite connection:
+    ///     closing a descriptor would drop the connection's locks if the file is a database.
+    ///   - isExcluded: True for processes whose descriptors don't count, such as this one.
+    package init(
+        _ stores: [(name: StoreName, directory: Directory)], readsLogs: Bool = false,
+        isExcluded: @escaping (Int32) -> Bool = { $0 == getpid() }
+    ) {
+        (self.stores, self.readsLogs, self.isExcluded) = (stores, readsLogs, isExcluded)
+    }
+
+    /// The time between two looks. SQLite opens or closes a store in less.
+    package static let interval: Duration = .milliseconds(20)
+
+    /// Returns the hazards that two looks see. Returns after the first look if it sees none.
+    package func hazards() -> [StoreHazard] {
+        let first = Set(look().map(\.sighting))
+        guard !first.isEmpty else { return [] }
+        pause(Self.interval)
+        return look().filter { first.contains($0.sighting) }.compactMap { found in
+            guard let holder = FileHolder(process: found.sighting.pid) else { return nil }
+            return StoreHazard(
+                found.sighting.code, found.store, holder, found.file, expected: found.expected)
+        }
+    }
+
+    /// What one look sees.
+    private struct Found {
+        let sighting: HazardDecision.Sighting
+        let store: FilePath
+        let file: HeldFile
+        let expected: FileIdentity?
+    }
+
+    private func look() -> [Found] {
+        let named = stores.compactMap { NamedFiles($0.name, in: $0.directory) }
+        let known = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
+        let processes = processes(known)
+        let locks = RecordLocks()
+        return named.flatMap { store in
+            let holders = processes.map { holder(of: store, $0, among: processes, locks) }
+            return HazardDecision(store, holders).sightings.compactMap { sighting -> Found? in
+                let process = processes.first { $0.pid == sighting.pid }
+                guard let file = process?.files.first(where: { $0.descriptor == sighting.descriptor }) else {
+                    return nil
+                }
+                return Found(sighting: sighting, store: store.path, file: file, expected: store.expected(file))
+            }
+        }
+    }
+
+    private struct Process {
+        let pid: Int32
+        let files: [HeldFile]
+    }
+
+    /// Returns the processes that have one of the files open, or any that was unlinked.
+    private func processes(_ files: Set<FileIdentity>) -> [Process] {
+        guard let names = try? Directory("/proc").names() else { return [] }
+        return names.compactMap { Int32($0.string) }.sorted().compactMap { pid in
+            guard !isExcluded(pid),
+                HeldFile.hasFile(pid, where: { $0.kind == .regular && ($0.links == 0 || files.contains($0.identity)) })
+            else { return nil }
+            let files = HeldFile.of(pid).sorted { $0.descriptor < $1.descriptor }
+            return Process(pid: pid, files: files)
+        }
+    }
+
+    private func holder(
+        of store: NamedFiles, _ process: Process, among processes: [Process], _ locks: RecordLocks?
+    ) -> StoreHolderFiles {
+        var directories: [FilePath: FileIdentity] = [:]
+        var present: [FilePath: FileIdentity] = [:]
+        for file in process.files {
+            let view = ProcessView(process.pid, file)
+            present[file.path] = view.present
+            directories[file.directory] = view.directory
+        }
+        let database = process.files.first { $0.canWrite && $0.identity == store.database }
+        return StoreHolderFiles(
+            pid: process.pid, files: process.files, directories: directories, present: present,
+            logs: readsLogs && database != nil ? logs(process) : [],
+            hasLock: database.map { hasLock(process.pid, $0, among: processes, locks) } ?? true)
+    }
+
+    /// Returns true if the process has a lock on the database, or has its descriptor from one that has: a child
+    /// inherits descriptors without their locks, and need not use them.
+    private func hasLock(
+        _ pid: Int32, _ database: HeldFile, among processes: [Process], _ locks: RecordLocks?
+    ) -> Bool {
+        guard let locks else { return true }
+        if locks.has(pid, on: database.identity) { return true }
+        return processes.contains { other in
+            other.pid != pid && locks.has(other.pid, on: database.identity)
+                && other.files.contains {
+                    $0.identity == database.identity && database.isShared(by: pid, with: $0, of: other.pid)
+                }
+        }
+    }
+
+    /// Returns the files of a process that begin as a write-ahead log does.
+    private func logs(_ process: Process) -> Set<FileIdentity> {
+        Set(
+            process.files.filter { file in
+                guard file.canWrite,
+                    let descriptor = try? Descriptor(
+                        opening: FilePath("/proc/\(process.pid)/fd/\(file.descriptor)"), flags: O_RDONLY),
+                    let bytes = try? descriptor.read(count: 4, at: 0)
+                else { return false }
+                // https://sqlite.org/fileformat2.html#the_write_ahead_log: 0x377f0682 or 0x377f0683.
+                return bytes.count == 4 && bytes[..<3].elementsEqual([0x37, 0x7F, 0x06]) && bytes[3] & 0xFE == 0x82
+            }.map(\.identity))
+    }
+}
+
+extension NamedFiles {
+    /// Returns the file that should be where this one is, by the ending of its name.
+    fileprivate func expected(_ file: HeldFile) -> FileIdentity? {
+        let name = file.path.lastComponent?.string ?? ""
+        return name.hasSuffix("-wal") ? log : name.hasSuffix("-shm") ? index : database
+    }
+}
+
+/// A process's view of the path under which it has a file open. The process may have another root or other mounts.
+private struct ProcessView {
+    /// The file that is at the path.
+    let present: FileIdentity?
+    /// The directory of the path.
+    let directory: FileIdentity?
+
+    init(_ pid: Int32, _ file: HeldFile) {
+        // The kernel writes the path from this process's root if it leads there, else from the mount's.
+        let roots = ["", "/proc/\(pid)/root"]
+        func identity(_ path: FilePath, at root: String) -> FileIdentity? {
+            FileStatus(following: FilePath(root + "/").appending(path.components))?.identity
+        }
+        let root = roots.first { identity(file.path, at: $0) == file.identity }
+        present = root == nil ? nil : file.identity
+        directory =
+            (root.map { [$0] } ?? roots.reversed()).lazy
+            .compactMap { identity(file.path.removingLastComponent(), at: $0) }.first
+    }
+}

@@ -1,0 +1,77 @@
+import LinuxSystem
+import SystemPackage
+
+/// A state of a store's files in which commits can be lost or hidden, although no program does anything wrong by its
+/// own lights (https://sqlite.org/howtocorrupt.html).
+package struct StoreHazard: Equatable, Sendable {
+    package enum Code: String, CaseIterable, Sendable {
+        /// A process has a log or an index open that no longer has its name. Nobody else sees what it commits.
+        case orphanedLog = "orphaned_log"
+        /// A process has the file open that was the store before another took its name.
+        case orphanedDatabase = "orphaned_database"
+        /// A process in WAL mode has lost its locks, because it closed another descriptor of the database. The next
+        /// program that closes the store checkpoints and removes the log that the process still uses.
+        case droppedLocks = "dropped_locks"
+        /// Two processes reach one database by different names, and have a log or journal each.
+        case twoNames = "two_names"
+        /// A process writes the log without the index by which the others find its commits.
+        case mixedModes = "mixed_modes"
+    }
+
+    package let code: Code
+    /// The store.
+    package let store: FilePath
+    package let holder: FileHolder
+    /// The file that the process has open, as the process names it.
+    package let held: HeldFile
+    /// The file that stands at its name; nil if there is none.
+    package let expected: FileIdentity?
+
+    package init(
+        _ code: Code, _ store: FilePath, _ holder: FileHolder, _ held: HeldFile, expected: FileIdentity?
+    ) {
+        (self.code, self.store, self.holder) = (code, store, holder)
+        (self.held, self.expected) = (held, expected)
+    }
+
+    /// What is the matter, in one sentence that begins with the store's path.
+    package var message: String {
+        let path = "\(PrintablePath(store)): "
+        return switch code {
+        case .orphanedLog:
+            path
+                + "\(holder) has \(PrintablePath(held.path)) open, which no longer has its name: nobody else sees what "
+                + "the process commits, and it is lost when the process closes the store"
+        case .orphanedDatabase:
+            path + "\(holder) has the former file of this name open: what the process commits is in no store that "
+                + "others open"
+        case .droppedLocks:
+            path + "\(holder) has lost its locks, because it closed another descriptor of the file: the next program "
+                + "that closes the store removes the log that the process still writes"
+        case .twoNames:
+            path + "\(holder) has it open as \(PrintablePath(held.path)), with a log or journal of its own: neither "
+                + "side sees what the other commits, and a checkpoint of one destroys the other's"
+        case .mixedModes:
+            path + "\(holder) writes the log without the index \(PrintablePath(store))-shm, which others use: they "
+                + "don't see its commits, and may overwrite them"
+        }
+    }
+
+    /// What to do, in one line.
+    package var remedy: String {
+        switch code {
+        case .orphanedLog, .orphanedDatabase:
+            "keep the process running until its file is saved: cp /proc/\(holder.pid)/fd/\(held.descriptor) "
+                + store.appending(suffix: ".pid-\(holder.pid)\(suffix)").shellWord
+        case .droppedLocks: "restart \(holder) before any other program closes the store"
+        case .twoNames: "stop \(holder), and let it open \(PrintablePath(store)) by this name in this directory"
+        case .mixedModes: "stop \(holder), or every other program that has the store open"
+        }
+    }
+
+    /// The suffix of the held file's name.
+    private var suffix: String {
+        let name = held.path.lastComponent?.string ?? ""
+        return ["-wal", "-shm"].first(where: name.hasSuffix) ?? ""
+    }
+}

@@ -1,0 +1,182 @@
+import AgentProtocol
+import CommandSupport
+import Glibc
+import LinuxSystem
+import RowShadow
+import StoreWatching
+import SystemPackage
+
+/// The rows of a store that this process follows by itself, from the store's pages. It keeps a copy of them, and a log
+/// of its own, in the user's state directory, so that its token outlives this process.
+final class DirectRows {
+    private let follower: RowFollower
+    private var printer: StepPrinter
+    /// The number of the last step that was passed on.
+    private var told: UInt64
+    /// The reason why the token that was given can't be continued from; nil if it can.
+    private(set) var discontinuity: StoreEvent.ResetReason?
+    /// The events that wait until the store can be read.
+    private var owed: [StoreEvent] = []
+    /// True if something other than transactions in the log may have written the store.
+    private var comparesAll = true
+    private var backoff = DirectRows.makeBackoff()
+    /// The time of the next attempt to read a store that couldn't be read.
+    private(set) var retryAt: ContinuousClock.Instant?
+
+    private static func makeBackoff() -> Backoff { Backoff(first: .milliseconds(1), longest: .milliseconds(250)) }
+
+    /// The size in bytes above which a store isn't copied unasked.
+    private static let copyLimit: Int64 = 1 << 30
+
+    /// Opens or makes the copy of a store.
+    ///
+    /// - Parameters:
+    ///   - path: The absolute path of the database, which need not exist.
+    ///   - token: The position after which to begin.
+    ///
+    /// Throws `RowShadowError` and `SystemError`.
+    init(_ path: FilePath, since token: String?, _ printer: StepPrinter, _ output: Output) throws {
+        let position = token.flatMap(RowToken.init)
+        let place = ShadowPlace(of: path, stateDirectory: try Self.stateDirectory())
+        let slot = try place.takeSlot(epoch: position?.epoch)
+        follower = try RowFollower(path, slot, limit: Self.copyLimit)
+        self.printer = printer
+        let shadow = follower.shadow
+        if !output.quiet {
+            Output.write(
+                "groupstore: rows come from a copy of the store's pages (\(ByteCount(shadow.size))) in "
+                    + "\(PrintablePath(shadow.path))", to: STDERR_FILENO)
+        }
+        told = shadow.lastStep
+        // Steps that nobody asked for are in the log all the same: another token may be of before them.
+        try awaitStore()
+        if let position, position.epoch == shadow.epoch, try shadow.hasSteps(after: position.step) {
+            told = position.step
+        } else {
+            told = shadow.lastStep
+            if token != nil { discontinuity = position?.epoch == shadow.epoch ? .historyTrimmed : .epoch }
+        }
+    }
+
+    deinit { try? follower.shadow.close() }
+
+    /// Returns true if the rows of stores are told from their pages: none of them keeps a history, which a user who has
+    /// enabled it asks for. Entities and authors are only in a history.
+    ///
+    /// Throws `RowShadowError`, `SystemError` and `DirectFeedError`.
+    static func areFromPages(_ paths: [FilePath], _ filter: RowFilterOptions) throws -> Bool {
+        let wire = filter.wire
+        guard wire.entities == nil, wire.authors == nil, wire.exceptAuthors?.isEmpty ?? true else { return false }
+        for path in paths {
+            guard let place = StorePlace(path), FileStatus(following: place.path)?.kind != .directory else {
+                throw DirectFeedError.notAStore(path)
+            }
+            guard let names = try StoreTables.names(ofStoreAt: place.path) else { continue }
+            if names.contains("GS_HISTORY") || names.isSuperset(of: ["ACHANGE", "ATRANSACTION"]) { return false }
+        }
+        return true
+    }
+
+    /// The user's state directory. Throws `CommandFailure` if the environment has none.
+    static func stateDirectory() throws -> FilePath {
+        let variables = ProcessVariables.all
+        if let state = variables["XDG_STATE_HOME"].map({ FilePath($0) }), state.isAbsolute { return state }
+        guard let home = variables["HOME"].map({ FilePath($0) }), home.isAbsolute else {
+            throw CommandFailure(
+                .configuration, code: "no_state_directory", "neither XDG_STATE_HOME nor HOME is set",
+                remedy: "set XDG_STATE_HOME to a directory of this user's")
+        }
+        return home.appending(".local").appending("state")
+    }
+
+    /// Brings the copy to the store's present state, as soon as it can be read, for at most some seconds.
+    private func awaitStore() throws {
+        let deadline = Deadline(after: .seconds(5))
+        while try follower.advance(comparesAll: true) == .busy {
+            if deadline.hasPassed { return retryAt = .now }
+            pause(.milliseconds(5))
+        }
+        comparesAll = false
+    }
+
+    /// The position up to which everything was passed on.
+    var token: String { RowToken(epoch: follower.shadow.epoch, step: told).description }
+
+    /// True if steps are logged that were not passed on.
+    var hasSteps: Bool { told < follower.shadow.lastStep }
+
+    /// Call it after each file event: a program may have opened the store.
+    func recordFileEvent() { follower.openSession() }
+
+    /// Records an event, and passes on what it stands for, or leaves that to `retry`.
+    ///
+    /// - Parameter body: Called with each event, after its rows were printed.
+    func record(_ event: StoreEvent, _ body: (StoreEvent) throws -> Void) throws {
+        switch event {
+        case .change(let tables): if !tables.isComplete { comparesAll = true }
+        case .reset: comparesAll = true
+        case .relocating, .progress, .relocated, .migrated, .abandoned: break
+        }
+        owed.append(event)
+        try retry(body)
+    }
+
+    /// Reads the store, and passes on what has happened since the last time.
+    func retry(_ body: (StoreEvent) throws -> Void) throws {
+        retryAt = nil
+        switch try follower.advance(comparesAll: comparesAll) {
+        case .busy: retryAt = .now.advanced(by: backoff.next())
+        case .current, .absent:
+            backoff = Self.makeBackoff()
+            comparesAll = false
+            try passOnSteps(body)
+            let events = owed
+            owed = []
+            for event in events {
+                // The steps have said it.
+                if case .change = event { continue }
+                try body(event)
+            }
+        }
+    }
+
+    /// Prints the rows of each step that was logged before the call and not passed on, and passes on an event for it.
+    func passOnSteps(_ body: (StoreEvent) throws -> Void) throws {
+        let last = follower.shadow.lastStep
+        while told < last, let reader = try follower.shadow.step(after: told) {
+            let tables = reader.step.kind == .gap ? nil : try printer.print(reader, from: token)
+            told = reader.step.number
+            guard let tables else {
+                try body(.reset(.historyGap))
+                continue
+            }
+            if printer.admits(tables) { try body(.change(ChangedTables(tables, isComplete: true))) }
+            // The reader, or the disk with the token, may be slow.
+            try follower.keepUp()
+        }
+        if hasSteps { retryAt = .now }
+    }
+}
+
+/// A position among the steps of one shadow.
+struct RowToken: CustomStringConvertible {
+    let epoch: UInt64
+    let step: UInt64
+
+    private static let start = "rows1-"
+
+    init(epoch: UInt64, step: UInt64) {
+        self.epoch = epoch
+        self.step = step
+    }
+
+    /// Parses a token. Returns nil for any other text.
+    init?(_ text: String) {
+        guard text.hasPrefix(Self.start) else { return nil }
+        let parts = text.dropFirst(Self.start.count).split(separator: "-", omittingEmptySubsequences: false)
+        guard parts.count == 2, let epoch = UInt64(parts[0], radix: 16), let step = UInt64(parts[1]) else { return nil }
+        self.init(epoch: epoch, step: step)
+    }
+
+    var description: String { "\(Self.start)\(String(epoch, radix: 16))-\(step)" }
+}

@@ -1,0 +1,164 @@
+import AgentProtocol
+import CommandSupport
+import Glibc
+import GroupStoreAgent
+import RowShadow
+import SQLiteStore
+
+/// The lines of one step, written in large pieces: a step may have millions of rows.
+struct StepLines {
+    private let store: [UInt8]
+    private let output: Output
+    private let step: LoggedStep
+    private let values: Bool
+    private let operations: Set<String>?
+    private var bytes: [UInt8] = []
+    /// The members of each row's line before its number, and those of the step after its values.
+    private let start: [UInt8]
+    private let end: [UInt8]
+    private var table: [UInt8] = []
+    private var columns: [[UInt8]] = []
+    private var number: UInt64
+
+    private static let limit = 1 << 16
+
+    init(store: [UInt8], _ output: Output, step: LoggedStep, values: Bool, operations: Set<String>?) {
+        self.store = store
+        self.output = output
+        self.step = step
+        self.values = values
+        self.operations = operations
+        number = step.firstRow - 1
+        start = Array(Self.line("row", store).text.utf8.dropLast()) + Array(",\"number\":".utf8)
+        let known: JSONObject = step.kind == .exact ? ["exact": true] : ["exact": false, "net": true]
+        var transaction = known
+        transaction["id"] = .integer(Int64(step.number))
+        let members: JSONObject = ["time": .time(step.time), "transaction": .object(transaction)]
+        end = [UInt8(ascii: ",")] + Array(members.text.utf8.dropFirst()) + [0x0A]
+    }
+
+    private static func line(_ type: String, _ store: [UInt8]) -> JSONObject {
+        var object: JSONObject = ["type": .string(type)]
+        object.setPath("store", bytes: store)
+        return object
+    }
+
+    /// Adds the first line.
+    mutating func addBatch(from token: String, _ encoding: TextEncoding) {
+        guard output.json else { return }
+        var object = Self.line("batch", store)
+        object["from"] = .string(token)
+        object["schema"] = .string("\(step.schemaVersion)")
+        object["encoding"] = .string(encoding.rawValue)
+        object["unrecorded"] = .array([])
+        append(object)
+    }
+
+    /// Adds the line before the rows of a table. If its definition has changed, the line has what it was before.
+    mutating func add(_ table: StepTable) {
+        guard let present = table.present else { return }
+        self.table = Array(JSONValue.string(table.logged.name).text.utf8)
+        columns = present.columns.map { Array(JSONValue.string($0).text.utf8) }
+        guard output.json else { return }
+        var object = Self.line("table", store)
+        object["table"] = .string(table.logged.name)
+        if let rowid = present.table.rowid { object["rowid"] = .string(rowid) }
+        object["key"] = .array(present.key.map { .string($0) })
+        object["columns"] = .array(present.columns.map { .string($0) })
+        if table.logged.after == nil {
+            object["schema"] = "dropped"
+        } else if let before = table.logged.before, before != table.logged.after {
+            object["schema"] = "altered"
+            object["before"] = .object([
+                "table": .string(before.name),
+                "columns": .array((table.before?.columns ?? []).map { .string($0) }),
+            ])
+        } else if table.logged.before == nil {
+            object["schema"] = "created"
+        }
+        append(object)
+    }
+
+    private mutating func append(_ object: JSONObject) {
+        bytes += object.text.utf8
+        bytes.append(0x0A)
+        flushIfFull()
+    }
+
+    /// Counts a row of the step, which may not be printed.
+    mutating func countRow() { number += 1 }
+
+    /// Adds a row, unless its values are the same.
+    mutating func addRow(
+        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?
+    ) {
+        let former = before.map { former in after.map { table.moved(former, latter: $0) } ?? former }
+        if let former, let after, zip(former, after).allSatisfy({ $0.isIdentical(to: $1) }) { return }
+        let operation = before == nil ? "insert" : after == nil ? "delete" : "update"
+        guard operations?.contains(operation) ?? true else { return }
+        guard output.json else { return addForPeople(table, operation, key, after) }
+        bytes += start
+        bytes += "\(number),\"table\":".utf8
+        bytes += self.table
+        bytes += ",\"op\":\"\(operation)\",\"key\":".utf8
+        if key.count == 1 { ValueJSON.append(key[0], to: &bytes) } else { append(key) }
+        if values, let after {
+            bytes += ",\"values\":".utf8
+            append(after)
+        }
+        if values, table.hasSameColumns, let before {
+            bytes += ",\"before\":".utf8
+            append(before)
+        }
+        if let former, let after {
+            bytes += ",\"columns\":[".utf8
+            var isFirst = true
+            for place in after.indices where !former[place].isIdentical(to: after[place]) {
+                if !isFirst { bytes.append(UInt8(ascii: ",")) }
+                isFirst = false
+                bytes += columns[place]
+            }
+            bytes.append(UInt8(ascii: "]"))
+        }
+        bytes += end
+        flushIfFull()
+    }
+
+    private mutating func append(_ values: [StoredValue]) {
+        bytes.append(UInt8(ascii: "["))
+        for (place, value) in values.enumerated() {
+            if place > 0 { bytes.append(UInt8(ascii: ",")) }
+            ValueJSON.append(value, to: &bytes)
+        }
+        bytes.append(UInt8(ascii: "]"))
+    }
+
+    private func addForPeople(
+        _ table: StepTable, _ operation: String, _ key: [StoredValue], _ after: [StoredValue]?
+    ) {
+        var words = [operation, table.logged.name, key.map(\.json.text).joined(separator: ",")]
+        if values, let after, let present = table.present {
+            words += zip(present.columns, after).map { "\($0)=\($1.json.text)" }
+        }
+        output.record([:], "  " + words.joined(separator: "  "))
+    }
+
+    private mutating func flushIfFull() { if bytes.count >= Self.limit { flush() } }
+
+    /// Writes the lines that were added.
+    mutating func flush() {
+        if !bytes.isEmpty { Output.write(encoded: bytes[...]) }
+        bytes.removeAll(keepingCapacity: true)
+    }
+}
+
+extension StoredValue {
+    /// True if SQL can't tell the values apart. Swift takes some texts for equal that have other characters.
+    fileprivate func isIdentical(to other: StoredValue) -> Bool {
+        switch (self, other) {
+        case (.text(let first), .text(let second)): first.utf8.elementsEqual(second.utf8)
+        case (.real(let first), .real(let second)): first.bitPattern == second.bitPattern
+        default: self == other
+        }
+    }
+}

@@ -1,0 +1,125 @@
+import SQLiteFormat
+
+/// A table as its records are stored: which field of a record is which column, and what SQL shows for it
+/// (https://sqlite.org/fileformat2.html, §2.3 and §2.4).
+///
+/// SQLite itself interprets the definition, in a database in memory.
+package final class StoredTable {
+    /// A column that a statement can assign.
+    private struct Column {
+        /// The field of the record.
+        let field: Int
+        let isRowid: Bool
+        /// True if a whole number is stored as an integer.
+        let isReal: Bool
+        /// The value in records that were written before the column was added.
+        let missing: StoredValue
+    }
+
+    package let table: DatabaseSchema.Table
+    /// The names of the columns that a statement can assign, in their order.
+    package let columns: [String]
+    /// The names of the key's columns: those of a table WITHOUT ROWID, or the one that is the rowid.
+    package let key: [String]
+    private let stored: [Column]
+    private let keyPlaces: [Int]
+    private let encoding: TextEncoding
+
+    /// Interprets the definition of a table. Throws `StoreError` if SQLite doesn't accept it,
+    /// and for a virtual table, which has no records.
+    package init(name: String, creation: String, encoding: TextEncoding) throws {
+        let reader = try DefinitionReader(creation)
+        guard let table = try DatabaseSchema(reader).tables.first, table.kind != .virtual else {
+            throw StoreError(code: 1, message: "\(name) has no records", path: reader.path)
+        }
+        self.table = table
+        self.encoding = encoding
+        let isStrict = try reader.integer("SELECT strict FROM pragma_table_list(?1)", [.text(table.name)]) == 1
+        let alias = table.rowidAlias
+        let places = try Self.fields(of: table, reader)
+        var stored: [Column] = []
+        for (place, column) in table.columns.enumerated() where column.isAssignable {
+            stored.append(
+                Column(
+                    field: places[place] ?? Int.max, isRowid: column.name == alias,
+                    isReal: Self.isReal(column.type, isStrict: isStrict),
+                    missing: try Self.defaultValue(of: column, isStrict: isStrict)))
+        }
+        self.stored = stored
+        let columns = table.assignableColumns.map(\.name)
+        self.columns = columns
+        key = table.kind == .withoutRowid ? table.primaryKey.map(\.name) : alias.map { [$0] } ?? []
+        keyPlaces = key.compactMap { columns.firstIndex(of: $0) }
+    }
+
+    /// Returns the field of each column, by the column's place. A virtual column has none. A table WITHOUT ROWID has
+    /// the columns of its key first.
+    private static func fields(of table: DatabaseSchema.Table, _ reader: DefinitionReader) throws -> [Int: Int] {
+        var order = Array(table.columns.indices)
+        if table.kind == .withoutRowid {
+            let row = try reader.prepare(
+                "SELECT x.cid FROM pragma_index_list(?1) AS l CROSS JOIN pragma_index_xinfo(l.name) AS x "
+                    + "WHERE l.origin = 'pk' ORDER BY x.seqno", [.text(table.name)])
+            order = []
+            while try row.step() { order.append(Int(row.integer(0))) }
+        }
+        let stored = order.filter { table.columns.indices.contains($0) && table.columns[$0].storage != .virtual }
+        return Dictionary(zip(stored, stored.indices), uniquingKeysWith: { first, _ in first })
+    }
+
+    /// True for a column of REAL affinity (https://sqlite.org/datatype3.html, §3.1).
+    private static func isReal(_ type: String, isStrict: Bool) -> Bool {
+        let type = type.uppercased()
+        if ["INT", "CHAR", "CLOB", "TEXT", "BLOB"].contains(where: type.contains) { return false }
+        return !(isStrict && type == "ANY") && ["REAL", "FLOA", "DOUB"].contains(where: type.contains)
+    }
+
+    /// SQLite evaluates a default as a new row of a column of that type would have it.
+    private static func defaultValue(of column: DatabaseSchema.Column, isStrict: Bool) throws -> StoredValue {
+        guard let value = column.defaultValue else { return .null }
+        // A default that needs a function of the program's own can't be of a column that was added.
+        let options = isStrict ? " STRICT" : ""
+        guard
+            let reader = try? DefinitionReader("CREATE TABLE d (c \(column.type) DEFAULT (\(value)), e INT)\(options)")
+        else { return .null }
+        do {
+            try reader.execute("INSERT INTO d (e) VALUES (1)")
+            let row = try reader.prepare("SELECT c FROM d")
+            return try row.step() ? row.storedValue(0, encoding: .utf8) : .null
+        } catch is StoreError {
+            return .null
+        }
+    }
+
+    // MARK: - Rows
+
+    /// Returns the values of `columns` in a record, as SQL shows them. Returns nil if the record is malformed.
+    package func values(rowid: Int64, _ record: [UInt8]) -> [StoredValue]? {
+        record.withUnsafeBytes { bytes in
+            guard let fields = RowRecord(bytes)?.fields else { return nil }
+            return stored.map { column in
+                if column.isRowid { return .integer(rowid) }
+                guard column.field < fields.count else { return column.missing }
+                if column.isReal, case .integer(let number) = fields[column.field] { return .real(Double(number)) }
+                return value(fields[column.field])
+            }
+        }
+    }
+
+    /// Returns the key of a row with these values: the rowid, or the values of the key's columns.
+    package func key(rowid: Int64, _ values: [StoredValue]) -> [StoredValue] {
+        table.kind == .withoutRowid ? keyPlaces.map { values[$0] } : [.integer(rowid)]
+    }
+
+    private func value(_ field: RowRecord.Field) -> StoredValue {
+        switch field {
+        case .null: return .null
+        case .integer(let number): return .integer(number)
+        case .real(let number): return .real(number)
+        case .blob(let bytes): return .blob(Array(bytes))
+        case .text(let bytes):
+            let bytes = Array(bytes)
+            return encoding.decoded(bytes).map { .text($0) } ?? .malformedText(bytes)
+        }
+    }
+}

@@ -1,0 +1,124 @@
+import CLinux
+import Glibc
+import SystemPackage
+
+/// A regular file that a process has open, as `/proc/PID/fd` shows it (proc(5)).
+package struct HeldFile: Equatable, Sendable {
+    /// The number of the process's descriptor.
+    package let descriptor: Int32
+    package let identity: FileIdentity
+    /// The file's names; 0 if it has been unlinked.
+    package let links: UInt64
+    /// The name by which the process opened the file, or to which it was renamed since. It is a path in the mount
+    /// namespace of the process, and can be one where nothing is any more.
+    package let path: FilePath
+    /// True if the descriptor allows writing.
+    package let canWrite: Bool
+
+    package init(descriptor: Int32, identity: FileIdentity, links: UInt64 = 1, path: FilePath, canWrite: Bool = true) {
+        (self.descriptor, self.identity, self.links) = (descriptor, identity, links)
+        (self.path, self.canWrite) = (path, canWrite)
+    }
+}
+
+extension HeldFile {
+    /// Returns the regular files that a process has open, or those of them that are in `files`. Returns none for a
+    /// process that has ended or that this one may not inspect.
+    package static func of(_ pid: Int32, only files: Set<FileIdentity>? = nil) -> [HeldFile] {
+        guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let names = try? directory.names() else {
+            return []
+        }
+        return names.compactMap { name in
+            guard let status = status(name, in: directory), status.kind == .regular,
+                files?.contains(status.identity) != false
+            else { return nil }
+            return HeldFile(name: name, status, in: directory, of: pid)
+        }
+    }
+
+    /// Returns true if one of the process's descriptors leads to such a file, of whatever kind. It costs a system call
+    /// a descriptor.
+    package static func hasFile(_ pid: Int32, where condition: (FileStatus) -> Bool) -> Bool {
+        guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let names = try? directory.names() else {
+            return false
+        }
+        return names.contains { status($0, in: directory).map(condition) ?? false }
+    }
+
+    private init?(name: FilePath.Component, _ status: FileStatus, in directory: Directory, of pid: Int32) {
+        guard let number = Int32(name.string) else { return nil }
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 16)
+        let length = name.withPlatformString { readlinkat(directory.raw, $0, &buffer, buffer.count - 1) }
+        guard length > 0 else { return nil }
+        // The kernel appends this to a name that is gone, also of a file that has another name. A file whose name ends
+        // so is still there.
+        let mark = " (deleted)"
+        let text = buffer[..<length].map { UInt8(bitPattern: $0) }
+        var path = FilePath(platformString: buffer)
+        if text.count > mark.utf8.count, text.suffix(mark.utf8.count).elementsEqual(mark.utf8),
+            FileStatus(following: path)?.identity != status.identity
+        {
+            buffer[length - mark.utf8.count] = 0
+            path = FilePath(platformString: buffer)
+        }
+        self.init(
+            descriptor: number, identity: status.identity, links: status.links, path: path,
+            canWrite: Self.isWritable(number, of: pid))
+    }
+
+    private static func status(_ name: FilePath.Component, in directory: Directory) -> FileStatus? {
+        var found = stat()
+        guard name.withPlatformString({ fstatat(directory.raw, $0, &found, 0) }) == 0 else { return nil }
+        return FileStatus(found)
+    }
+
+    /// Returns true if `flags` of `/proc/PID/fdinfo/N` allow writing (proc(5)): the flags of open(2), in octal.
+    private static func isWritable(_ descriptor: Int32, of pid: Int32) -> Bool {
+        let text = ProcFile.text(FilePath("/proc/\(pid)/fdinfo/\(descriptor)")) ?? ""
+        let line = text.split(separator: "\n").first { $0.hasPrefix("flags:") }
+        let flags = line.flatMap { $0.split(whereSeparator: \.isWhitespace).last }.flatMap { CInt($0, radix: 8) } ?? 0
+        return flags & O_ACCMODE != O_RDONLY
+    }
+
+    /// Returns true if another process's descriptor is a copy of this one, as a child inherits it.
+    package func isShared(by pid: Int32, with other: HeldFile, of otherPID: Int32) -> Bool {
+        // Without kcmp(2), by the number: a child's copies have the same.
+        let answer = gs_share_description(pid, descriptor, otherPID, other.descriptor)
+        return answer < 0 ? descriptor == other.descriptor : answer == 1
+    }
+}
+
+/// The record locks of fcntl(2) that processes hold, from `/proc/locks` (proc(5)).
+package struct RecordLocks: Sendable {
+    private struct Holder: Hashable {
+        let pid: Int32
+        let inode: UInt64
+    }
+
+    private let holders: Set<Holder>
+
+    /// Reads the locks. Returns nil if the kernel doesn't tell.
+    package init?() {
+        guard let text = ProcFile.text("/proc/locks", limit: 1 << 22) else { return nil }
+        self.init(text)
+    }
+
+    package init(_ text: String) {
+        var found: Set<Holder> = []
+        for line in text.split(separator: "\n") {
+            // `1: POSIX  ADVISORY  READ 708 08:01:2097168 128 128`; `->` marks a process that waits.
+            let fields = line.split(separator: " ")
+            guard fields.count > 5, fields[1] == "POSIX", let pid = Int32(fields[4]),
+                let inode = fields[5].split(separator: ":").last.flatMap({ UInt64($0) })
+            else { continue }
+            found.insert(Holder(pid: pid, inode: inode))
+        }
+        holders = found
+    }
+
+    /// Returns true if the process has a lock on a file with this inode number. The device isn't compared: on some file
+    /// systems the kernel writes another than stat(2).
+    package func has(_ pid: Int32, on file: FileIdentity) -> Bool {
+        holders.contains(Holder(pid: pid, inode: file.inode))
+    }
+}

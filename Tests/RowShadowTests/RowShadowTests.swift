@@ -1,0 +1,159 @@
+import Foundation
+import GRDB
+import LinuxSystem
+import RowShadow
+import SystemPackage
+import TestSupport
+import Testing
+
+@Suite struct RowShadowTests {
+    private static let note = "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note VALUES (1, 'a')"
+
+    @Test func tellsEachTransactionOfALog() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        try write("INSERT INTO note VALUES (2, 'b')")
+        _ = try shadow.steps()
+        try write("UPDATE note SET text = 'c' WHERE id = 1")
+        try write("BEGIN; INSERT INTO note VALUES (3, 'd'); DELETE FROM note WHERE id = 2; COMMIT")
+        try write("BEGIN; DELETE FROM note; ROLLBACK")
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .exact, rows: ["1: 1,'a' > 1,'c'"]),
+                .init(kind: .exact, rows: ["2: 2,'b' > none", "3: none > 3,'d'"]),
+            ])
+        #expect(try shadow.steps() == [])
+    }
+
+    /// The log and the index have lost their names, and the database has their content.
+    @Test func readsTheLogOfAProgramThatHasClosedTheStore() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        try queue.writeWithoutTransaction { try $0.execute(sql: "SELECT * FROM note") }
+        shadow.follower?.openSession()
+        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, 'b')") }
+        try queue.writeWithoutTransaction { try $0.execute(sql: "UPDATE note SET text = 'c' WHERE id = 2") }
+        try queue.close()
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .exact, rows: ["2: none > 2,'b'"]), .init(kind: .exact, rows: ["2: 2,'b' > 2,'c'"]),
+            ])
+    }
+
+    @Test func tellsTransactionsBeforeAndAfterARestartOfTheLog() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        for id in 2...6 { try write("INSERT INTO note VALUES (\(id), 'x')") }
+        _ = try shadow.steps()
+        try write("UPDATE note SET text = 'before' WHERE id = 2")
+        try write("PRAGMA wal_checkpoint(RESTART)")
+        try write("UPDATE note SET text = 'after' WHERE id = 2")
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .exact, rows: ["2: 2,'x' > 2,'before'"]),
+                .init(kind: .exact, rows: ["2: 2,'before' > 2,'after'"]),
+            ])
+    }
+
+    @Test(arguments: ["wal", "delete", "persist", "truncate"])
+    func tellsTheNetOfDowntime(_ mode: String) throws {
+        let shadow = try FollowedShadow(Self.note, mode: mode)
+        shadow.abandon()
+        try shadow.write(
+            "INSERT INTO note VALUES (2, 'b'), (3, 'c')", "UPDATE note SET text = 'z' WHERE id = 2",
+            "DELETE FROM note WHERE id = 3", "VACUUM")
+        try shadow.open()
+        #expect(shadow.follower?.isNew == false)
+        #expect(try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'z'"])])
+    }
+
+    /// A program that is killed after the head of the redo file was written leaves the state before it.
+    @Test func completesAnInterruptedStep() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let state = shadow.place.path.appending("0").appending("state")
+        let pages = shadow.place.path.appending("0").appending("pages")
+        let before = try (Data(contentsOf: state.url), Data(contentsOf: pages.url))
+        try shadow.write("INSERT INTO note VALUES (2, 'b')")
+        #expect(try shadow.follower?.advance(comparesAll: true) == .current)
+        shadow.abandon()
+        try before.0.write(to: state.url)
+        try before.1.write(to: pages.url)
+        try shadow.open()
+        #expect(shadow.follower?.isNew == false)
+        #expect(try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'b'"])])
+    }
+
+    @Test func remakesADamagedShadow() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let epoch = shadow.follower?.shadow.epoch
+        shadow.abandon()
+        try Data([1, 2, 3]).write(to: shadow.place.path.appending("0").appending("state").url)
+        try shadow.open()
+        #expect(shadow.follower?.isNew == true)
+        #expect(shadow.follower?.shadow.epoch != epoch)
+        try shadow.write("INSERT INTO note VALUES (2, 'b')")
+        #expect(try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'b'"])])
+    }
+
+    @Test func keepsItsFilesToTheUser() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let directory = try Directory(shadow.place.path.appending("0"))
+        #expect(try directory.status().permissions == 0o700)
+        for name in try directory.names() { #expect(try directory.status(name)?.permissions == 0o600) }
+        #expect(try Directory(shadow.directory.path).names().map(\.string).sorted() == ["s.db", "state"])
+    }
+
+    /// What another program has put there isn't a copy of anything.
+    @Test func removesItsOwnFilesAlone() throws {
+        let scratch = try TemporaryDirectory()
+        let place = ShadowPlace(of: "/store/Notes.sqlite", stateDirectory: scratch.path)
+        let slot = try place.takeSlot(epoch: nil).directory
+        for name: FilePath.Component in ["state", "pages", "redo", "log-0000000000000001", "theirs"] {
+            try DurableFile.write([1], as: name, in: slot, mode: 0o600)
+        }
+        try Directory(place.path).makeDirectory("other", mode: 0o700)
+        let error = #expect(throws: SystemError.self) { _ = try place.removeAll() }
+        #expect(error?.errno == .directoryNotEmpty)
+        #expect(try slot.names() == ["theirs"])
+        try slot.removeFile("theirs")
+        #expect(try place.removeAll() == 0)
+        #expect(try Directory(place.path).names() == ["other"])
+    }
+
+    @Test func removesNoCopyThatIsInUse() throws {
+        let scratch = try TemporaryDirectory()
+        let place = ShadowPlace(of: "/store/Notes.sqlite", stateDirectory: scratch.path)
+        let slot = try place.takeSlot(epoch: nil)
+        try DurableFile.write([1], as: "pages", in: slot.directory, mode: 0o600)
+        #expect(try place.removeAll() == 1)
+        #expect(try slot.directory.names().contains("pages"))
+    }
+
+    @Test func copiesNoLargeStoreUnasked() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let other = ShadowPlace(of: shadow.store, stateDirectory: shadow.directory.path.appending("other"))
+        let reflinks = try Directory(shadow.directory.path).fileSystem().name
+        try #require(!["xfs", "btrfs"].contains(reflinks))
+        #expect(throws: RowShadowError.self) { try RowFollower(shadow.store, other.takeSlot(epoch: nil), limit: 100) }
+    }
+
+    @Test func tellsAStoreThatWasCopiedOver() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let copy = try Data(contentsOf: shadow.store.url)
+        try shadow.write("UPDATE note SET text = 'b'")
+        _ = try shadow.steps()
+        let file = try FileHandle(forWritingTo: shadow.store.url)
+        try file.write(contentsOf: copy)
+        try file.truncate(atOffset: UInt64(copy.count))
+        #expect(try shadow.steps() == [.init(kind: .net, rows: ["1: 1,'b' > 1,'a'"])])
+    }
+}
+
+extension FilePath {
+    fileprivate var url: URL { URL(fileURLWithPath: string) }
+}
