@@ -31,23 +31,27 @@ enum AppPlaceArguments {
     }
 
     /// Returns where the directory at the source was moved to, or from, for `--undo` with one path only.
-    static func recorded(_ path: FilePath) throws(RelocationFailure) -> (source: FilePath, destination: FilePath) {
-        if let link = try? readLink(path) { return (path, link) }
-        if let container = try? GroupContainer(path.removingLastComponent()),
-            let receipt = try? container.appReceipts(of: path).last
-        {
-            return (receipt.move.source.path, path)
+    static func recorded(_ path: FilePath) throws -> (source: FilePath, destination: FilePath) {
+        guard let name = path.lastComponent, let parent = try? Directory(resolving: path.removingLastComponent()) else {
+            throw RelocationFailure(
+                .unusablePlace, code: "no_source", "there is no directory \(PrintablePath(path))",
+                remedy: "name the program's old or new directory")
         }
+        let place = parent.path.appending(name)
+        let group = GroupContainer(directory: parent)
+        // An undo that was interrupted after the directory had its old name back.
+        if let back = AppUndoNote.find(for: place, in: parent) { return (place, back.source.path) }
+        if let back = try? group.appJournal()?.move, back.undoes != nil, back.source.path == place {
+            return (back.destination.path, place)
+        }
+        let obstacle = try AppObstacle(name, in: parent)
+        if let link = obstacle.link { return (place, link) }
+        if let receipt = try group.appReceipts(of: place).last { return (receipt.move.source.path, place) }
         throw RelocationFailure(
-            .unusablePlace, code: "no_receipt", "no move from or to \(PrintablePath(path)) is recorded",
+            .unusablePlace, code: "no_receipt",
+            "\(PrintablePath(path)) is \(obstacle.words): neither the link that a move leaves, nor a directory that a move "
+                + "has brought there",
             remedy: "name both places: groupstore move-app --undo SOURCE DESTINATION")
-    }
-
-    private static func readLink(_ path: FilePath) throws -> FilePath? {
-        guard let name = path.lastComponent else { return nil }
-        let parent = try Directory(path.removingLastComponent())
-        guard try parent.status(name)?.kind == .symbolicLink else { return nil }
-        return try parent.linkTarget(name)
     }
 
     /// True if an interrupted or recorded move has this destination.

@@ -44,6 +44,8 @@ package struct AppMoveSummary: Sendable {
     package var resumedFiles = 0
     /// The columns in which paths were changed.
     package var rewritten: [RewrittenColumn] = []
+    /// The cells that `undo` has left as they are.
+    package var left: [LeftCells] = []
     package var notes: [String] = []
 }
 
@@ -59,6 +61,19 @@ package struct AppContents: Sendable, Equatable {
     package var sockets: [FilePath] = []
     /// Absolute symbolic links to a place inside the directory. They stay as they are.
     package var linksInside: [FilePath] = []
+    /// Relative symbolic links to a place outside of the directory.
+    package var linksOutside: [OutwardLink] = []
+    /// Regular files that have another name outside of the directory. Empty if the files weren't looked at.
+    package var sharedFiles: [FilePath] = []
+}
+
+/// A relative symbolic link that leads out of a directory, and so to another place once that has moved.
+package struct OutwardLink: Sendable, Equatable {
+    /// The link, relative to the directory.
+    let path: FilePath
+    let target: FilePath
+    /// The target, relative to the directory's parent.
+    let beside: FilePath
 }
 
 /// A step of a move, for a progress bar or a log.

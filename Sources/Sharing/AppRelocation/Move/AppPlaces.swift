@@ -68,6 +68,17 @@ struct AppPlaces {
         return facts
     }
 
+    /// Returns sentences about the links in the directory that lead elsewhere from the new place.
+    func notes(_ contents: AppContents) -> [String] {
+        contents.linksOutside.compactMap { link in
+            guard let old = FileStatus(following: sourceParent.path.pushing(link.beside)) else { return nil }
+            let new = FileStatus(following: destinationParent.path.pushing(link.beside))
+            guard new?.identity != old.identity else { return nil }
+            return "\(PrintablePath(link.path)) is a link to \(PrintablePath(link.target)), outside of the directory: from "
+                + "the new place it leads \(new == nil ? "nowhere" : "to another file")"
+        }
+    }
+
     /// Throws unless this process may change the names in both parents. Otherwise that would show after the copy.
     func checkWritable() throws {
         for parent in [sourceParent, destinationParent] where try !parent.mayWrite(.currentDirectory) {

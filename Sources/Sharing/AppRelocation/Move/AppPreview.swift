@@ -29,12 +29,17 @@ package struct AppPreview: Sendable {
             let survey = try AppSurvey(directory, .files)
             let rewrites = relocation.request.rewrites
             isMoved = false
+            try places.checkWritable()
             let isNear = try places.destinationParent.status().identity.device == root.device
             method = isNear && rewrites.isEmpty ? .rename : .copy
+            if method == .copy {
+                try survey.checkShared()
+                try AppTransfer.checkSpace(survey, from: places.source, in: places.destinationParent)
+            }
             rewritten = rewrites.isEmpty ? [] : try AppRewriting.preview(rewrites, in: directory, survey.stores)
             contents = survey.contents
             holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: from)
-            notes = method == .copy ? AppTransfer.notes(survey.contents) : []
+            notes = places.notes(survey.contents) + (method == .copy ? AppTransfer.notes(survey.contents) : [])
         }
     }
 }

@@ -47,7 +47,7 @@ struct AppRecovery {
         } else {
             try places.destinationParent.removeTree(staging)
             if move.rewrites != nil { try container.removeAppReceipt(move.id) }
-            try container.removeAppJournal()
+            try removeJournal()
         }
         return .undone
     }
@@ -60,7 +60,7 @@ struct AppRecovery {
             try places.sourceParent.synchronize()
             try writeReceipt(.rename, published: move.root)
             try removeLinkOnReturn()
-            try container.removeAppJournal()
+            try removeJournal()
             return .finished(.rename, notes: [])
         }
         // Another link there would be somebody else's.
@@ -70,7 +70,7 @@ struct AppRecovery {
             try places.destinationParent.removeFile(places.destinationName)
             try places.destinationParent.synchronize()
         }
-        try container.removeAppJournal()
+        try removeJournal()
         return .undone
     }
 
@@ -97,7 +97,7 @@ struct AppRecovery {
         try removeLinkOnReturn()
         try step(.retired)
         try places.destinationParent.removeTree(staging)
-        try container.removeAppJournal()
+        try removeJournal()
         return .finished(.copy, notes: notes)
     }
 
@@ -117,7 +117,7 @@ struct AppRecovery {
         let removal = TreeRemoval(manifest: manifest, copy: copy, didRemove: { try step(.removedFile) })
         do {
             let kept = try removal.run(hidden, in: places.sourceParent)
-            return kept == 0 ? nil : "\(kept) files stay in \(rest): they are open, or differ from what was copied"
+            return kept.isEmpty ? nil : "\(Counted(kept.count, "file stays", "files stay")) in \(rest): \(kept.list)"
         } catch let error as SystemError {
             return "the old directory could not be removed and is now \(rest): \(error)"
         }
@@ -125,9 +125,31 @@ struct AppRecovery {
 
     // MARK: - Either
 
+    /// Removes the journal, and then the note that leads to it.
+    private func removeJournal() throws {
+        try container.removeAppJournal()
+        if move.undoes != nil { try AppUndoNote.remove(move, in: places.destinationParent) }
+    }
+
     private func writeReceipt(_ method: AppMoveReceipt.Method, published: FileIdentity) throws {
-        if let undone = move.undoes { return try container.removeAppReceipt(undone) }
+        if let undone = move.undoes {
+            try passOn(undone, published)
+            return try container.removeAppReceipt(undone)
+        }
         try container.write(AppMoveReceipt(move, at: Date(), method: method, published: published))
+    }
+
+    /// Tells the receipt of an earlier move, which brought the directory to where it now returns, its new identity.
+    private func passOn(_ undone: TransferIdentifier, _ published: FileIdentity) throws {
+        guard let receipt = try container.appReceipts(of: places.source).first(where: { $0.move.id == undone }),
+            receipt.move.root != published
+        else { return }
+        let group = GroupContainer(directory: places.destinationParent)
+        for var earlier in try group.appReceipts(of: places.destination)
+        where earlier.published.inode == receipt.move.root.inode {
+            (earlier.published, earlier.move.boot) = (published, move.boot)
+            try group.write(earlier)
+        }
     }
 
     /// Removes the link at the place that a directory has left on its way back.

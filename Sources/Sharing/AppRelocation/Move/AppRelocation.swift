@@ -39,6 +39,7 @@ package struct AppRelocation {
         try failing {
             let places = try AppPlaces(source: request.source, destination: request.destination)
             let container = GroupContainer(directory: places.destinationParent)
+            if let finished = try finishUndo(of: places) { return finished }
             // What is not to be moved leaves no trace: no lock, and no directory of records.
             if try container.appJournal() == nil {
                 switch AppPlan(try places.facts(isUndo: false)) {
@@ -62,22 +63,8 @@ package struct AppRelocation {
             let back = try AppPlaces(source: forward.destination, destination: forward.source)
             return try underLock(of: container) {
                 if let finished = try recover(container, continuing: back) { return finished }
-                let receipts = try container.appReceipts(of: forward.destination)
-                guard let receipt = receipts.last(where: { $0.move.source.path == forward.source }) else {
-                    throw RelocationFailure.app(
-                        .unusablePlace, "no_receipt",
-                        "no move of \(PrintablePath(forward.source)) to "
-                            + "\(PrintablePath(forward.destination)) is recorded",
-                        "name the two places as in the move")
-                }
-                let present = try forward.destinationParent.status(forward.destinationName)
-                guard receipt.move.isFile(receipt.published, present) else {
-                    throw RelocationFailure.app(
-                        .conflict, "replaced",
-                        "\(PrintablePath(forward.destination)) is not the directory that was moved there",
-                        "move it by hand")
-                }
-                return try move(back, container, undoing: receipt.move.id)
+                if try endNote(of: back) { return summary(.undone, back) }
+                return try move(back, container, undoing: receipt(container, forward).move.id)
             }
         }
     }
@@ -92,6 +79,8 @@ package struct AppRelocation {
     ) throws -> AppMoveSummary {
         switch AppPlan(try places.facts(isUndo: undoing != nil)) {
         case .alreadyMoved: return summary(.alreadyMoved, places)
+        case .refuse(.taken) where undoing != nil:
+            throw try AppPlan.Refusal.replacedLink(places.destination, in: places.destinationParent)
         case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
         case .move(let root, let replacesLink):
             var move = AppMove(
@@ -145,14 +134,45 @@ package struct AppRelocation {
             report(.recovered("finished the interrupted move of \(from) to \(to)"))
             guard isSame else { return nil }
             var summary = summary(journal.move.undoes == nil ? .moved : .undone, former)
-            (summary.method, summary.notes) = (method, notes)
+            (summary.method, summary.notes, summary.left) = (method, notes, journal.left ?? [])
             return summary
         case .undone:
             report(.recovered("the move of \(from) to \(to) was interrupted before it was decided"))
+            if journal.move.undoes == nil, former.source == places.destination, former.destination == places.source {
+                return summary(.undone, places)
+            }
             guard isSame, recovery.hasCopy else { return nil }
             // The files that were copied and verified need not be copied again.
             return try perform(journal.move, former, container, resuming: true)
         }
+    }
+
+    /// Ends an interrupted undo whose journal isn't in the destination's group. Returns its summary if that was asked
+    /// for.
+    private func finishUndo(of places: AppPlaces) throws -> AppMoveSummary? {
+        var groups = [places.sourceParent]
+        if let back = AppUndoNote.find(for: places.source, in: places.sourceParent) {
+            groups.append(try Directory(back.source.path.removingLastComponent()))
+        }
+        for group in groups where group.path != places.destinationParent.path {
+            let container = GroupContainer(directory: group)
+            guard let move = try? container.appJournal()?.move, move.undoes != nil,
+                [move.source.path, move.destination.path].contains(places.source)
+            else { continue }
+            let finished = try underLock(of: container) { try recover(container, continuing: places) }
+            if let finished { return finished }
+        }
+        return nil
+    }
+
+    /// Removes the note of an undo that was interrupted after its end. Returns false if there is none.
+    private func endNote(of back: AppPlaces) throws -> Bool {
+        guard let move = AppUndoNote.find(for: back.destination, in: back.destinationParent),
+            move.source.path == back.source
+        else { return false }
+        try AppUndoNote.remove(move, in: back.destinationParent)
+        return try back.destinationParent.status(back.destinationName)?.kind == .directory
+            && back.sourceParent.status(back.sourceName) == nil
     }
 
     // MARK: - Waiting

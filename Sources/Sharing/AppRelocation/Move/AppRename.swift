@@ -26,7 +26,9 @@ struct AppRename {
     func run() throws -> AppMoveSummary? {
         guard try places.destinationParent.status().identity.device == move.root.device else { return nil }
         let contents = try relocation.awaitClosed(places.source) { try checkClosed() }
+        let notes = places.notes(contents)
         try container.write(AppMoveJournal(move, .renaming))
+        if move.undoes != nil { try AppUndoNote.write(move, in: places.destinationParent) }
         try relocation.step(.journalled)
         if !move.replacesLink {
             // Leads to itself until the exchange: nobody can reach anything through it.
@@ -43,12 +45,12 @@ struct AppRename {
         }
         try relocation.step(.renamed)
         var summary = relocation.summary(move.undoes == nil ? .moved : .undone, places)
-        guard case .finished(_, let notes) = try recovery.end(keepingCopy: false) else {
+        guard case .finished(_, let further) = try recovery.end(keepingCopy: false) else {
             throw RelocationFailure.app(
                 .failed, "replaced", "\(PrintablePath(places.source)) was replaced during its move",
                 "see which of the two places is the right one, then run this again")
         }
-        (summary.method, summary.contents, summary.notes) = (.rename, contents, notes)
+        (summary.method, summary.contents, summary.notes) = (.rename, contents, notes + further)
         return summary
     }
 

@@ -2,6 +2,7 @@ import CLinux
 import Glibc
 import GroupContainers
 import LinuxSystem
+import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
@@ -27,18 +28,41 @@ struct AppTransfer {
 
     private struct Outcome {
         var rewritten: [RewrittenColumn] = []
+        var left: [LeftCells] = []
         var notes: [String] = []
     }
 
     func run() throws -> AppMoveSummary {
+        do {
+            return try transfer()
+        } catch let error as SystemError {
+            throw SystemError(error.call, error.errno, path: error.path.map { visible($0, places.destination) })
+        } catch let error as StoreError {
+            throw error.at(visible(error.path, places.source))
+        }
+    }
+
+    /// Returns the name that the user knows for a file in the staged copy, or in the directory while it has no name.
+    private func visible(_ path: FilePath, _ place: FilePath) -> FilePath {
+        var path = path
+        let copy = places.destinationParent.path.appending(move.id.hiddenName(".staged")).appending(Self.copyName)
+        if path.removePrefix(copy) { return place.pushing(path) }
+        let hidden = places.sourceParent.path.appending(move.id.hiddenName())
+        return path.removePrefix(hidden) ? places.source.pushing(path) : path
+    }
+
+    private func transfer() throws -> AppMoveSummary {
         let root = try places.sourceParent.directory(places.sourceName)
         guard move.isFile(move.root, try root.status()) else { throw AppChanged(path: places.source) }
         let survey = try AppSurvey(root, .files)
+        try survey.checkShared()
+        let notes = places.notes(survey.contents) + Self.notes(survey.contents)
         try container.write(AppMoveJournal(move, .copying))
+        if move.undoes != nil { try AppUndoNote.write(move, in: places.destinationParent) }
         try relocation.step(.journalled)
         let staging = try self.staging()
         let manifest = try AppManifest(in: staging, isNewBoot: move.boot != ProcessIdentity.current.boot)
-        try checkSpace(survey, staging)
+        try Self.checkSpace(survey, from: places.source, in: staging)
         if try staging.status(Self.copyName)?.kind != .directory {
             try staging.makeDirectory(Self.copyName, mode: 0o700)
         }
@@ -59,8 +83,8 @@ struct AppTransfer {
         }
         var summary = relocation.summary(move.undoes == nil ? .moved : .undone, places)
         (summary.method, summary.contents, summary.resumedFiles) = (.copy, survey.contents, copy.resumedFiles)
-        summary.rewritten = outcome.rewritten
-        summary.notes = outcome.notes + further + Self.notes(survey.contents)
+        (summary.rewritten, summary.left) = (outcome.rewritten, outcome.left)
+        summary.notes = outcome.notes + further + notes
         return summary
     }
 
@@ -77,15 +101,19 @@ struct AppTransfer {
             + contents.linksInside.map {
                 "\(PrintablePath($0)) leads to its old place, and reaches the new one through the link there"
             }
+            + contents.sharedFiles.map {
+                "\(PrintablePath($0)) has another name outside of the directory, which keeps the old content"
+            }
     }
 
-    private func checkSpace(_ survey: AppSurvey, _ staging: Directory) throws {
-        let available = try staging.fileSystem().available
+    /// Throws `RelocationFailure` if a copy would not fit.
+    static func checkSpace(_ survey: AppSurvey, from source: FilePath, in directory: Directory) throws {
+        let available = try directory.fileSystem().available
         guard let bytes = survey.contents.bytes, UInt64(survey.allocated) > available else { return }
         throw RelocationFailure.app(
             .unusablePlace, "no_space",
-            "\(PrintablePath(places.destinationParent.path)) has \(ByteCount(Int64(available))) left, and "
-                + "\(PrintablePath(places.source)) has \(ByteCount(bytes))", "free space there, then try again")
+            "\(PrintablePath(directory.path)) has \(ByteCount(Int64(available))) left, and "
+                + "\(PrintablePath(source)) has \(ByteCount(bytes))", "free space there, then try again")
     }
 
     private func checkHolders(_ root: Directory) throws {
@@ -99,6 +127,7 @@ struct AppTransfer {
     /// Takes each step once, up to the commit point. An error leaves the directory at its old name, or gives that back.
     private func attempt(_ root: Directory, _ copy: TreeCopy) throws -> Outcome {
         let survey = try AppSurvey(root, .files)
+        try survey.checkShared()
         let locks = try AppStoreLocks(survey.stores, in: root)
         try relocation.step(.quiesced)
         copy.quiescent = locks.quiescent
@@ -112,13 +141,14 @@ struct AppTransfer {
             // No name leads to a store any more: nobody needs to be locked out, and a lease needs the store closed.
             locks.release()
             copy.closeKept()
-            try check(root, copy, survey)
+            try check(root, copy, survey, rewriting?.left ?? [])
         } catch {
             if error is AppRelocation.Abandonment { throw error }
             try giveNameBack()
             throw error
         }
-        return Outcome(rewritten: rewriting?.columns ?? [], notes: locks.notes + (rewriting?.notes ?? []))
+        return Outcome(
+            rewritten: rewriting?.columns ?? [], left: rewriting?.left ?? [], notes: locks.notes + (rewriting?.notes ?? []))
     }
 
     private func copy(_ copy: TreeCopy, _ survey: AppSurvey) throws {
@@ -149,7 +179,7 @@ struct AppTransfer {
         try relocation.step(.withdrawn)
     }
 
-    private func check(_ root: Directory, _ copy: TreeCopy, _ survey: AppSurvey) throws {
+    private func check(_ root: Directory, _ copy: TreeCopy, _ survey: AppSurvey, _ left: [LeftCells]) throws {
         guard move.isFile(move.root, try places.sourceParent.status(move.id.hiddenName())) else {
             throw AppChanged(path: places.source)
         }
@@ -159,11 +189,13 @@ struct AppTransfer {
             assumesClosed: relocation.request.assumeClosed
         ).run()
         try relocation.step(.checked)
-        try publish(copy)
+        try publish(copy, left)
     }
 
-    private func publish(_ copy: TreeCopy) throws {
-        try container.write(AppMoveJournal(move, .committing(copy.target.identity)))
+    private func publish(_ copy: TreeCopy, _ left: [LeftCells]) throws {
+        var journal = AppMoveJournal(move, .committing(copy.target.identity))
+        journal.left = left.isEmpty ? nil : left
+        try container.write(journal)
         try relocation.step(.committing)
         if relocation.isCancelled() { throw RelocationFailure.cancelled(places.source) }
         try staging().rename(
@@ -175,5 +207,17 @@ struct AppTransfer {
     private func giveNameBack() throws {
         guard let journal = try container.appJournal() else { return }
         _ = try AppRecovery(journal, places, container).end(keepingCopy: true)
+    }
+}
+
+extension StoreError {
+    /// The same error about another path, as far as it comes from SQLite.
+    fileprivate func at(_ path: FilePath) -> StoreError {
+        switch self {
+        case .corrupt(let code, let message, _): .corrupt(code: code, message: message, path)
+        case .busy(_, let code, let message): .busy(path, code: code, message: message)
+        case .sqlite(let code, let message, _): .sqlite(code: code, message: message, path)
+        case .missing, .notAFile, .foreign, .sideFileIsDatabase, .foreignLog, .superJournalElsewhere: self
+        }
     }
 }

@@ -9,6 +9,8 @@ struct TableReading {
     private let keys: [String]
     /// The places of the key in `columns`; nil if the key is the rowid.
     private let keyPlaces: [Int]?
+    /// The places of the declared primary key in `columns`. Empty if there is none, or if it is the rowid.
+    private let declaredPlaces: [Int]
     private let encoding: TextEncoding
 
     /// Returns nil if no name reaches a row.
@@ -17,11 +19,12 @@ struct TableReading {
         self.encoding = encoding
         let columns = table.assignableColumns.map(\.name)
         self.columns = columns
+        let names = table.primaryKey.map(\.name)
+        let places = names.compactMap { columns.firstIndex(of: $0) }
+        declaredPlaces = table.rowidAlias == nil && places.count == names.count ? places : []
         if let rowid = table.rowid {
             (keys, keyPlaces) = ([rowid], nil)
         } else {
-            let names = table.primaryKey.map(\.name)
-            let places = names.compactMap { columns.firstIndex(of: $0) }
             guard table.kind == .withoutRowid, !names.isEmpty, places.count == names.count else { return nil }
             (keys, keyPlaces) = (names, places)
         }
@@ -51,11 +54,15 @@ struct TableReading {
         keyPlaces.map { $0.map { cells[$0] } } ?? key
     }
 
-    /// The key as a text.
-    func name(of key: [StoredValue]) -> String {
-        if case .integer(let rowid)? = key.first, keyPlaces == nil { return String(rowid) }
+    /// The row's name by its declared key, which only the program changes. Nil for a row that has none: `VACUUM` may
+    /// number it anew.
+    func name(_ key: [StoredValue], _ cells: [StoredValue]) -> String? {
+        if table.rowidAlias != nil, case .integer(let rowid)? = key.first { return String(rowid) }
+        let declared = declaredPlaces.map { cells[$0] }
+        // SQLite allows NULL, any number of times, in the key of a table with rowids.
+        guard !declared.isEmpty, !declared.contains(.null) else { return nil }
         var sum = RowSum()
-        sum.add(key, [])
+        sum.add(declared, [])
         return sum.text
     }
 

@@ -25,6 +25,8 @@ final class AppSurvey {
 
     private let root: Directory
     private let depth: Depth
+    /// The files with several names, by their identity, with the names found.
+    private var names: [FileIdentity: (paths: [FilePath], links: UInt64)] = [:]
     /// A header is looked for in at most this many files of a survey of names.
     private static let headerLimit = 10_000
 
@@ -35,7 +37,10 @@ final class AppSurvey {
         if depth == .files { contents.bytes = 0 }
         try visit(root, FilePath())
         switch depth {
-        case .files: contents.stores = stores
+        case .files:
+            contents.stores = stores
+            contents.sharedFiles = names.values.filter { $0.paths.count < $0.links }.compactMap(\.paths.first)
+                .sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
         case .names:
             // A rename needs no right to read the files.
             if contents.files <= Self.headerLimit { (try? AppSurvey(root, .files))?.give(to: self) }
@@ -43,6 +48,7 @@ final class AppSurvey {
     }
 
     private func give(to other: AppSurvey) {
+        contents.linksOutside = other.contents.linksOutside
         other.contents = contents
         other.stores = stores
     }
@@ -64,6 +70,9 @@ final class AppSurvey {
             if kind == .regular { inodes.insert(inode) }
             if kind == .regular, let base = Self.database(besideLog: name) {
                 if try directory.status(base)?.kind == .regular { active.append(path.appending(base)) }
+            }
+            if kind == .symbolicLink, let component = FilePath.Component(bytes: name) {
+                try lookAtLink(component, in: directory, path.appending(component))
             }
             if depth == .files, let component = FilePath.Component(bytes: name) { files.append(component) }
         }
@@ -101,10 +110,7 @@ final class AppSurvey {
         }
         switch status.kind {
         case .regular: try lookAtContent(name, in: directory, path, status)
-        case .symbolicLink:
-            let target = try directory.linkTarget(name)
-            if target.isAbsolute, target.starts(with: root.path) { contents.linksInside.append(path) }
-        case .directory: break
+        case .directory, .symbolicLink: break
         case .other:
             let special = try directory.specialFile(name)
             if special == .socket { contents.sockets.append(path) }
@@ -116,10 +122,36 @@ final class AppSurvey {
         }
     }
 
+    private func lookAtLink(_ name: FilePath.Component, in directory: Directory, _ path: FilePath) throws {
+        let target: FilePath
+        do throws(SystemError) {
+            target = try directory.linkTarget(name)
+        } catch {
+            // Removed meanwhile.
+            guard [.noSuchFileOrDirectory, .invalidArgument].contains(error.errno) else { throw error }
+            return
+        }
+        if target.isAbsolute {
+            if target.starts(with: root.path) { contents.linksInside.append(path) }
+            return
+        }
+        var depth = path.components.count - 1
+        for component in target.components {
+            depth += component.kind == .parentDirectory ? -1 : component.kind == .regular ? 1 : 0
+            guard depth < 0 else { continue }
+            let normal = path.removingLastComponent().pushing(target).lexicallyNormalized()
+            // The first component leads to the directory's parent.
+            let beside = FilePath(root: nil, normal.components.dropFirst())
+            contents.linksOutside.append(OutwardLink(path: path, target: target, beside: beside))
+            return
+        }
+    }
+
     private func lookAtContent(
         _ name: FilePath.Component, in directory: Directory, _ path: FilePath, _ status: FileStatus
     ) throws {
         contents.bytes = (contents.bytes ?? 0) + status.size
+        if status.links > 1 { names[status.identity, default: ([], status.links)].paths.append(path) }
         allocated += min(status.allocated, status.size)
         do throws(SystemError) {
             let start = try Self.start(of: name, in: directory)
@@ -136,6 +168,18 @@ final class AppSurvey {
     ) throws(SystemError) -> [UInt8] {
         let file = try directory.open(name, flags: O_RDONLY)
         return try file.read(count: DatabaseHeader.length, at: 0, path: directory.path.appending(name))
+    }
+
+    /// Throws `RelocationFailure` for a store that has another name outside of the directory: after a copy there would be
+    /// two stores, and a program that uses the other name would write to the old one.
+    func checkShared() throws {
+        guard let store = contents.sharedFiles.first(where: { Set(stores).contains($0) }) else { return }
+        let path = root.path.pushing(store)
+        throw RelocationFailure.app(
+            .unusablePlace, "hard_linked",
+            "the store \(PrintablePath(path)) has another name outside of the directory, which would keep the old content",
+            "remove that name first, which this prints: "
+                + "find \"$(stat -c %m \(path.shellWord))\" -xdev -samefile \(path.shellWord)")
     }
 
     private static func unreadable(_ path: FilePath, _ mode: String) -> RelocationFailure {

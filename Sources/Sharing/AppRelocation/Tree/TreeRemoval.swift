@@ -11,33 +11,56 @@ struct TreeRemoval {
     /// Called after each file was removed.
     let didRemove: () throws -> Void
 
-    /// Returns the number of files that had to stay.
-    func run(_ name: FilePath.Component, in parent: Directory) throws -> Int {
-        try visit(name, in: parent, FilePath())
+    /// The files that had to stay.
+    struct Kept {
+        fileprivate(set) var count = 0
+        /// The first of them, each with the reason.
+        private var first: [String] = []
+
+        var isEmpty: Bool { count == 0 }
+        var list: String { first.joined(separator: ", ") + (count > first.count ? " and others" : "") }
+
+        fileprivate mutating func add(_ path: FilePath, _ reason: String) {
+            count += 1
+            if first.count < 5 { first.append("\(PrintablePath(path)) (\(reason))") }
+        }
     }
 
-    private func visit(_ name: FilePath.Component, in parent: Directory, _ path: FilePath) throws -> Int {
+    /// Returns the files that had to stay.
+    func run(_ name: FilePath.Component, in parent: Directory) throws -> Kept {
+        var kept = Kept()
+        try visit(name, in: parent, FilePath(), &kept)
+        return kept
+    }
+
+    private func visit(
+        _ name: FilePath.Component, in parent: Directory, _ path: FilePath, _ kept: inout Kept
+    ) throws {
         // Mounted content belongs to somebody else.
-        guard try !parent.isMountPoint(name) else { return 1 }
+        guard try !parent.isMountPoint(name) else { return kept.add(path, "mounted") }
+        let before = kept.count
         let directory = try parent.directory(name)
         let status = try directory.status()
         if status.permissions & 0o300 != 0o300, status.owner == geteuid() {
             try directory.setPermissions(status.permissions | 0o700)
         }
-        var kept = 0
         for child in try directory.names() {
             guard let status = try directory.status(child) else { continue }
             let inside = path.appending(child)
-            if status.kind == .directory {
-                kept += try visit(child, in: directory, inside)
-            } else if try isProved(child, status, in: directory, inside) {
-                try didRemove()
-            } else {
-                kept += 1
+            do {
+                if status.kind == .directory {
+                    try visit(child, in: directory, inside, &kept)
+                } else if try isProved(child, status, in: directory, inside) {
+                    try didRemove()
+                } else {
+                    kept.add(inside, "open, or not what was copied")
+                }
+            } catch let error as SystemError {
+                // Immutable, say, or on a disk with an error. The others need not stay for it.
+                kept.add(inside, "\(error.errno)")
             }
         }
-        if kept == 0 { try parent.removeDirectory(name) }
-        return kept
+        if kept.count == before { try parent.removeDirectory(name) }
     }
 
     /// Removes the file if its content is elsewhere. Returns false if it stays.

@@ -78,11 +78,13 @@ package struct AppMoveJournal: Codable, Sendable, Equatable {
     package var version = 1
     package var move: AppMove
     package var state: AppMoveState
+    /// The cells that `--undo` leaves as they are; nil if none. Known once the copy is complete.
+    package var left: [LeftCells]?
     /// The owner of the file.
     package var writer = geteuid()
 
     private enum CodingKeys: CodingKey {
-        case version, move, state
+        case version, move, state, left
     }
 
     package init(_ move: AppMove, _ state: AppMoveState) {
@@ -100,6 +102,36 @@ package struct AppMoveJournal: Codable, Sendable, Equatable {
         }
         return directory
     }
+}
+
+/// The cells of one column that a move has changed and its undoing doesn't give back.
+package struct LeftCells: Codable, Sendable, Equatable {
+    package enum Reason: String, Codable, Sendable {
+        /// The store is gone, or SQLite can't open it.
+        case store
+        /// The table is gone, or has another name.
+        case table
+        /// The column is gone, or has another name.
+        case column
+        /// The table has no key, and other cells of the column have the same value.
+        case ambiguous
+        /// The program has changed the cell, or removed its row.
+        case changed
+    }
+
+    /// The store, relative to the moved directory.
+    package let store: StoredPath
+    package let table: String
+    package let column: String
+    package let reason: Reason
+    package var count = 1
+
+    package init(store: StoredPath, table: String, column: String, reason: Reason) {
+        (self.store, self.table, self.column, self.reason) = (store, table, column, reason)
+    }
+
+    /// True if the cell is as the program wants it. False if it may still hold a path that leads nowhere.
+    package var isIntended: Bool { reason == .changed }
 }
 
 /// The durable record of a directory's completed move.

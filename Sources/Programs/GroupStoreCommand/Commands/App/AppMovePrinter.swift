@@ -2,6 +2,7 @@ import AgentProtocol
 import AppRelocation
 import CommandSupport
 import Glibc
+import GroupContainers
 import GroupStoreAgent
 import LinuxSystem
 import StoreRelocation
@@ -62,6 +63,7 @@ final class AppMovePrinter {
         clearBar()
         for note in summary.notes { report(.note(note)) }
         show(summary.rewritten)
+        summary.left.forEach(show)
         var members: JSONObject = ["type": "summary", "outcome": .string(summary.outcome.rawValue)]
         members.setPath("from", bytes: summary.from.bytes)
         members.setPath("to", bytes: summary.to.bytes)
@@ -72,6 +74,7 @@ final class AppMovePrinter {
         if !summary.rewritten.isEmpty {
             members["rewritten"] = .integer(Int64(summary.rewritten.reduce(0) { $0 + $1.count }))
         }
+        if !summary.left.isEmpty { members["left"] = .integer(Int64(summary.left.reduce(0) { $0 + $1.count })) }
         members["seconds"] = .number(seconds)
         output.record(members, sentence(summary))
     }
@@ -99,8 +102,19 @@ final class AppMovePrinter {
             let place = "\(PrintablePath(column.store)): \(column.table).\(column.column)"
             output.record(
                 line,
-                lines: ["\(place): \(column.count) paths"] + column.samples.map { "  \($0.old) -> \($0.new)" })
+                lines: ["\(place): \(Counted(column.count, "path"))"] + column.samples.map { "  \($0.old) -> \($0.new)" })
         }
+    }
+
+    private func show(_ left: LeftCells) {
+        var line: JSONObject = ["type": "left"]
+        line.setPath("store", bytes: left.store.path.bytes)
+        line["table"] = .string(left.table)
+        line["column"] = .string(left.column)
+        line["count"] = .integer(Int64(left.count))
+        line["reason"] = .string(left.reason.rawValue)
+        let place = "\(PrintablePath(left.store.path)): \(left.table).\(left.column)"
+        output.record(line, "\(place): \(Counted(left.count, "path")) left as found: \(left.reason.words)")
     }
 
     func show(_ preview: AppPreview) {
@@ -113,7 +127,7 @@ final class AppMovePrinter {
         show(preview.rewritten)
         for note in preview.notes { output.record(["type": "note", "text": .string(note)], note) }
         var members: JSONObject = [
-            "type": "summary", "outcome": .string(preview.isMoved ? "already_moved" : "moved"), "dry_run": true,
+            "type": "summary", "outcome": .string(preview.isMoved ? "already_moved" : "would_move"), "dry_run": true,
         ]
         members.setPath("from", bytes: preview.from.bytes)
         members.setPath("to", bytes: preview.to.bytes)
@@ -137,8 +151,20 @@ final class AppMovePrinter {
 extension AppContents {
     fileprivate var sentence: String {
         let size = bytes.map { ", \(ByteCount($0))" } ?? ""
-        let count = stores.map { ", \($0.count) stores" } ?? ""
-        return "\(files) files\(count)\(size)"
+        let count = stores.map { ", \(Counted($0.count, "store"))" } ?? ""
+        return "\(Counted(files, "file"))\(count)\(size)"
+    }
+}
+
+extension LeftCells.Reason {
+    fileprivate var words: String {
+        switch self {
+        case .store: "the store is gone, or can't be opened"
+        case .table: "the table is gone, or has another name"
+        case .column: "the column is gone, or has another name"
+        case .ambiguous: "the table has no key, and other rows have the same value"
+        case .changed: "the program has changed it, or removed its row"
+        }
     }
 }
 

@@ -88,6 +88,8 @@ struct MoveAppCommand: ParsableCommand {
             try reporting(output, changing: true) {
                 printer.finish(summary, seconds: started.duration(to: .now).seconds)
             }
+            // The directory is back, but a store may hold paths that lead nowhere now.
+            if !summary.left.allSatisfy(\.isIntended) { throw ExitCode(65) }
         } catch let error where error is RelocationFailure || error is SystemError {
             let failure = RelocationFailure(error, RelocationRequest(source: from, group: from)).markedIfInterrupted
             printer.fail(failure, source: from, seconds: started.duration(to: .now).seconds)
