@@ -38,19 +38,47 @@ import Testing
         #expect(try AppRelocation(rig.request()).run().outcome == .alreadyMoved)
     }
 
+    /// The next undo needs only the old path, also when the directory has its name back and no link leads anywhere.
     @Test(arguments: AppRig.FileSystem.allCases, AppMoveStep.allCases)
     func theNextUndoFinishesIt(_ fileSystem: AppRig.FileSystem, _ step: AppMoveStep) throws {
         let rig = try AppRig(fileSystem)
         let before = try rig.files(rig.source)
         _ = try AppRelocation(rig.request()).run()
         guard try kill(rig, at: step, undoing: true) else { return }
-        // The way back may have been complete but for its receipt.
-        do { _ = try AppRelocation(rig.request()).undo() } catch { #expect(error.code == "no_receipt") }
+        let places = try AppRelocation.recorded(rig.source)
+        #expect(places.destination == rig.destination)
+        #expect(try AppRelocation(rig.request()).undo().outcome == .undone)
+        try expectReturned(rig, before)
+    }
+
+    private func expectReturned(_ rig: AppRig, _ before: [[UInt8]: DirectorySnapshot.Entry]) throws {
         #expect(try !rig.isLink(rig.source))
         #expect(try rig.files(rig.source) == before)
         #expect(try rig.rows(rig.source) == "100")
         #expect(FileStatus(following: rig.destination) == nil)
         #expect(try rig.leftovers() == [])
+    }
+
+    /// A directory that is named as the place to move, or to move to, is first brought back whole.
+    @Test(arguments: AppRig.FileSystem.allCases, [AppMoveStep.renamed, .published])
+    func aMoveFinishesAKilledUndo(_ fileSystem: AppRig.FileSystem, _ step: AppMoveStep) throws {
+        for isForward in [true, false] {
+            let rig = try AppRig(fileSystem)
+            let before = try rig.files(rig.source)
+            _ = try AppRelocation(rig.request()).run()
+            guard try kill(rig, at: step, undoing: true) else { return }
+            var request = AppMoveRequest(source: rig.destination, destination: rig.source)
+            if isForward {
+                request = rig.request()
+                request.destination = rig.source.removingLastComponent().appending("elsewhere")
+            }
+            #expect(try AppRelocation(request).run().outcome == (isForward ? .moved : .undone))
+            if isForward {
+                request.source = rig.source
+                #expect(try AppRelocation(request).undo().outcome == .undone)
+            }
+            try expectReturned(rig, before)
+        }
     }
 
     @Test func aKilledCopyGoesOn() throws {

@@ -1,4 +1,5 @@
 import AppRelocation
+import Glibc
 import GroupContainers
 import LinuxSystem
 import StoreRelocation
@@ -79,6 +80,85 @@ import Testing
         let expected = before.replacing("'/x',2)", with: "'/x',3)").replacing("/x|2\n", with: "/x|3\n")
         #expect(try dump(rig.source) == expected)
         #expect(FileStatus(following: rig.destination) == nil)
+    }
+
+    /// `VACUUM` numbers rows anew that have no INTEGER PRIMARY KEY. No cell is given back for another one.
+    @Test func undoFindsCellsByTheirDeclaredKey() throws {
+        let rig = try AppRig(.another)
+        let (store, moved) = (rig.source.appending("store.db"), rig.destination.appending("store.db"))
+        let (old, new) = (rig.source.string, rig.destination.string)
+        let sql = """
+            CREATE TABLE numbered (id INTEGER PRIMARY KEY, path); CREATE TABLE named (name TEXT PRIMARY KEY, path);
+            CREATE TABLE plain (path);
+            INSERT INTO numbered VALUES (1, '/x'), (5, 'OLD/a'), (9, 'NEW/a');
+            INSERT INTO named VALUES ('gone', 1), ('theirs', 'NEW/a'), ('ours', 'OLD/a'), (NULL, 'OLD/null');
+            INSERT INTO plain VALUES ('gone'), ('NEW/a'), ('OLD/a'), ('OLD/b'), ('OLD/c'), ('OLD/c');
+            """
+        _ = try sqlite(store, sql.replacing("OLD", with: old).replacing("NEW", with: new))
+        _ = try AppRelocation(request(rig)).run()
+        _ = try sqlite(
+            moved,
+            """
+            DELETE FROM numbered WHERE id = 1; DELETE FROM named WHERE name = 'gone';
+            DELETE FROM plain WHERE path = 'gone' OR rowid = 5; VACUUM
+            """)
+        let summary = try AppRelocation(rig.request()).undo()
+        let rows = try sqlite(
+            store, "SELECT id, path FROM numbered; SELECT * FROM named ORDER BY 1; SELECT path FROM plain ORDER BY 1")
+        let expected = """
+            5|OLD/a
+            9|NEW/a
+            |OLD/null
+            ours|OLD/a
+            theirs|NEW/a
+
+            """
+        let plain =
+            ["NEW/a", "NEW/a", "OLD/b", "OLD/c"]
+            .map { $0.replacing("OLD", with: old).replacing("NEW", with: new) }.sorted().joined(separator: "\n") + "\n"
+        #expect(rows == expected.replacing("OLD", with: old).replacing("NEW", with: new) + plain)
+        let left = summary.left.map { "\($0.table).\($0.column) \($0.reason) \($0.count)" }
+        #expect(left.sorted() == ["plain.path ambiguous 1", "plain.path changed 1"])
+    }
+
+    @Test func undoCountsWhatItCannotFind() throws {
+        let rig = try AppRig(.another)
+        let (store, moved) = (rig.source.appending("store.db"), rig.destination.appending("store.db"))
+        let sql = """
+            CREATE TABLE a (id INTEGER PRIMARY KEY, path, other); INSERT INTO a VALUES (1, '/OLD/1', '/OLD/2');
+            CREATE TABLE b (id INTEGER PRIMARY KEY, path); INSERT INTO b VALUES (1, '/OLD/1'), (2, '/OLD/2');
+            """
+        _ = try sqlite(store, sql.replacing("/OLD", with: rig.source.string))
+        let other = rig.source.pushing("sub/small.db")
+        _ = try sqlite(other, "INSERT INTO t VALUES ('\(rig.source)/x')")
+        _ = try AppRelocation(request(rig)).run()
+        _ = try sqlite(
+            moved,
+            "ALTER TABLE a RENAME COLUMN path TO place; UPDATE a SET other = 'mine'; ALTER TABLE b RENAME TO c")
+        try run("mv", [Word(rig.destination.pushing("sub/small.db")), Word(rig.destination.pushing("sub/renamed.db"))])
+        let summary = try AppRelocation(rig.request()).undo()
+        #expect(summary.outcome == .undone)
+        let left = summary.left.map { "\($0.store.path):\($0.table).\($0.column) \($0.reason) \($0.count)" }
+        #expect(
+            left.sorted() == [
+                "store.db:a.other changed 1", "store.db:a.path column 1", "store.db:b.path table 2",
+                "sub/small.db:t.x store 1",
+            ])
+        #expect(summary.left.filter(\.isIntended).count == 1)
+        #expect(try sqlite(store, "SELECT other FROM a") == "mine\n")
+    }
+
+    /// A write by an ordinary user takes the set-user bit from a file, and needs the right to write.
+    @Test(arguments: [0o4755, 0o2755, 0o444, 0o400]) func keepsTheModeOfAStore(_ mode: mode_t) throws {
+        let rig = try AppRig(.another)
+        let store = FilePath("sub/small.db")
+        _ = try sqlite(rig.source.pushing(store), "INSERT INTO t VALUES ('\(rig.source)/x')")
+        try run("chmod", [Word(String(mode, radix: 8)), Word(rig.source.pushing(store))])
+        try run("chmod", ["555", Word(rig.source.appending("sub"))])
+        let summary = try AppRelocation(request(rig)).run()
+        #expect(summary.rewritten.map(\.table) == ["t"])
+        #expect(FileStatus(following: rig.destination.pushing(store))?.permissions == mode)
+        #expect(FileStatus(following: rig.destination.appending("sub"))?.permissions == 0o2555)
     }
 
     @Test func refusesAPathThatWouldCollide() throws {

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -64,8 +65,9 @@ class World:
             assert self.run([]).returncode == 0
 
     def words(self):
-        options = ["--undo"] if "undo" in self.mode else self.rewrites
-        return [self.groupstore, "move-app", *options, self.source, self.destination, "--json", "--deadline", "5"]
+        # The old path alone says which move to take back.
+        places = ["--undo", self.source] if "undo" in self.mode else [*self.rewrites, self.source, self.destination]
+        return [self.groupstore, "move-app", *places, "--json", "--deadline", "5"]
 
     def run(self, options=None):
         words = self.words()
@@ -143,7 +145,7 @@ class Judge:
 
 def again(world):
     done = world.run()
-    # An undo that was complete but for its end has no receipt any more.
+    # An undo that was complete has no receipt any more.
     is_done = done.returncode == 0 or ("undo" in world.mode and '"no_receipt"' in done.stdout)
     return world.problems() + ([] if is_done else [f"the next run ended with {done.returncode}: {done.stdout[-300:]}"])
 
@@ -167,9 +169,9 @@ def walk(world, judge, choose):
                 found.append(f"status {done.returncode}: {done.stderr[-200:]}")
             name = errno.errorcode[error]
             found += again(world)
-            # After a failed removal of the old files, the program says where the rest is.
+            # After a failed removal of old files, the program says where the rest is.
             old = world.there if "undo" in world.mode else world.here
-            if "could not be removed" in done.stdout:
+            if "could not be removed" in done.stdout or re.search("files? stays? in", done.stdout):
                 found = [problem for problem in found if not problem.startswith("left: " + old)]
             judge(f"{world.mode} {name} at {point} of {total}", found)
 

@@ -74,8 +74,8 @@ struct AppPlaces {
             guard let old = FileStatus(following: sourceParent.path.pushing(link.beside)) else { return nil }
             let new = FileStatus(following: destinationParent.path.pushing(link.beside))
             guard new?.identity != old.identity else { return nil }
-            return "\(PrintablePath(link.path)) is a link to \(PrintablePath(link.target)), outside of the directory: from "
-                + "the new place it leads \(new == nil ? "nowhere" : "to another file")"
+            return "\(PrintablePath(link.path)) is a link to \(PrintablePath(link.target)), outside of the directory: "
+                + "from the new place it leads \(new == nil ? "nowhere" : "to another file")"
         }
     }
 

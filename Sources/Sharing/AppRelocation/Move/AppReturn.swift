@@ -5,6 +5,30 @@ import SystemPackage
 
 // What an undo has to find: the move that it takes back, and the link at the old place.
 extension AppRelocation {
+    /// Returns the two places of the move that an undo with one path only means: the directory's old or new path.
+    /// Throws `RelocationFailure`, which says what lies there, if nothing tells the other place.
+    package static func recorded(_ path: FilePath) throws -> (source: FilePath, destination: FilePath) {
+        guard let name = path.lastComponent, let parent = try? Directory(resolving: path.removingLastComponent()) else {
+            throw RelocationFailure.app(
+                .unusablePlace, "no_source", "there is no directory \(PrintablePath(path))",
+                "name the program's old or new directory")
+        }
+        let place = parent.path.appending(name)
+        let group = GroupContainer(directory: parent)
+        // An undo that was interrupted after the directory had its old name back.
+        if let back = AppUndoNote.find(for: place, in: parent) { return (place, back.source.path) }
+        if let back = try? group.appJournal()?.move, back.undoes != nil, back.source.path == place {
+            return (back.destination.path, place)
+        }
+        let obstacle = try AppObstacle(name, in: parent)
+        if let link = obstacle.link { return (place, link) }
+        if let receipt = try group.appReceipts(of: place).last { return (receipt.move.source.path, place) }
+        throw RelocationFailure.app(
+            .unusablePlace, "no_receipt",
+            "\(PrintablePath(path)) is \(obstacle.words): neither the link that a move leaves, nor a directory that a move "
+                + "has brought there", "name both the old and the new place")
+    }
+
     /// Returns the receipt of the move between two places. Throws `RelocationFailure`, which says what lies there, if
     /// there is none or the directory isn't there any more.
     func receipt(_ container: GroupContainer, _ places: AppPlaces) throws -> AppMoveReceipt {
@@ -26,6 +50,11 @@ extension AppRelocation {
                 "undo the later move first: groupstore move-app --undo \(places.destination.shellWord) && "
                     + "groupstore move-app --undo \(places.source.shellWord)")
         }
+        guard present != nil else {
+            throw RelocationFailure.app(
+                .unusablePlace, "no_source", "\(to), where \(from) was moved to, is gone",
+                "if it was moved on by other means, move it back there first")
+        }
         throw RelocationFailure.app(
             .conflict, "replaced",
             "\(to) is \(obstacle.words), and not the directory that was moved there from \(from)", "move it by hand")
@@ -44,12 +73,12 @@ extension AppPlan.Refusal {
 }
 
 /// What lies at a place, in words for a message.
-package struct AppObstacle {
-    package let words: String
+struct AppObstacle {
+    let words: String
     /// The absolute path that a symbolic link there leads to.
-    package let link: FilePath?
+    let link: FilePath?
 
-    package init(_ name: FilePath.Component, in parent: Directory) throws {
+    init(_ name: FilePath.Component, in parent: Directory) throws {
         switch try parent.status(name)?.kind {
         case nil: (words, link) = ("absent", nil)
         case .directory: (words, link) = ("a directory", nil)

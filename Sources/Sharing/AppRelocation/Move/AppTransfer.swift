@@ -148,7 +148,8 @@ struct AppTransfer {
             throw error
         }
         return Outcome(
-            rewritten: rewriting?.columns ?? [], left: rewriting?.left ?? [], notes: locks.notes + (rewriting?.notes ?? []))
+            rewritten: rewriting?.columns ?? [], left: rewriting?.left ?? [],
+            notes: locks.notes + (rewriting?.notes ?? []))
     }
 
     private func copy(_ copy: TreeCopy, _ survey: AppSurvey) throws {

@@ -46,7 +46,7 @@ struct StoreRestoration {
         _ cells: [RewrittenCell], _ reading: TableReading, _ store: SQLiteConnection,
         _ result: inout StoreRewrite.Result
     ) throws {
-        typealias Value = TableChange.Value
+        typealias Value = CellChanges.Value
         let indexes = Dictionary(
             zip(reading.columns, reading.columns.indices), uniquingKeysWith: { first, _ in first })
         var keyed: [Place: RewrittenCell] = [:]
@@ -60,13 +60,13 @@ struct StoreRestoration {
             }
         }
         // More cells with a value than were written: which of them were, nothing tells.
-        let counts = try TableChange.counts(of: Set(nameless.keys), reading, store)
+        let counts = try CellChanges.counts(of: Set(nameless.keys), reading, store)
         for (value, written) in nameless
         where written.contains(where: \.isShared) || (counts[value] ?? 0) > written.count {
             result.left.add(written, .ambiguous)
             nameless[value] = nil
         }
-        let change = try TableChange(reading, store) { row, column, text in
+        let change = try CellChanges(reading, store) { row, column, text in
             if let row, let cell = keyed[Place(row: row, column: column)] {
                 return cell.new.elementsEqual(text) ? Array(cell.old) : nil
             }

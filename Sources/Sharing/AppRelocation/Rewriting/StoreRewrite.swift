@@ -43,7 +43,7 @@ struct StoreRewrite {
                 result.notes.append("\(PrintablePath(name)): table \(table.name) has no key to change a row by")
                 continue
             }
-            let change = try TableChange(reading, store) { _, _, text in rewriter.rewritten(text) }
+            let change = try CellChanges(reading, store) { _, _, text in rewriter.rewritten(text) }
             for cell in change.cells {
                 result.columns.add(name, table.name, reading.columns[cell.column], cell.old, cell.new)
             }
@@ -59,11 +59,11 @@ struct StoreRewrite {
 
     /// Returns what `--undo` needs. A cell of a row without a key can be told from others only if no other cell of its
     /// column has its value.
-    private func records(of change: TableChange, _ store: SQLiteConnection) throws -> [RewrittenCell] {
-        typealias Value = TableChange.Value
+    private func records(of change: CellChanges, _ store: SQLiteConnection) throws -> [RewrittenCell] {
+        typealias Value = CellChanges.Value
         let nameless = change.cells.filter { $0.row == nil }
         let former = Dictionary(grouping: nameless) { Value(column: $0.column, text: $0.new) }
-        let counts = try TableChange.counts(of: Set(former.keys), change.reading, store)
+        let counts = try CellChanges.counts(of: Set(former.keys), change.reading, store)
         return change.cells.map { cell in
             let value = Value(column: cell.column, text: cell.new)
             let alike = former[value] ?? []

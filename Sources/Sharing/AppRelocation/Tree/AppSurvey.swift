@@ -170,8 +170,8 @@ final class AppSurvey {
         return try file.read(count: DatabaseHeader.length, at: 0, path: directory.path.appending(name))
     }
 
-    /// Throws `RelocationFailure` for a store that has another name outside of the directory: after a copy there would be
-    /// two stores, and a program that uses the other name would write to the old one.
+    /// Throws `RelocationFailure` for a store that has another name outside of the directory: after a copy there would
+    /// be two stores, and a program that uses the other name would write to the old one.
     func checkShared() throws {
         guard let store = contents.sharedFiles.first(where: { Set(stores).contains($0) }) else { return }
         let path = root.path.pushing(store)

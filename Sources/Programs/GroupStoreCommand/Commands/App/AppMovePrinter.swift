@@ -100,9 +100,8 @@ final class AppMovePrinter {
             line["samples"] = .array(
                 column.samples.map { .object(["old": .string($0.old), "new": .string($0.new)]) })
             let place = "\(PrintablePath(column.store)): \(column.table).\(column.column)"
-            output.record(
-                line,
-                lines: ["\(place): \(Counted(column.count, "path"))"] + column.samples.map { "  \($0.old) -> \($0.new)" })
+            let samples = column.samples.map { "  \($0.old) -> \($0.new)" }
+            output.record(line, lines: ["\(place): \(Counted(column.count, "path"))"] + samples)
         }
     }
 

@@ -111,9 +111,9 @@ struct MoveAppCommand: ParsableCommand {
         let source = try AppPlaceArguments.source(source)
         let places: (source: FilePath, destination: FilePath)
         if let destination {
-            places = (source, try AppPlaceArguments.destination(destination, of: source))
+            places = (source, try AppPlaceArguments.destination(destination, of: source, isUndo: undo))
         } else {
-            places = try AppPlaceArguments.recorded(source)
+            places = try AppRelocation.recorded(source)
         }
         var request = AppMoveRequest(source: places.source, destination: places.destination)
         request.deadline = deadline.duration

@@ -5,7 +5,7 @@ import StoreRelocation
 import SystemPackage
 
 /// Changes of one table's cells, found by one reading of all its rows, and proved by another.
-struct TableChange {
+struct CellChanges {
     struct Cell {
         /// The row, as `TableReading.name` names it after the change.
         let row: String?
