@@ -15,7 +15,9 @@ import Testing
 
     @Test func keepsModesTimesLinksHolesAndFIFOs() throws {
         let rig = try AppRig(.another)
-        let names = ["file", "sub", "sub/deep", "sparse", "fifo"]
+        let longest = String(repeating: "n", count: 255)
+        try run("touch", [Word(rig.source.appending(longest))])
+        let names = ["file", "sub", "sub/deep", "sparse", "fifo", longest]
         let before = try names.map { try status(rig.source.pushing(FilePath($0))) }
         let summary = try AppRelocation(rig.request()).run()
         #expect(summary.method == .copy)

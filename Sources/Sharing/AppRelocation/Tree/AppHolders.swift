@@ -7,10 +7,14 @@ enum AppHolders {
     /// Returns the processes with a descriptor of a file on this device with one of the inodes, or of a file whose path
     /// begins with the directory's: on an overlay, a file's device is not that of its directory.
     static func find(device: UInt64, inodes: Set<UInt64>, under root: FilePath) -> [FileHolder] {
-        guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
+        guard let proc = try? Directory("/proc") else { return [] }
         let prefix = root.bytes + [UInt8(ascii: "/")]
         let own = getpid()
-        return names.compactMap { Int32($0.string) }.filter { pid in
+        var processes: [Int32] = []
+        try? proc.forEachEntry { name, _, _ in
+            if let pid = Int32(String(decoding: name, as: UTF8.self)) { processes.append(pid) }
+        }
+        return processes.filter { pid in
             pid != own
                 && hasOpen(pid) { status, target in
                     guard status.kind == .regular else { return false }
@@ -21,13 +25,19 @@ enum AppHolders {
     }
 
     private static func hasOpen(_ pid: Int32, _ isWanted: (FileStatus, () -> [UInt8]) -> Bool) -> Bool {
-        guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let names = try? directory.names() else {
-            return false
-        }
-        return names.contains { name in
+        guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")) else { return false }
+        var isFound = false
+        // There may be many: no path is made of a name that isn't asked about.
+        try? directory.forEachEntry { name, _, _ in
             var found = stat()
-            guard name.withPlatformString({ fstatat(directory.raw, $0, &found, 0) }) == 0 else { return false }
-            return isWanted(FileStatus(found)) { (try? directory.linkTarget(name))?.bytes ?? [] }
+            let result = name.withMemoryRebound(to: CChar.self) { characters in
+                characters.baseAddress.map { fstatat(directory.raw, $0, &found, 0) }
+            }
+            guard !isFound, result == 0 else { return }
+            isFound = isWanted(FileStatus(found)) {
+                FilePath.Component(bytes: name).flatMap { try? directory.linkTarget($0) }?.bytes ?? []
+            }
         }
+        return isFound
     }
 }

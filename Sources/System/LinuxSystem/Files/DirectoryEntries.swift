@@ -5,8 +5,8 @@ extension Directory {
     /// Calls `body` for each name in the directory but "." and "..", with the kind and the inode that the directory
     /// records. It asks no file for its status, so it takes a third of a microsecond a file.
     ///
-    /// The kind is nil where the file system doesn't record it. The name is valid during the call only. Throws
-    /// `SystemError`, and what `body` throws.
+    /// The kind is nil where the file system doesn't record it. The name is valid during the call only, and a
+    /// zero byte follows it. Throws `SystemError`, and what `body` throws.
     package func forEachEntry(
         _ body: (_ name: UnsafeBufferPointer<UInt8>, _ kind: FileStatus.Kind?, _ inode: UInt64) throws -> Void
     ) throws {
