@@ -16,28 +16,40 @@ enum AppHolders {
         }
         return processes.filter { pid in
             pid != own
-                && hasOpen(pid) { status, target in
+                && hasOpen(pid) { status, directory, name in
                     guard status.kind == .regular else { return false }
                     return (status.identity.device == device && inodes.contains(status.identity.inode))
-                        || target().starts(with: prefix)
+                        || link(name, in: directory, beginsWith: prefix)
                 }
         }.sorted().compactMap(FileHolder.init(process:))
     }
 
-    private static func hasOpen(_ pid: Int32, _ isWanted: (FileStatus, () -> [UInt8]) -> Bool) -> Bool {
+    private static func hasOpen(
+        _ pid: Int32, _ isWanted: (FileStatus, Directory, UnsafePointer<CChar>) -> Bool
+    ) -> Bool {
         guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")) else { return false }
         var isFound = false
-        // There may be many: no path is made of a name that isn't asked about.
+        // There may be many: no path is made of any of them.
         try? directory.forEachEntry { name, _, _ in
-            var found = stat()
-            let result = name.withMemoryRebound(to: CChar.self) { characters in
-                characters.baseAddress.map { fstatat(directory.raw, $0, &found, 0) }
-            }
-            guard !isFound, result == 0 else { return }
-            isFound = isWanted(FileStatus(found)) {
-                FilePath.Component(bytes: name).flatMap { try? directory.linkTarget($0) }?.bytes ?? []
+            name.withMemoryRebound(to: CChar.self) { characters in
+                var found = stat()
+                guard !isFound, let name = characters.baseAddress, fstatat(directory.raw, name, &found, 0) == 0 else {
+                    return
+                }
+                isFound = isWanted(FileStatus(found), directory, name)
             }
         }
         return isFound
+    }
+
+    private static func link(
+        _ name: UnsafePointer<CChar>, in directory: Directory, beginsWith prefix: [UInt8]
+    ) -> Bool {
+        // readlinkat(2) cuts a longer target off.
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: prefix.count) { buffer in
+            guard let start = buffer.baseAddress else { return false }
+            return readlinkat(directory.raw, name, start, buffer.count) == buffer.count
+                && memcmp(start, prefix, prefix.count) == 0
+        }
     }
 }
