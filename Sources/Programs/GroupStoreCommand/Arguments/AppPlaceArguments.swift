@@ -25,7 +25,8 @@ enum AppPlaceArguments {
         let given = FilePath(workingDirectory()).pushing(ArgumentBytes.path(text))
         let path = FileStatus(following: given) == nil ? inGroup(text) ?? given : given
         guard let status = FileStatus(following: path), status.kind == .directory, let name = source.lastComponent,
-            status.identity != FileStatus(following: source)?.identity, try !isDestination(path, of: source, isUndo: isUndo)
+            status.identity != FileStatus(following: source)?.identity,
+            try !isDestination(path, of: source, isUndo: isUndo)
         else { return path }
         return path.appending(name)
     }
