@@ -30,7 +30,7 @@ package struct DirectoryDiagnosis {
         case .noSuchFileOrDirectory:
             Finding(
                 "directory", .warning, "\(name): does not exist yet; the agent waits for it",
-                remedy: "if it should be there: mkdir -p -m 0700 DIRECTORY")
+                remedy: "if it should be there: mkdir -p -m 0700 \(path.shellWord)")
         case .permissionDenied, .notPermitted:
             Finding("directory", .problem(.notPermitted), "\(error)", remedy: "run this as the directory's owner")
         case .notDirectory:
@@ -60,7 +60,7 @@ package struct DirectoryDiagnosis {
         if status.permissions & 0o022 != 0, status.permissions & 0o1000 == 0 {
             return Finding(
                 "directory", .warning, "\(owner); others may replace what is in it",
-                remedy: "if nobody else needs it: chmod go-w DIRECTORY")
+                remedy: "if nobody else needs it: chmod go-w \(path.shellWord)")
         }
         return Finding("directory", .fine, "\(owner), writable")
     }

@@ -19,7 +19,8 @@ package enum RelocationSentence {
         case .merged: return "merged \(from) into \(to); both originals are in the archive"
         case .migrated: return "migrated \(to)"
         case .setAside: return "set aside \(summary.printablePath("set_aside")); \(to) is new"
-        case .nothingToDo: return "nothing to do: no store at \(from)"
+        case .nothingToDo:
+            return from == to ? "nothing to do: the store is \(to) already" : "nothing to do: no store at \(from)"
         case nil: return "\(words(forOutcome: outcome)): \(from) to \(to)"
         }
     }

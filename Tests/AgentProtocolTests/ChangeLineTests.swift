@@ -1,4 +1,5 @@
 import AgentProtocol
+import TestSupport
 import Testing
 
 @Suite struct ChangeLineTests {
@@ -20,7 +21,7 @@ import Testing
 
     /// Uses one `ChangeLine` for many changes of one store: nothing it keeps of one change may appear in the next.
     @Test func producesTheBytesOfAGeneralLine() throws {
-        var random = SystemRandomNumberGenerator()
+        var random = SeededGenerator(seed: Tier.seed)
         for _ in 0..<200 {
             let name = word(&random).replacing("/", with: "-")
             var bytes = Array(name.utf8)

@@ -58,7 +58,7 @@ import Testing
         let state = OpenState()
         let presentation = try await store.present(
             open: { _ in
-                try await Task.sleep(for: .milliseconds(Int.random(in: 0...5)))
+                try await Task.sleep(for: .milliseconds(2))
                 state.isOpen = true
             }, close: { state.isOpen = false })
         let listener = try UnixSocket.listen(at: socket)

@@ -101,7 +101,7 @@ import Testing
     }
 
     @Test func sortsVersionsByNumber() {
-        let sorted = ["Notes", "Notes 2", "Notes 10", "Notes.1", "v1.2.0", "v1.10.0"].shuffled()
+        let sorted = ["Notes", "Notes 2", "Notes 10", "Notes.1", "v1.2.0", "v1.10.0"].reversed()
             .sorted { $0.precedesNumerically($1) }
         #expect(sorted == ["Notes", "Notes 2", "Notes 10", "Notes.1", "v1.2.0", "v1.10.0"])
     }

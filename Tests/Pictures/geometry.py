@@ -1,12 +1,13 @@
 """Checks the geometry of a model's picture (groupstore model show --format svg).
 
-    python3 geometry.py FILE.svg           prints each fault, and the number of boxes and lines
-    python3 geometry.py --page FILE.svg    prints a page that measures the texts in a browser's fonts
+    python3 geometry.py FILE.svg...           prints each fault, and the number of boxes and lines
+    python3 geometry.py --page FILE.svg...    prints a page that measures the texts in a browser's fonts
 
 Faults: a line that passes through a box, ends elsewhere than at the border of one, or lies on another line; two boxes
 that overlap; a line or a box without a title; a relationship without a multiplicity at both ends.
 """
 
+import html
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -14,21 +15,25 @@ import xml.etree.ElementTree as ElementTree
 SVG = "{http://www.w3.org/2000/svg}"
 
 PAGE = """<!DOCTYPE html><meta charset="utf-8"><body style="margin:0">%s<pre id="result"></pre><script>
-const texts = [...document.querySelectorAll("svg text")].map(text => {
-    const box = text.getBoundingClientRect(), entity = text.closest(".entity");
-    // The height of the letters, without the space between lines.
-    return {text: text.textContent, left: box.left, right: box.right, top: box.top + 3, bottom: box.bottom - 3,
-            frame: entity && entity.querySelector("rect").getBoundingClientRect()};
-});
 const faults = [];
-texts.forEach((text, index) => {
-    if (text.frame && (text.left < text.frame.left + 2 || text.right > text.frame.right - 2))
-        faults.push(text.text + " is wider than its box");
-    for (const other of texts.slice(index + 1))
-        if (text.left < other.right && other.left < text.right && text.top < other.bottom && other.top < text.bottom)
-            faults.push(text.text + " overlaps " + other.text);
-});
-document.getElementById("result").textContent = "texts: " + texts.length + ", faults: " + (faults.join("; ") || "none");
+let count = 0;
+for (const picture of document.querySelectorAll("section")) {
+    const texts = [...picture.querySelectorAll("svg text")].map(text => {
+        const box = text.getBoundingClientRect(), entity = text.closest(".entity");
+        // The height of the letters, without the space between lines.
+        return {text: picture.title + ": " + text.textContent, left: box.left, right: box.right, top: box.top + 3,
+                bottom: box.bottom - 3, frame: entity && entity.querySelector("rect").getBoundingClientRect()};
+    });
+    count += texts.length;
+    texts.forEach((text, index) => {
+        if (text.frame && (text.left < text.frame.left + 2 || text.right > text.frame.right - 2))
+            faults.push(text.text + " is wider than its box");
+        for (const other of texts.slice(index + 1))
+            if (text.left < other.right && other.left < text.right && text.top < other.bottom && other.top < text.bottom)
+                faults.push(text.text + " overlaps " + other.text);
+    });
+}
+document.getElementById("result").textContent = "texts: " + count + ", faults: " + (faults.join("; ") || "none");
 </script>"""
 
 
@@ -103,14 +108,20 @@ class Picture:
 
 def main():
     if sys.argv[1] == "--page":
-        with open(sys.argv[2], encoding="utf-8") as file:
-            print(PAGE % file.read())
+        sections = []
+        for path in sys.argv[2:]:
+            with open(path, encoding="utf-8") as file:
+                sections.append(f'<section title="{html.escape(path)}">{file.read()}</section>')
+        print(PAGE % "".join(sections))
         return 0
-    picture = Picture(sys.argv[1])
-    faults = picture.check()
-    print(f"boxes: {len(picture.boxes)}, lines: {len(picture.lines)}")
-    print("\n".join(faults))
-    return 1 if faults else 0
+    failed = False
+    for path in sys.argv[1:]:
+        picture = Picture(path)
+        faults = picture.check()
+        print(f"{path}: boxes: {len(picture.boxes)}, lines: {len(picture.lines)}")
+        print("\n".join(faults))
+        failed = failed or bool(faults)
+    return 1 if failed else 0
 
 
 sys.exit(main())

@@ -31,7 +31,7 @@ struct GroupStoreCommand: ParsableCommand {
     static func main() {
         StandardDescriptors.openMissing()
         let given = ProgramArguments.words
-        if let script = CompletionScript.requested(by: given) { return print(script) }
+        if let script = CompletionScript.requested(by: given, for: self) { return print(script) }
         let arguments = FormerOptions.renamed(given)
         // A shell that completes a new word passes an empty one.
         if arguments.first != "---completion" {

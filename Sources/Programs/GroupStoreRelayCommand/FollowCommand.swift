@@ -23,7 +23,7 @@ struct FollowCommand: ParsableCommand {
     @Argument(
         help: ArgumentHelp(
             "The group container for the replica: a directory or a group's identifier.", valueName: "group"),
-        completion: .directory)
+        completion: .containers)
     var group: String
 
     @OptionGroup var connection: ConnectionArguments

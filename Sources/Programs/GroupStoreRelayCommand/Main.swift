@@ -29,6 +29,7 @@ struct GroupStoreRelayCommand: ParsableCommand {
             }, nil)
         StandardDescriptors.openMissing()
         let arguments = ProgramArguments.words
+        if let script = CompletionScript.requested(by: arguments, for: self) { return print(script) }
         guard !arguments.contains("") || arguments.first == "---completion" else {
             exit(withError: ValidationError("an argument is empty"))
         }

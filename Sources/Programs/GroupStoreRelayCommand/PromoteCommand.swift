@@ -17,7 +17,7 @@ struct PromoteCommand: ParsableCommand {
               groupstore-relay promote group.com.example.notes/Notes.sqlite
             """)
 
-    @Argument(help: ArgumentHelp("The replica, a path or GROUP_ID/NAME.", valueName: "store"), completion: .file())
+    @Argument(help: ArgumentHelp("The replica, a path or GROUP_ID/NAME.", valueName: "store"), completion: .stores)
     var store: String
 
     @OptionGroup var outputOptions: OutputOptions

@@ -22,7 +22,7 @@ struct PublishCommand: ParsableCommand {
               groupstore-relay publish Notes.sqlite --server nats://localhost --stream Notes
             """)
 
-    @Argument(help: ArgumentHelp("The store, a path or GROUP_ID/NAME.", valueName: "store"), completion: .file())
+    @Argument(help: ArgumentHelp("The store, a path or GROUP_ID/NAME.", valueName: "store"), completion: .stores)
     var store: String
 
     @OptionGroup var connection: ConnectionArguments

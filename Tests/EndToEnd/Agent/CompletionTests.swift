@@ -13,6 +13,13 @@ import Testing
         static let installed = allCases.filter { shell in
             (try? run(Word(shell.rawValue), ["-c", "true"]))?.status == 0
         }
+
+        static let scripts = [Programs.groupstore, Programs.relay].flatMap { program in
+            installed.map { shell in
+                let script = Result { try run(program, ["--generate-completion-script", Word(shell.rawValue)]).output }
+                return (shell: shell, program: program, script: script)
+            }
+        }
     }
 
     private let user: UserAccount
@@ -25,22 +32,30 @@ import Testing
         try run("mkdir", [Word(user.home.appending("empty"))])
     }
 
+    /// The search path, which begins with the directory of the programs.
+    private var path: String {
+        let directory = FilePath("\(Programs.groupstore)").removingLastComponent()
+        return "\(directory):" + (getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin")
+    }
+
     private func store(_ name: String, in group: String = "group.a") throws {
         try makeStore(user.containers.appending(group).appending(name), rows: 1)
     }
 
     /// Returns the words of a line that was typed in the user's home or a directory there; `\t` is the Tab key.
-    private func words(_ shell: Shell, _ line: String, in directory: String = ".") throws -> [String] {
-        let script = user.scratch("_groupstore")
-        let made = try user.command("--generate-completion-script", Word(shell.rawValue))
-        try write(made.output, to: script)
+    private func words(
+        _ shell: Shell, _ line: String, in directory: String = ".", of program: Word = Programs.groupstore
+    ) throws -> [String] {
+        let script = user.scratch("_\(FilePath("\(program)").lastComponent?.string ?? "")")
+        let made = try #require(Shell.scripts.first { $0.shell == shell && $0.program == program })
+        try write(try made.script.get(), to: script)
         let typed = try run(
             "sh",
             [
                 "-c", "cd \"$HOME/$0\" && exec \"$@\"", Word(directory), "python3",
-                Programs.source("Packaging/trial/complete"), Word(shell.rawValue), Programs.groupstore, Word(line),
+                Programs.source("Packaging/trial/complete"), Word(shell.rawValue), program, Word(line),
                 Word(script),
-            ], environment: user.environment)
+            ], environment: user.environment.merging(["PATH": path]) { $1 })
         try #require(typed.status == 0, "\(typed.errors)")
         return typed.lines
     }
@@ -70,17 +85,17 @@ import Testing
     }
 
     /// Wherever a command takes a group container, a group or a place.
-    @Test(
-        arguments: Shell.installed,
-        [
-            "relocate app.db", "recover", "archive list", "archive restore", "archive purge", "status", "doctor",
-            "group show",
-        ])
-    func completesGroupsForEachCommandThatTakesOne(_ shell: Shell, _ command: String) throws {
+    @Test(arguments: Shell.installed)
+    func completesGroupsForEachCommandThatTakesOne(_ shell: Shell) throws {
         try user.command("group", "create", "other.group")
         try makeStore(user.home.appending("app.db"), rows: 1)
-        let typed = command.split(separator: " ").map(String.init)
-        #expect(try words(shell, "groupstore \(command) oth\\t") == typed + ["other.group"])
+        for command in [
+            "relocate app.db", "recover", "archive list", "archive restore", "archive purge", "status", "doctor",
+            "group show",
+        ] {
+            let typed = command.split(separator: " ").map(String.init)
+            #expect(try words(shell, "groupstore \(command) oth\\t") == typed + ["other.group"])
+        }
     }
 
     @Test(arguments: Shell.installed)
@@ -94,7 +109,7 @@ import Testing
     @Test(arguments: Shell.installed)
     func completesStoresWhereAGroupMayStand(_ shell: Shell) throws {
         try store("Notes.sqlite")
-        for command in ["status", "doctor"] {
+        for command in ["status", "doctor", "relocate"] {
             #expect(try words(shell, "groupstore \(command) group.a/No\\t") == [command, "group.a/Notes.sqlite"])
         }
     }
@@ -123,6 +138,34 @@ import Testing
         #expect(try words(shell, "groupstore watch group.a/o\\t") == ["watch", offered])
         #expect(try words(shell, "groupstore watch od\\t") == ["watch", Self.oddName])
         #expect(FileStatus(following: user.home.appending("ran")) == nil)
+    }
+
+    @Test(arguments: Shell.installed)
+    func completesArchivesOfTheGroupThatIsNamed(_ shell: Shell) throws {
+        let store = user.home.appending("app.db")
+        try makeStore(store, rows: 1)
+        try user.command("relocate", Word(store), "group.b", "--retire", "archive")
+        let id = try user.command("archive", "list", "group.b", "--json").objects.first?.string("id") ?? ""
+        // Neither groups nor directories are offered.
+        try run("mkdir", [Word(user.home.appending("1"))])
+        for command in ["show", "restore", "purge --dry-run"] {
+            let words = ["archive"] + command.split(separator: " ").map(String.init) + ["group.b", id]
+            #expect(try self.words(shell, "groupstore archive \(command) group.b 1\\t") == words)
+        }
+    }
+
+    /// The relay asks the program `groupstore`.
+    @Test(arguments: Shell.installed)
+    func completesStoresAndGroupsOfTheRelay(_ shell: Shell) throws {
+        try store("Notes.sqlite")
+        try makeStore(user.home.appending("plain.db"), rows: 1)
+        let typed = [
+            ("publish group.a/No", ["publish", "group.a/Notes.sqlite"]), ("promote pl", ["promote", "plain.db"]),
+            ("follow group.b", ["follow", "group.b"]),
+        ]
+        for (line, words) in typed {
+            #expect(try self.words(shell, "groupstore-relay \(line)\\t", of: Programs.relay) == words)
+        }
     }
 
     /// An agent's groups are offered, wherever their directories are.

@@ -51,6 +51,22 @@ import Testing
         #expect(try DirectorySnapshot(work) == before)
     }
 
+    /// As everywhere else, GROUP_ID/NAME is a store. A directory that is there takes precedence.
+    @Test func relocatesAStoreThatIsNamedByItsGroup() throws {
+        try user.command("group", "create", name)
+        try makeStore(standard.appending("a.sqlite"), rows: 1)
+        try run("mkdir", ["-p", Word(work.appending("old"))])
+        let store: Word = "\(name)/a.sqlite"
+        let done = try run("relocate", store, "./old")
+        #expect(done.status == 0 && FileStatus(following: work.pushing("old/a.sqlite")) != nil, "\(done.errors)")
+        let undone = try run("relocate", store, "./old", "--undo")
+        #expect(undone.status == 0 && FileStatus(following: standard.appending("a.sqlite")) != nil, "\(undone.errors)")
+        let place = work.appending(.init(bytes: name.bytes) ?? "x")
+        try run("mkdir", [Word(place)])
+        let refused = try run("relocate", store, "./old")
+        #expect(refused.status == 74 && refused.errors.contains("no file \(place)/a.sqlite"), "\(refused.errors)")
+    }
+
     @Test func aGroupTakesPrecedenceOverADirectoryOfItsName() throws {
         try user.command("group", "create", name)
         try run("mkdir", ["-p", Word(work.appending("group.com.example.photos"))])

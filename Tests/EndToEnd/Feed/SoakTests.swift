@@ -12,7 +12,7 @@ import Testing
             ["--direct", "--commits", "3000", "--kills", "3", "--subscribers", "3"],
         ] as [[Word]])
     func everySubscriberReceivesEveryCommit(_ options: [Word]) throws {
-        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
+        let seed = "\(Tier.seed)"
         let done = try run(
             "python3",
             [

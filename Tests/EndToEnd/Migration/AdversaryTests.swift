@@ -21,7 +21,7 @@ import Testing
         ("library", [Programs.libraryActor, "--rounds", "7", "--untimed"]),
     ])
     func findsNothing(_ tester: String, _ options: [Word]) throws {
-        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
+        let seed = "\(Tier.seed)"
         let done = try run(
             "python3",
             [

@@ -6,7 +6,7 @@ import Testing
 /// `Tests/Inference/inference.py`. `$GROUPSTORE_SEED` selects them; a failure prints the seed.
 @Suite(.ownThreads) struct InferenceTests {
     @Test(.soak) func migrationsMatchTheOracle() throws {
-        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
+        let seed = "\(Tier.seed)"
         try inference("--seed", Word(seed), "--rounds", "30")
     }
 

@@ -170,7 +170,7 @@ import Testing
 
     /// `Tests/XMLStores/xmlstores.py`: random models and files, read by an independent implementation of SQLite stores.
     @Test(.soak) func conversionsMatchTheOracle() throws {
-        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
+        let seed = "\(Tier.seed)"
         let done = try run(
             "python3",
             [

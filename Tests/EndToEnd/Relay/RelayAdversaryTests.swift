@@ -7,7 +7,7 @@ import Testing
 /// state that the replica shows. `$GROUPSTORE_SEED` selects other harm.
 @Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"), .soak)
 struct RelayAdversaryTests {
-    private static let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
+    private static let seed = "\(Tier.seed)"
 
     private func findsNothing(_ tester: String, _ broker: FilePath, _ options: [Word]) throws -> String {
         let done = try run(

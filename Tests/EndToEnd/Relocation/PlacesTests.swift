@@ -6,7 +6,7 @@ import Testing
 @Suite(.ownThreads, .timeLimit(.minutes(60))) struct PlacesTests {
     @Test(.soak, arguments: ["zero bytes, alone; group absent", "zero bytes, a -shm; group there", ""])
     func theAgentIsIdleWithoutChanges(_ only: String) throws {
-        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
+        let seed = "\(Tier.seed)"
         let done = try run(
             "python3",
             [

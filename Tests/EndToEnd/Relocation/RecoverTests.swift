@@ -27,7 +27,7 @@ import Testing
     }
 
     /// At every interruption point, a dry run changes nothing, and recovery leaves one store and no journal.
-    @Test(arguments: [72, 80, 95, 110])
+    @Test(arguments: [80, 100, 116, 132])
     func showsAndFinishesAnInterruptedRelocation(_ count: Int) throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)

@@ -70,6 +70,17 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
+    /// Otherwise a mistyped name would seem to be relocated.
+    @Test(arguments: [["mkdir"], ["touch"], ["mkfifo"], ["cp", "/proc/version"]] as [[Word]], [false, true])
+    func refusesAnAbsentSourceWhateverHasItsNameInTheGroup(_ command: [Word], _ isDryRun: Bool) throws {
+        try run(command[0], command.dropFirst() + [Word(places.group.appending("Other.sqlite"))])
+        let refused = try groupstore(
+            "relocate", Word(places.legacy.appending("Other.sqlite")), Word(places.group), "--json",
+            options: isDryRun ? ["--dry-run"] : [])
+        #expect(refused.status == 74, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "no_store", "\(refused.output)")
+    }
+
     /// An archived store may be the only copy of its content.
     @Test func refusesAnArchivedStore() throws {
         try sqlite(places.legacy.appending("Notes.sqlite"), "CREATE TABLE note (id)")

@@ -71,6 +71,7 @@ import Testing
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
         #expect(try undo(store.path, places).summary.object("error")?.string("code") == "no_receipt")
+        #expect(try Directory(places.group).names().isEmpty)
         try relocate(store.path, places)
         let shell = try sqliteShell(places.group.appending("Notes.sqlite"))
         #expect(try undo(store.path, places).status == 75)
@@ -210,6 +211,12 @@ import Testing
         } else {
             #expect(FileStatus(following: published) == nil)
         }
+        // Undone, all is as before the return.
+        let undone = try groupstore("relocate", Word(published), Word(places.legacy), "--undo", "--json")
+        #expect(undone.outcome == "undone", "\(undone.output)\(undone.errors)")
+        #expect(try Directory(places.group).status(.init(bytes: name.bytes) ?? "")?.kind == .regular)
+        #expect(try run("readlink", [Word(store.path)]).lines == [published.string])
+        #expect(try noteCount(store.path) == 19)
     }
 
     /// Killed at each rename and each link, it is finished or undone by the next run.
@@ -241,6 +248,85 @@ import Testing
             #expect(try run("readlink", [Word(published)]).lines == [store.path.string], "\(call) \(number)")
         }
         #expect(kills > 0)
+    }
+
+    /// An undo may have removed the receipt already, and even its journal. The store has another name in the group.
+    @Test(
+        .enabled(if: Programs.canTrace, "strace can't trace here"), arguments: Places.FileSystem.allCases)
+    func aKilledUndoIsFinishedByTheNext(_ fileSystem: Places.FileSystem) throws {
+        var kills = 0
+        for number in 1...30 {
+            let places = try Places(fileSystem)
+            let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+            try relocate(store.path, places, "--name", number.isMultiple(of: 2) ? "Shared.db" : "Notes.sqlite")
+            let words: [Word] = ["relocate", Word(store.path), Word(places.group), "--undo"]
+            let inject: [Word] = [
+                "-f", "-o", "/dev/null", "-e", "trace=unlinkat", "-e",
+                Word("inject=unlinkat:signal=KILL:when=\(number)"), Programs.groupstore,
+            ]
+            let alone = ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"]
+            guard try run("strace", inject + words, environment: alone).status != 0 else { break }
+            kills += 1
+            let done = try run(Programs.groupstore, words, environment: alone)
+            #expect(done.status == 0, "\(number): \(done.output)\(done.errors)")
+            #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .regular, "\(number)")
+            #expect(try Directory(places.group).names() == [".groupstore"], "\(number)")
+        }
+        #expect(kills > 3)
+    }
+
+    /// The first link is of a relocation that can't be undone before the second one.
+    @Test func namesTheLaterRelocationThatMustBeUndoneFirst() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
+        try relocate(store.path, places, "--retire", "symlink")
+        let next = places.scratch("next")
+        try run("mkdir", [Word(next)])
+        let second = try groupstore(
+            "relocate", Word(places.group.appending("Notes.sqlite")), Word(next), "--retire", "symlink", "--name",
+            "Other.db")
+        #expect(second.status == 0, "\(second.errors)")
+        let refused = try undo(store.path, places)
+        #expect(refused.summary.object("error")?.string("code") == "store_gone", "\(refused.output)")
+        let hint = refused.summary.object("error")?.string("hint") ?? ""
+        let command = try #require(hint.split(separator: ": ", maxSplits: 1).last.map(String.init))
+        let words = command.replacing("groupstore ", with: "\(Programs.groupstore) ", maxReplacements: 1)
+        let done = try run(
+            "bash", ["-c", Word(words)], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
+        #expect(done.status == 0, "\(command): \(done.errors)")
+        #expect(try undo(store.path, places).outcome == "undone")
+        #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .regular)
+    }
+
+    /// Side files beside the link belong to no store: SQLite names those of the store by the link's target.
+    @Test func archivesOnlyTheSideFilesBesideTheLink() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
+        try relocate(store.path, places, "--retire", "symlink")
+        let log = places.legacy.appending("Notes.sqlite-wal")
+        try write("no log", to: log)
+        let published = places.group.appending("Notes.sqlite")
+        let back = try groupstore("relocate", Word(published), Word(places.legacy))
+        #expect(back.status == 0 && back.errors.contains("set aside \(log), then relocate"), "\(back.errors)")
+        let archives = try groupstore("archive", "list", Word(places.legacy), "--json").objects
+        #expect(archives.first?.string("state") == "leftovers", "\(archives)")
+        #expect(try groupstore("relocate", Word(published), Word(places.legacy), "--undo").status == 0)
+        #expect(try run("readlink", [Word(store.path)]).lines == [published.string])
+    }
+
+    /// Neither a lock nor a claim is left in a directory that is no group's.
+    @Test func aRefusalForAnOpenStoreLeavesNothing() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 5)
+        let shell = try sqliteShell(store.path)
+        let refused = try groupstore(
+            "relocate", Word(store.path), Word(places.group), "--json", options: ["--deadline", "0"])
+        #expect(refused.status == 75, "\(refused.output)")
+        #expect(refused.summary.object("error")?.string("code") == "in_use", "\(refused.output)")
+        #expect(try Directory(places.group).names().isEmpty)
+        shell.closeInput()
+        try shell.wait()
+        try relocate(store.path, places)
     }
 
     /// Only the receipt proves that the link is ours; and a refusal leaves nothing behind.

@@ -94,27 +94,27 @@ struct MergeProof {
     private func checkAccounts(_ index: Int, _ table: MergeTable) throws {
         let n = names(index, table)
         try none("SELECT count(*) FROM \(n.old) WHERE \(n.oldNumber) NOT IN (SELECT lid FROM \(n.witness))") {
-            "\($0) rows of \(table.name) of the legacy store are missing"
+            "\(table.name) lacks \(Counted($0, "row")) of the legacy store"
         }
         try none("SELECT count(*) FROM \(n.witness) WHERE lid NOT IN (SELECT \(n.oldNumber) FROM \(n.old))") {
-            "\($0) rows of \(table.name) come from nowhere"
+            "\(table.name) has \(Counted($0, "row")) from nowhere"
         }
         try none("SELECT count(*) - count(DISTINCT gid) FROM \(n.witness)") {
-            "\($0) rows of \(table.name) of the legacy store share one of the result"
+            "\(table.name) has \(Counted($0, "row")) of the legacy store in the place of another"
         }
         try none("SELECT count(*) FROM \(n.was) WHERE \(n.number) NOT IN (SELECT \(n.number) FROM \(n.new))") {
-            "\($0) rows of \(table.name) of the group's store are missing"
+            "\(table.name) lacks \(Counted($0, "row")) of the group's store"
         }
         try none("SELECT count(*) FROM \(n.witness) WHERE gid NOT IN (SELECT \(n.number) FROM \(n.new))") {
-            "\($0) rows of \(table.name) of the legacy store are not in the result"
+            "\(table.name) lacks \(Counted($0, "row")) that the legacy store's became"
         }
         let added = try count(
             "SELECT count(*) FROM \(n.witness) WHERE gid NOT IN (SELECT \(n.number) FROM \(n.was))")
         let (before, now) = (try count("SELECT count(*) FROM \(n.was)"), try count("SELECT count(*) FROM \(n.new)"))
-        try require(now == before + added, "\(table.name) has \(now) rows, not \(before + added)")
+        try require(now == before + added, "\(table.name) has \(Counted(now, "row")), not \(before + added)")
         try none(
             "SELECT count(*) FROM \(n.witness) WHERE (s = 0) <> (gid NOT IN (SELECT \(n.number) FROM \(n.was)))"
-        ) { "\($0) rows of \(table.name) are taken for what they aren't" }
+        ) { "\(table.name) has \(Counted($0, "row")) of another origin than claimed" }
     }
 
     /// Checks that the result has the numbers of rows in the plan, which the user has seen.
@@ -123,10 +123,11 @@ struct MergeProof {
         let planned = report.entities.filter { DatabaseSchema.key(of: $0.table) == DatabaseSchema.key(of: table.name) }
         let all = planned.reduce(0) { $0 + $1.onlyGroup + $1.onlyLegacy + $1.equal + $1.different }
         let now = try count("SELECT count(*) FROM \(n.new)")
-        try require(now == all, "\(table.name) has \(now) rows, and the plan \(all)")
+        try require(now == all, "\(table.name) has \(Counted(now, "row")), and the plan \(all)")
         let legacy = planned.reduce(0) { $0 + $1.onlyLegacy + $1.equal + $1.different }
         let old = try count("SELECT count(*) FROM \(n.old)")
-        try require(old == legacy, "\(table.name) of the legacy store has \(old) rows, and the plan \(legacy)")
+        try require(
+            old == legacy, "\(table.name) of the legacy store has \(Counted(old, "row")), and the plan \(legacy)")
     }
 
     // MARK: Links and counters
@@ -144,10 +145,10 @@ struct MergeProof {
         let was = "SELECT \(first), \(second) FROM was.\(quote(join.name))"
         let new = "SELECT \(first), \(second) FROM main.\(quote(join.name))"
         try none("SELECT count(*) FROM (SELECT * FROM (\(was) UNION \(old)) EXCEPT \(new))") {
-            "\($0) links of \(join.relationship) are missing"
+            "\(join.relationship) lacks \(Counted($0, "link"))"
         }
         try none("SELECT count(*) FROM (\(new) EXCEPT SELECT * FROM (\(was) UNION \(old)))") {
-            "\($0) links of \(join.relationship) come from nowhere"
+            "\(join.relationship) has \(Counted($0, "link")) from nowhere"
         }
     }
 

@@ -1,3 +1,4 @@
+import LinuxSystem
 import SQLiteStore
 
 /// The part of the proof that compares values, keys and decisions.
@@ -69,17 +70,17 @@ extension MergeProof {
         try none(
             "SELECT count(*) FROM \(n.was) AS w JOIN \(n.new) AS n ON n.\(n.number) = w.\(n.number) "
                 + "WHERE w.\(n.number) NOT IN (SELECT gid FROM \(n.witness) WHERE s = 3) AND NOT (\(former))"
-        ) { "\($0) rows of \(table.name) that should be the group's have other values" }
+        ) { "\(table.name) has other values in \(Counted($0, "row")) that should be the group's" }
         try none(
             "SELECT count(*) FROM \(n.witness) AS m JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
                 + "JOIN \(n.new) AS n ON n.\(n.number) = m.gid WHERE m.s IN (0, 3) AND NOT (\(legacy)\(entity))"
-        ) { "\($0) rows of \(table.name) that should be the legacy store's have other values" }
+        ) { "\(table.name) has other values in \(Counted($0, "row")) that should be the legacy store's" }
         try none(
             "SELECT count(*) FROM \(n.witness) AS m JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
                 + "JOIN \(n.new) AS n ON n.\(n.number) = m.gid WHERE m.s = 1 AND NOT (\(equal)\(entity))"
-        ) { "\($0) rows of \(table.name) that should be equal have other values" }
+        ) { "\(table.name) has other values in \(Counted($0, "row")) that should be equal" }
         try none("SELECT count(*) FROM \(n.witness) WHERE s NOT IN (0, 1, 2, 3)") {
-            "\($0) rows of \(table.name) are undecided"
+            "\(table.name) has \(Counted($0, "undecided row"))"
         }
     }
 
@@ -112,7 +113,7 @@ extension MergeProof {
                 "SELECT count(*) FROM \(n.witness) AS m CROSS JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
                     + "CROSS JOIN \(n.was) AS w ON \(isEqual(rule)) WHERE m.s = 0 "
                     + "AND \(isComplete(rule, "l", legacyNames: true)) AND \(isComplete(rule, "w", legacyNames: false))"
-            ) { "\($0) rows of \(table.name) are added beside rows of the same key" }
+            ) { "\(table.name) has \(Counted($0, "row")) added beside a row of the same key" }
         }
         guard !table.rules.isEmpty else { return }
         let matching = table.rules.map { rule in
@@ -123,7 +124,7 @@ extension MergeProof {
             "SELECT count(*) FROM \(n.witness) AS m JOIN \(n.old) AS l ON l.\(n.oldNumber) = m.lid "
                 + "JOIN \(n.was) AS w ON w.\(n.number) = m.gid WHERE m.s <> 0 AND NOT (\(matching.joined(separator: " OR "))) "
                 + "AND NOT (\(all(incomplete)))"
-        ) { "\($0) rows of \(table.name) are matched although their keys differ" }
+        ) { "\(table.name) has \(Counted($0, "row")) matched with a row of another key" }
     }
 
     // MARK: Decisions
@@ -135,11 +136,11 @@ extension MergeProof {
         switch options.preferences.first {
         case .group?:
             try none("SELECT count(*) FROM \(n.witness) WHERE s = 3") {
-                "\($0) rows of \(table.name) are the legacy store's although the group's are preferred"
+                "\(table.name) has \(Counted($0, "row")) of the legacy store, although the group's are preferred"
             }
         case .legacy?:
             try none("SELECT count(*) FROM \(n.witness) WHERE s = 2") {
-                "\($0) rows of \(table.name) are the group's although the legacy store's are preferred"
+                "\(table.name) has \(Counted($0, "row")) of the group's store, although the legacy store's are preferred"
             }
         case .newer(let attribute)?:
             guard !table.isCoreData, let column = table.column(attribute) else { return }
@@ -149,10 +150,10 @@ extension MergeProof {
                     + "JOIN \(n.was) AS w ON w.\(n.number) = m.gid WHERE typeof(\(was)) IN ('integer', 'real') "
                     + "AND typeof(\(old)) IN ('integer', 'real') "
                     + "AND (m.s = 3 AND \(was) > \(old) OR m.s = 2 AND \(old) > \(was))"
-            ) { "\($0) rows of \(table.name) are the older ones" }
+            ) { "\(table.name) has older values in \(Counted($0, "row"))" }
         case nil:
             try none("SELECT count(*) FROM \(n.witness) WHERE s IN (2, 3)") {
-                "\($0) rows of \(table.name) are decided by nobody"
+                "\(table.name) has \(Counted($0, "row")) decided by nobody"
             }
         }
     }
@@ -174,17 +175,17 @@ extension MergeProof {
             "rows of \(table.name) of the legacy store are missing")
         let (before, now) = (try count("SELECT count(*) FROM \(n.was)"), try count("SELECT count(*) FROM \(n.new)"))
         let added = try states("s = 0")
-        try require(now == before + added, "\(table.name) has \(now) rows, not \(before + added)")
+        try require(now == before + added, "\(table.name) has \(Counted(now, "row")), not \(before + added)")
         try none("SELECT count(*) FROM (\(new) EXCEPT SELECT * FROM (\(was) UNION \(old)))") {
-            "\($0) rows of \(table.name) come from nowhere"
+            "\(table.name) has \(Counted($0, "row")) from nowhere"
         }
         let missing = try count("SELECT count(*) FROM (\(was) EXCEPT \(new))")
         let replaced = try states("s = 3")
-        try require(missing <= replaced, "\(missing) rows of \(table.name) of the group's store are missing")
+        try require(missing <= replaced, "\(table.name) lacks \(Counted(missing, "row")) of the group's store")
         let lost = try count("SELECT count(*) FROM (\(old) EXCEPT \(new))")
         let kept = try states("s = 2")
         let loose = try looseTuples(index, table, new)
-        try require(lost <= kept + loose, "\(lost) rows of \(table.name) of the legacy store are missing")
+        try require(lost <= kept + loose, "\(table.name) lacks \(Counted(lost, "row")) of the legacy store")
     }
 
     /// Returns the number of the legacy store's rows with references to nothing that the result has as they were.

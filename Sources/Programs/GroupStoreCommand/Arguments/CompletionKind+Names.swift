@@ -1,9 +1,7 @@
 import ArgumentParser
+import CommandSupport
 
 /// Completion of the names that `CompleteCommand` prints.
-///
-/// bash expands what it is offered: a name with `$(…)` would run. Its script quotes the names, and adds files. In fish
-/// and zsh, `CompletionScript` adds files.
 extension CompletionKind {
     /// Stores as `GROUP_ID/NAME`, and files.
     static var stores: CompletionKind { names(.stores, bash: "\(storeWords); compgen -f -- \"${cur}\"") }
@@ -19,49 +17,40 @@ extension CompletionKind {
         names(.all, bash: "groups; \"${COMP_WORDS[0]}\" complete \(storeWords); compgen -f -- \"${cur}\"")
     }
 
-    private static let storeWords = "stores --by-group ${cur:+\"--word=${cur}\"}"
-
-    /// The command that prints the names in fish.
-    static func fishCommand(_ kind: CompleteCommand.Names) -> String {
-        "set -l words (commandline -opc); command $words[1] complete \(kind) 2>/dev/null"
+    /// Identifiers of the archives of the group that stands before, on the same line.
+    static var archives: CompletionKind {
+        names(
+            .archives, bash: "archives -- \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"", fishArguments: " -- $words[2..]")
     }
+
+    private static let storeWords = NameCompletion.storeWords
 
     /// - Parameters:
     ///   - bash: The arguments of `complete` in bash, and further commands.
+    ///   - fishArguments: Further arguments of `complete` in fish.
     ///   - fish: Further commands in fish.
-    private static func names(_ kind: CompleteCommand.Names, bash: String, fish: String = "") -> CompletionKind {
-        switch CompletionShell.requesting {
-        case .bash?:
-            return .shellCommand(
-                "{ \"${COMP_WORDS[0]}\" complete \(bash); } 2>/dev/null"
-                    + " | LC_ALL=C sed \"s/[^A-Za-z0-9]/\\\\\\\\&/g\"")
-        case .fish?:
-            return .shellCommand(fishCommand(kind) + fish)
-        default:
-            // Also when a script calls back: only then is the closure called, and the shell known.
-            return .custom { _, _, _ in
-                let names = KnownNames(environment: ProcessVariables.all).lines(kind)
-                return CompletionShell.requesting == .zsh ? names.map(\.escapedForDescribe) : names
-            }
-        }
+    private static func names(
+        _ kind: CompleteCommand.Names, bash: String, fishArguments: String = "", fish: String = ""
+    ) -> CompletionKind {
+        NameCompletion.kind(
+            bash: "\"${COMP_WORDS[0]}\" complete \(bash)",
+            fish: "set -l words (commandline -opc); command $words[1] complete \(kind)\(fishArguments) 2>/dev/null"
+                + fish,
+            names: { KnownNames.lines(kind, on: $0) })
     }
 }
 
 extension KnownNames {
     /// Returns the names of this kind, one a line.
-    func lines(_ kind: CompleteCommand.Names) -> [String] {
-        switch kind {
-        case .groups: groups
-        case .stores: storeNames
-        case .all: groups + storeNames
+    ///
+    /// - Parameter words: The words of the command line as they were typed, with the shell's quotes.
+    static func lines(_ kind: CompleteCommand.Names, on words: [String]) -> [String] {
+        let environment = ProcessVariables.all
+        return switch kind {
+        case .groups: KnownNames(environment: environment).groups
+        case .stores: KnownNames(environment: environment).storeNames
+        case .all: KnownNames(environment: environment).groupsAndStores
+        case .archives: archives(on: words, environment: environment)
         }
-    }
-}
-
-extension String {
-    /// The name as `_describe` of zsh takes it: a colon would begin a description.
-    fileprivate var escapedForDescribe: String {
-        split(separator: "\\", omittingEmptySubsequences: false).joined(separator: "\\\\")
-            .split(separator: ":", omittingEmptySubsequences: false).joined(separator: "\\:")
     }
 }

@@ -22,11 +22,31 @@ struct KnownNames {
         groups.flatMap { group in (stores[group] ?? []).sorted().map { "\(group)/\($0)" } }
     }
 
+    var groupsAndStores: [String] { groups + storeNames }
+
+    /// Returns the identifiers of the archives of the group that the words name after `archive` and its subcommand,
+    /// without those that are among the words.
+    static func archives(on words: [String], environment: [String: String]) -> [String] {
+        let words = words.map(unquoted)
+        for word in words.drop(while: { $0 != "archive" }).dropFirst(2) where !word.hasPrefix("-") {
+            let home = word.hasPrefix("~/") ? environment["HOME"].map { FilePath($0) } : nil
+            let path = home?.pushing(FilePath(String(word.dropFirst(2)))) ?? FilePath(word)
+            let group = try? GroupIdentifier(word)?.standardDirectory(environment: environment)
+            for directory in [group, path].compactMap(\.self) {
+                guard let found = try? GroupContainer(directory).archives(), !found.isEmpty else { continue }
+                return found.map(\.id.rawValue).filter { !words.contains($0) }
+            }
+        }
+        return []
+    }
+
+    /// A word may have the shell's quotes.
+    private static func unquoted(_ word: String) -> String { word.filter { !"'\"\\".contains($0) } }
+
     /// Returns the names that continue a word in bash: stores as `GROUP_ID/NAME` once the word leaves one group, else
     /// groups as `GROUP_ID/`. bash shows only what follows the last slash, and so would mix the stores of all groups.
     func storeNames(continuing word: String) -> [String] {
-        // The word may still have the shell's quotes.
-        let word = word.filter { !"'\"\\".contains($0) }
+        let word = Self.unquoted(word)
         let known = stores.filter { !$0.value.isEmpty && "\($0.key)/".hasPrefix(word.throughFirstSlash) }
         guard known.count > 1 else {
             // bash doesn't quote an expansion in a name that isn't a file.

@@ -57,7 +57,8 @@ struct NamedGroup {
         guard GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) != nil else {
             return "set HOME or GROUPSTORE_CONTAINERS, or name the group's directory"
         }
-        return "groupstore group create \(identifier)"
+        // A group's identifier may begin with a hyphen.
+        return "groupstore group create \(identifier.rawValue.hasPrefix("-") ? "-- " : "")\(identifier)"
     }
 }
 
@@ -74,20 +75,37 @@ enum GroupDirectory {
             relative.components.removeFirst()
         }
         let given = FilePath(workingDirectory()).pushing(relative)
-        guard let identifier = GroupIdentifier(text) else { return given }
-        let group: NamedGroup
-        do {
-            group = try NamedGroup(identifier)
-        } catch let error as any ActionableError {
-            throw RelocationFailure(.busy, error)
-        } catch {
-            throw RelocationFailure(.failed, code: "failed", "\(error)", remedy: "see why: groupstore doctor")
+        guard let identifier = GroupIdentifier(text) else {
+            if FileStatus(following: given) == nil, try store(text) != nil { throw namesStore(text) }
+            return given
         }
-        if let directory = group.directory { return directory }
+        if let directory = try lookUp({ try NamedGroup(identifier).directory }) { return directory }
         guard FileStatus(following: given) == nil else { return given }
         throw RelocationFailure(
             .unusablePlace, code: NamedGroup.missingCode,
             NamedGroup.missing(identifier, orAt: "directory \(PrintablePath(given))"),
             remedy: NamedGroup.creation(of: identifier))
+    }
+
+    /// Returns the path of `GROUP_ID/NAME`; nil if there is no such group.
+    static func store(_ text: String) throws(RelocationFailure) -> FilePath? {
+        try lookUp { try StoreArgument.groupStore(ArgumentBytes.path(text)) }
+    }
+
+    private static func lookUp(_ body: () throws -> FilePath?) throws(RelocationFailure) -> FilePath? {
+        do {
+            return try body()
+        } catch let error as any ActionableError {
+            throw RelocationFailure(.busy, error)
+        } catch {
+            throw RelocationFailure(.failed, code: "failed", "\(error)", remedy: "see why: groupstore doctor")
+        }
+    }
+
+    private static func namesStore(_ text: String) -> RelocationFailure {
+        let group = text.prefix { $0 != "/" }
+        return RelocationFailure(
+            .unusablePlace, code: "no_group_directory",
+            "\(PrintableText(text)) names a store, and a group is wanted", remedy: "name the group alone: \(group)")
     }
 }

@@ -4,7 +4,7 @@ import CommandSupport
 /// Prints the names that the completion scripts offer, one a line. Quiet if there is no agent or an error.
 struct CompleteCommand: ProcIndependentCommand {
     /// Kinds of names.
-    enum Names: String, ExpressibleByArgument, CaseIterable { case stores, groups, all }
+    enum Names: String, ExpressibleByArgument, CaseIterable { case stores, groups, all, archives }
 
     static let configuration = CommandConfiguration(
         commandName: "complete", abstract: "Print the names that a shell can complete.", shouldDisplay: false)
@@ -17,8 +17,14 @@ struct CompleteCommand: ProcIndependentCommand {
     /// The word that is being completed, as typed.
     @Option var word = ""
 
+    /// The words of the command line before that one, as typed; they name the group of archives.
+    @Argument(parsing: .postTerminator) var words: [String] = []
+
     func run() {
-        let known = KnownNames(environment: ProcessVariables.all)
-        for name in byGroup ? known.storeNames(continuing: word) : known.lines(names) { print(name) }
+        let found =
+            byGroup
+            ? KnownNames(environment: ProcessVariables.all).storeNames(continuing: word)
+            : KnownNames.lines(names, on: words)
+        for name in found { print(name) }
     }
 }

@@ -99,12 +99,12 @@ struct DoctorCommand: ProcIndependentCommand {
         return [all] + names.filter { !$0.string.hasPrefix(".") }.map(all.appending).filter(isDirectory)
     }
 
-    /// Returns the directory of a group's identifier, or of GROUP_ID/NAME; nil if a file has that name.
+    /// Returns the directory of a group's identifier, which may not exist, or of GROUP_ID/NAME; nil if a file has that
+    /// name.
     private static func group(_ text: String) -> FilePath? {
         guard !exists(ArgumentBytes.path(text).absolute(in: FilePath(workingDirectory()))) else { return nil }
         if let location = try? StoreArgument(text).location() { return location.directory.path }
-        let standard = try? GroupIdentifier(text)?.standardDirectory(environment: ProcessVariables.all)
-        return standard.flatMap { isDirectory($0) ? $0 : nil }
+        return try? GroupIdentifier(text)?.standardDirectory(environment: ProcessVariables.all)
     }
 
     private static func exists(_ path: FilePath) -> Bool { path.withPlatformString { access($0, F_OK) } == 0 }

@@ -32,10 +32,10 @@ struct RelocateCommand: ParsableCommand {
 
     @Argument(
         help: """
-            The store to move: its database file. flatpak:APP/PATH and snap:NAME/common/PATH are short for a file of a \
-            Flatpak or snap app.
+            The store to move: its database file, or GROUP_ID/NAME. flatpak:APP/PATH and snap:NAME/common/PATH are \
+            short for a file of a Flatpak or snap app.
             """,
-        completion: .file())
+        completion: .stores)
     var sourceStore: String
 
     @Argument(
@@ -227,15 +227,18 @@ struct RelocateCommand: ParsableCommand {
         return migration
     }
 
-    /// Returns the legacy store's path. A file that has the name of a short form (`ContainerPath`) takes precedence.
+    /// Returns the legacy store's path. A file that has the name of a short form (`ContainerPath`), or a directory that
+    /// has a group's, takes precedence.
     private static func source(_ text: String, in working: FilePath) throws(RelocationFailure) -> FilePath {
         let path = working.pushing(ArgumentBytes.path(text))
         guard FileStatus(following: path) == nil else { return path }
         do throws(ContainerPath.Failure) {
-            return try ContainerPath(text, home: ProcessVariables.all["HOME"])?.path ?? path
+            if let short = try ContainerPath(text, home: ProcessVariables.all["HOME"]) { return short.path }
         } catch {
             throw RelocationFailure(.badData, code: "bad_name", error.message, remedy: error.remedy)
         }
+        guard FileStatus(following: path.removingLastComponent()) == nil else { return path }
+        return try GroupDirectory.store(text) ?? path
     }
 
     private func request() throws(RelocationFailure) -> RelocationRequest {

@@ -157,7 +157,7 @@ final class RelocationProgressReporter {
     /// name is probably mistyped.
     func checkStoreExists(_ summary: JSONObject) throws(RelocationFailure) {
         guard let missing = summary.missingSource, let group = summary.path("to").flatMap({ FilePath(bytes: $0) }),
-            FileStatus(following: group) == nil
+            !Relocation.mayBeStore(group)
         else { return }
         throw RelocationFailure(
             .unusablePlace, code: "no_store",

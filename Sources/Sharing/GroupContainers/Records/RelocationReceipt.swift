@@ -24,6 +24,9 @@ package struct RelocationReceipt: Codable, Sendable, Equatable {
     package var retirement: Transfer.Retirement
     /// True if the store was moved without proof that no process had it open.
     package var assumedClosed: Bool
+    /// True if the store replaced the symbolic link that its relocation in the other direction had left. Undoing this
+    /// one makes the link again. Nil means false.
+    package var replacedLink: Bool?
     /// True if write-ahead logging was on before the relocation. Set only if the request changed the journal mode.
     package var hadWAL: Bool?
     /// The store's model version before and after the migration that was part of the relocation.

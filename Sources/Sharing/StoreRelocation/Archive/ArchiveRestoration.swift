@@ -151,7 +151,7 @@ extension TransferJournal {
     }
 
     /// The place of a store that the transfer restores.
-    fileprivate var restoredPlace: StoreLocation? {
+    var restoredPlace: StoreLocation? {
         get throws {
             guard case .restore(let directory, let name, _) = transfer.purpose,
                 let name = name.path.lastComponent.flatMap(StoreName.existing)

@@ -12,7 +12,7 @@ extension RelocationDecision {
         case .nothingToDo(let adopted): return adopted ? "no legacy store; \(to) is used" : "no store at \(from)"
         case .alreadyRelocated: return "\(from) and \(to) are one file"
         case .relocate(.none): return "\(needsCopy ? "copy" : "rename") \(from) to \(to)\(retirement)"
-        case .relocate(.leftovers): return "set aside the leftovers at \(to), then relocate \(from)"
+        case .relocate(.leftovers): return "set aside \(leftovers), then relocate \(from) to \(to)"
         case .relocate(.store(let reason)): return "archive \(to) (\(reason)), then relocate \(from)"
         case .archiveLegacy(let reason): return "archive \(from): \(reason)"
         case .retireLegacy: return "retire \(from): \(to) has its content already"
@@ -20,6 +20,11 @@ extension RelocationDecision {
         case .conflict: return "refuse: \(from) and \(to) \(difference)"
         case .refuse(let reason, let atGroup): return "refuse \(atGroup ? to : from): \(Self.describe(reason))"
         }
+    }
+
+    /// The files without a store that are in the way.
+    private var leftovers: String {
+        group.parts.map { "\(PrintablePath(endpoints.group.directory.path.appending($0)))" }.joined(separator: ", ")
     }
 
     private var difference: String {

@@ -60,7 +60,7 @@ struct RelocationEndpoints {
 
     /// Returns the location where SQLite would open the store: SQLite follows a symbolic link at the store's name and
     /// names the side files after its target.
-    private static func resolve(_ path: FilePath) throws -> StoreLocation {
+    static func resolve(_ path: FilePath) throws -> StoreLocation {
         do {
             let (directory, last) = try Directory.resolving(file: path)
             guard let name = StoreName.existing(last) else {
@@ -143,5 +143,17 @@ struct RelocationEndpoints {
         guard let identity = legacy.status?.identity, identity == group.status?.identity else { return .separate }
         let sameDirectory = self.legacy.directory.identity == self.group.directory.identity
         return sameDirectory && self.legacy.name == self.group.name ? .sameEntry : .twoNames
+    }
+}
+
+extension Relocation {
+    /// Returns true if the file may be a store: a SQLite database, or an encrypted one. One that this user can't read
+    /// may be a store, too.
+    ///
+    /// For a process that doesn't have it open.
+    package static func mayBeStore(_ path: FilePath) -> Bool {
+        guard let status = FileStatus(following: path), status.kind == .regular else { return false }
+        guard let snapshot = try? StoreSnapshot(RelocationEndpoints.resolve(path)) else { return status.size > 0 }
+        return snapshot.mayBeStore
     }
 }

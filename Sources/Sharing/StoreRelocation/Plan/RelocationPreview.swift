@@ -32,22 +32,62 @@ extension Relocation {
     }
 
     /// Throws the failure with which `run` would end, if the group's directory has no records yet: so a refusal leaves
-    /// nothing there. What may pass, such as a program that has the store open, is left to the run.
+    /// nothing there. Waits until the deadline for programs that have the stores open. Other things that may pass are
+    /// left to the run.
     ///
     /// For a process that has neither store open, because it reads both.
     package func refuseBeforeFirstRecord() throws(RelocationFailure) {
+        guard let decision = try firstDecision() else { return }
+        for store in movedStores(decision) where !request.assumeClosed {
+            try awaitClosed(store, decision)
+        }
+    }
+
+    /// Returns the decision, if the group's directory has no records yet and files are to be moved.
+    private func firstDecision() throws(RelocationFailure) -> RelocationDecision? {
         do {
             let endpoints = try RelocationEndpoints(request)
-            guard try endpoints.container.existingBookkeeping() == nil else { return }
+            guard try endpoints.container.existingBookkeeping() == nil else { return nil }
             let decision = try RelocationDecision(endpoints, request)
             switch decision.plan {
             case .conflict, .refuse:
                 report(.plan(decision.sentence, bytesToCopy: 0))
                 throw try decision.failure()
-            case .nothingToDo, .alreadyRelocated, .relocate, .archiveLegacy, .retireLegacy, .merge: return
+            case .nothingToDo, .alreadyRelocated, .relocate, .archiveLegacy, .retireLegacy, .merge:
+                return decision
             }
         } catch let failure as RelocationFailure {
             if failure.kind != .busy { throw failure }
+        } catch {}
+        return nil
+    }
+
+    private func awaitClosed(_ store: StoreSnapshot, _ decision: RelocationDecision) throws(RelocationFailure) {
+        guard var held = store.status?.identity, store.status?.kind == .regular else { return }
+        var observations = HolderObservations()
+        do {
+            try retries.run(
+                .release, of: request.source,
+                willWait: { _, delay in
+                    guard delay >= .milliseconds(20) else { return }
+                    let holders = FileHolder.of(held)
+                    if observations.shouldReport(holders) { report(.waiting(for: holders)) }
+                }
+            ) {
+                do {
+                    try store.location.checkClosed(held)
+                } catch StoreTransfer.RetryReason.held(let file) {
+                    held = file
+                    throw RetryPolicy.StoreOpen()
+                }
+            }
+        } catch is RetryPolicy.StoreOpen {
+            report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
+            var named = request
+            named.source = store.location.path
+            throw RelocationFailure(StoreTransfer.RetryReason.held(held), named)
+        } catch let failure as RelocationFailure {
+            throw failure
         } catch {}
     }
 
@@ -134,17 +174,19 @@ extension Relocation {
 
     /// Returns who has the stores open that a run would move, and so would wait for.
     private func holderNotes(_ decision: RelocationDecision) -> [String] {
-        let moved: [StoreSnapshot] =
-            switch decision.plan {
-            case .relocate(.some), .merge: [decision.legacy, decision.group]
-            case .relocate(.none), .archiveLegacy, .retireLegacy: [decision.legacy]
-            case .nothingToDo, .alreadyRelocated, .conflict, .refuse: []
-            }
-        return moved.compactMap { store in
+        movedStores(decision).compactMap { store in
             let holders = store.status.map { FileHolder.of($0.identity) } ?? []
             guard !holders.isEmpty else { return nil }
             let path = PrintablePath(store.location.path)
             return "\(path) is open in \(holders.names): a relocation waits until it is closed"
+        }
+    }
+
+    private func movedStores(_ decision: RelocationDecision) -> [StoreSnapshot] {
+        switch decision.plan {
+        case .relocate(.some), .merge: [decision.legacy, decision.group]
+        case .relocate(.none), .archiveLegacy, .retireLegacy: [decision.legacy]
+        case .nothingToDo, .alreadyRelocated, .conflict, .refuse: []
         }
     }
 

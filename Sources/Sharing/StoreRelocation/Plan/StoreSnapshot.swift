@@ -118,6 +118,17 @@ struct StoreSnapshot {
         return nil
     }
 
+    /// The names of the files that are there, the database first. A link in the database's place isn't one of them.
+    var parts: [FilePath.Component] {
+        let name = location.name
+        let database = status?.kind == .regular ? status : nil
+        let all = [
+            (name.database, database), (name.wal, wal), (name.journal, journal), (name.sharedMemory, sharedMemory),
+            (name.support, support),
+        ]
+        return all.compactMap { $1 == nil ? nil : $0 }
+    }
+
     /// True if the write-ahead log has content.
     var walHasContent: Bool { (wal?.size ?? 0) > 0 }
 
@@ -126,6 +137,15 @@ struct StoreSnapshot {
 
     /// Size of the store in bytes, without the support folder.
     var bytes: Int64 { (status?.size ?? 0) + (wal?.size ?? 0) + (journal?.size ?? 0) }
+
+    /// True if the file is a SQLite database, or may be an encrypted one.
+    var mayBeStore: Bool {
+        switch database {
+        case .sqlite: true
+        case .foreign(let format): format.mayBeOpaque
+        case .absent, .empty, .unusual: false
+        }
+    }
 
     var header: DatabaseHeader? {
         if case .sqlite(let header) = database { header } else { nil }

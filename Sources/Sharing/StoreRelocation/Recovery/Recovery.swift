@@ -117,9 +117,13 @@ struct LeftoverFiles {
                 id: id, name: name.database, from: store.path, at: Date(),
                 reason: "leftovers without a store, found where a store was published"))
         let archive = try container.archive(id)
+        var moved: [FilePath.Component] = []
         for file in names {
-            guard let found = try directory.status(file) else { continue }
-            if file == name.database, found.kind == .regular, !assumeClosed {
+            // The link that a relocation left stays: the store replaces it.
+            guard let found = try directory.status(file), file != name.database || found.kind == .regular
+            else { continue }
+            moved.append(file)
+            if file == name.database, !assumeClosed {
                 try moveUnopened(file, found.identity, to: archive)
                 continue
             }
@@ -128,7 +132,8 @@ struct LeftoverFiles {
         }
         try archive.synchronize()
         try directory.synchronize()
-        return ["the leftovers at \(PrintablePath(store.path)) are in \(PrintablePath(archive.path))"]
+        let list = moved.map { PrintablePath($0).description }.joined(separator: ", ")
+        return ["\(list), without a store in \(PrintablePath(directory.path)), went to \(PrintablePath(archive.path))"]
     }
 
     /// Moves the empty file under a lease, as stores are moved: a program may be about to create a store in it. Throws

@@ -43,12 +43,14 @@ extension Relocation {
     ///
     /// - Parameters:
     ///   - keepsSource: True to copy the set and to leave it where it is too.
+    ///   - retirement: What to leave at the set's old place: nothing, or a link.
     ///   - isUnread: True if the database is not read through SQLite; nil if that depends on its format alone.
     ///   - verify: Checks a staged copy, if one is made, in another way than it was copied.
     func restoration(
         of source: StoreLocation, to destination: StoreLocation, taken: TransferIdentifier, hadWAL: Bool,
-        arrivesInWAL: Bool? = nil, yields: Bool = true, keepsSource: Bool = false, isUnread: Bool? = nil,
-        in container: GroupContainer, isStillValid: @escaping () throws -> Bool = { true },
+        arrivesInWAL: Bool? = nil, yields: Bool = true, keepsSource: Bool = false,
+        retirement: Transfer.Retirement = .delete, isUnread: Bool? = nil, in container: GroupContainer,
+        isStillValid: @escaping () throws -> Bool = { true },
         verify: @escaping (StoreLocation) throws -> Void = { _ in }
     ) throws -> StoreTransfer {
         let snapshot = try StoreSnapshot(source)
@@ -60,7 +62,7 @@ extension Relocation {
                 to: StoredPath(destination.directory.path),
                 as: StoredPath(FilePath(root: nil, [destination.name.database])), taken: taken),
             directory: source.directory.path, name: source.name.database, database: database,
-            support: snapshot.support?.identity, copies: keepsSource, retirement: .delete, hadWAL: hadWAL)
+            support: snapshot.support?.identity, copies: keepsSource, retirement: retirement, hadWAL: hadWAL)
         transfer.arrivesInWAL = arrivesInWAL
         if keepsSource { transfer.keepsSource = true }
         var options = options(opaque: isUnread ?? (snapshot.header == nil))

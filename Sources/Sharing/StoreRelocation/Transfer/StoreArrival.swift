@@ -110,7 +110,7 @@ extension StoreTransfer {
         }
     }
 
-    func receipt(_ set: WithdrawnSet) -> RelocationReceipt? {
+    func receipt(_ set: WithdrawnSet) throws -> RelocationReceipt? {
         guard case .publish = transfer.purpose, let destination = paths.destination else { return nil }
         var origin = source.path
         if case .merged(_, let legacy, _) = options.content {
@@ -126,6 +126,7 @@ extension StoreTransfer {
             storeUUID: options.content.reason == nil ? storeUUID : nil,
             retirement: archive != nil && transfer.retirement == .delete ? .archive : transfer.retirement,
             assumedClosed: options.assumeClosed)
+        if try replacesLink(destination) { receipt.replacedLink = true }
         if transfer.arrivesInWAL != nil { receipt.hadWAL = transfer.hadWAL }
         receipt.modelBefore = staged?.transformed?.before
         receipt.modelAfter = staged?.transformed?.after

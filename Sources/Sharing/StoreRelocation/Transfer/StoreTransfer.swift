@@ -167,7 +167,7 @@ final class StoreTransfer {
 
         // `committing`: the set gets a name that nobody knew before. Its database's arrival is the commit point.
         let set = WithdrawnSet(database: withdrawn, support: try source.directory.identity(source.name.support))
-        let receipt = self.receipt(set)
+        let receipt = try self.receipt(set)
         try commit(set, receipt, descriptor)
         hasCommitted = true
         announce()

@@ -200,9 +200,9 @@ extension TransferCompletion {
     private var linkTarget: FilePath? {
         guard transfer.retirement == .symlink else { return nil }
         return switch transfer.purpose {
-        case .publish: paths.destination?.path
+        // An undone relocation may have replaced a link to the place that the store returns to.
+        case .publish, .restore: paths.destination?.path
         case .archive, .discard: transfer.successor?.path.lastComponent.map(container.directory.path.appending)
-        case .restore: nil
         }
     }
 }

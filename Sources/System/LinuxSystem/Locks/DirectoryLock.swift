@@ -8,6 +8,9 @@ package final class DirectoryLock: Sendable {
 
     package init(_ path: FilePath) throws(SystemError) { directory = try Directory(path) }
 
+    // Not only closed: a child that another thread is starting shares the lock until it runs its program.
+    deinit { flock(directory.raw, LOCK_UN) }
+
     /// Tries to acquire the lock. Returns false if somebody else holds it. On a file system that can't lock a directory
     /// (NFS) it always succeeds.
     package func tryLock() throws(SystemError) -> Bool {

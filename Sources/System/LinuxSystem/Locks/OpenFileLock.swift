@@ -4,6 +4,9 @@ import SystemPackage
 
 /// An exclusive advisory lock on one of this package's own files, held by the open file description (`F_OFD_SETLK` of
 /// fcntl(2)). The kernel drops it when the process ends. Closing another descriptor doesn't.
+///
+/// Giving the lock up unlocks the file, and doesn't only close it: a child that another thread is starting shares the
+/// open file description until it runs its program, and would hold the lock until then.
 package struct OpenFileLock: ~Copyable, Sendable {
     private let descriptor: Descriptor
 
@@ -30,6 +33,8 @@ package struct OpenFileLock: ~Copyable, Sendable {
             }
         }
     }
+
+    deinit { _ = gs_ofd_lock(descriptor.raw, Int16(F_UNLCK), 0, 0) }
 
     /// True if nobody holds the lock now. False also if the file can't be read. Creates and locks nothing.
     package static func isFree(_ name: FilePath.Component, in directory: Directory) -> Bool {

@@ -5,7 +5,8 @@ import SystemPackage
 /// Advisory locks on byte ranges of one of this package's own files, held by one open file description (`F_OFD_SETLK`
 /// of fcntl(2)). The kernel drops them when the process ends. Ranges may lie beyond the file's end.
 ///
-/// A forked child shares the description, and thus the locks, until it closes it or runs another program.
+/// A forked child shares the description, and thus the locks, until it closes it or runs another program. Locks that
+/// are given up are therefore unlocked, not only closed.
 package final class RangeLocks: Sendable {
     package enum Kind: Sendable {
         /// Any number of descriptions may hold it at once. A descriptor open for reading suffices.
@@ -22,6 +23,8 @@ package final class RangeLocks: Sendable {
         identity = try descriptor.status().identity
         self.descriptor = descriptor
     }
+
+    deinit { _ = gs_ofd_lock(descriptor.raw, Int16(F_UNLCK), 0, 0) }
 
     /// Acquires a lock. Returns false if another description's lock conflicts. Does nothing for an empty range.
     package func lock(_ kind: Kind, _ range: Range<Int64>) throws(SystemError) -> Bool {

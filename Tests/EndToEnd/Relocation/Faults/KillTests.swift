@@ -12,7 +12,7 @@ import Testing
     private static let rows = 4000
 
     private static let kills = number("GROUPSTORE_KILLS") ?? 20
-    private static let seed = number("GROUPSTORE_SEED") ?? UInt64(getpid())
+    private static let seed = Tier.seed
 
     private static func number(_ variable: String) -> UInt64? {
         getenv(variable).flatMap { UInt64(String(cString: $0)) }

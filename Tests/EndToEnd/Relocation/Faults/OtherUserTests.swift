@@ -47,6 +47,17 @@ struct OtherUserTests {
         #expect(try Directory(places.legacy).names().isEmpty)
     }
 
+    @Test func namesALinkThatOnlyItsOwnerMayReplace() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 1)
+        #expect(try relocate(store.path, places, "--retire", "symlink").outcome == "relocated")
+        try run("chown", ["-h", "0:0", Word(places.legacy), Word(store.path)])
+        try run("chmod", ["1777", Word(places.legacy)])
+        let refused = try relocateAgain(store.path, places, ["--undo"])
+        #expect(refused.status == 77 && refused.errors.contains("the link \(store.path) belongs to user 0"))
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 1)
+    }
+
     /// The store has rows in its log. SQLite would fail midway and leave an index behind.
     @Test(arguments: ["", "-wal"]) func namesAnUnwritableFile(_ suffix: String) throws {
         let places = try Places()

@@ -13,7 +13,7 @@ import Testing
         "swap",
     ])
     func losesNothing(_ part: String) throws {
-        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "\(getpid())"
+        let seed = "\(Tier.seed)"
         let done = try run(
             "python3",
             [

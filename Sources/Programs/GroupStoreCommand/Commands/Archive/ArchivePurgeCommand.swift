@@ -25,7 +25,9 @@ struct ArchivePurgeCommand: ParsableCommand {
 
     @OptionGroup var group: ArchiveGroupArgument
 
-    @Argument(help: "Identifiers or the beginnings of them, or names of stores that only one archive has.")
+    @Argument(
+        help: "Identifiers or the beginnings of them, or names of stores that only one archive has.",
+        completion: .archives)
     var archives: [String] = []
 
     @Option(

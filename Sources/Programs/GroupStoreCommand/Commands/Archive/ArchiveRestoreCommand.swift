@@ -26,7 +26,9 @@ struct ArchiveRestoreCommand: ParsableCommand {
 
     @OptionGroup var group: ArchiveGroupArgument
 
-    @Argument(help: "The archive's identifier or the beginning of it, or the store's name if only one has it.")
+    @Argument(
+        help: "The archive's identifier or the beginning of it, or the store's name if only one has it.",
+        completion: .archives)
     var archive: String
 
     @Option(

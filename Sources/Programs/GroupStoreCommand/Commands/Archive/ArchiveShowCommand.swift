@@ -24,7 +24,9 @@ struct ArchiveShowCommand: ParsableCommand {
 
     @OptionGroup var group: ArchiveGroupArgument
 
-    @Argument(help: "The archive's identifier or the beginning of it, or the store's name if only one has it.")
+    @Argument(
+        help: "The archive's identifier or the beginning of it, or the store's name if only one has it.",
+        completion: .archives)
     var archive: String
 
     @OptionGroup var outputOptions: OutputOptions

@@ -2,15 +2,15 @@ import ArgumentParser
 
 /// A shell's completion script: ArgumentParser's, with files beside the names of stores. ArgumentParser's custom
 /// completion replaces that of files.
-enum CompletionScript {
-    /// Returns the script that the arguments `--generate-completion-script SHELL` ask for. Returns nil for other
-    /// arguments, and for an unknown shell, which ArgumentParser reports.
-    static func requested(by arguments: [String]) -> String? {
+package enum CompletionScript {
+    /// Returns the command's script that the arguments `--generate-completion-script SHELL` ask for. Returns nil for
+    /// other arguments, and for an unknown shell, which ArgumentParser reports.
+    package static func requested(by arguments: [String], for command: (some ParsableCommand).Type) -> String? {
         let words = arguments.flatMap { $0.split(separator: "=", maxSplits: 1).map(String.init) }
         guard words.count == 2, words[0] == "--generate-completion-script",
             let shell = CompletionShell(rawValue: words[1])
         else { return nil }
-        let script = GroupStoreCommand.completionScript(for: shell)
+        let script = command.completionScript(for: shell)
         return switch shell {
         case .fish: withFilesInFish(script)
         case .zsh: withFilesInZsh(script)
@@ -26,7 +26,7 @@ enum CompletionScript {
     private static func withFilesInFish(_ script: String) -> String {
         let exclusion = " -fka "
         return lines(script).map { line in
-            guard [.stores, .all].contains(where: { line.hasSuffix(CompletionKind.fishCommand($0) + ")'") }),
+            guard ["stores", "all"].contains(where: { line.hasSuffix(" complete \($0) 2>/dev/null)'") }),
                 let option = line.indices.first(where: { line[$0...].hasPrefix(exclusion) })
             else { return String(line) }
             return line[..<option] + " -Fka " + line[option...].dropFirst(exclusion.count)
@@ -36,22 +36,28 @@ enum CompletionScript {
     private static func withFilesInZsh(_ script: String) -> String {
         var lines = lines(script)
         // What follows the functions.
-        guard let end = lines.lastIndex(where: { $0.hasPrefix("if [[ \"${funcstack[1]}\"") }) else { return script }
-        lines.insert(zshFiles[...], at: end)
+        let suffix = "_custom_complete() {"
+        guard let end = lines.lastIndex(where: { $0.hasPrefix("if [[ \"${funcstack[1]}\"") }),
+            let prefix = lines.first(where: { $0.hasSuffix(suffix) })?.dropLast(suffix.count)
+        else { return script }
+        lines.insert(zshFiles(prefix)[...], at: end)
         return lines.joined(separator: "\n")
     }
 
-    private static let zshFiles = """
+    private static func zshFiles(_ prefix: Substring) -> String {
+        """
         # A store's argument may be a file, too, and a group container's a directory.
-        functions -c __groupstore_custom_complete __groupstore_complete_names
-        __groupstore_custom_complete() {
-            __groupstore_complete_names "${@}"
-            case "${2}" in
-            group) ;;
-            relocate | recover | archive) _files -/ ;;
+        functions -c \(prefix)_custom_complete \(prefix)_complete_names
+        \(prefix)_custom_complete() {
+            \(prefix)_complete_names "${@}"
+            case "${2} ${(M)@:#positional@*}" in
+            group\\ *) ;;
+            recover\\ * | follow\\ * | relocate\\ positional@1 | archive\\ positional@0) _files -/ ;;
+            archive\\ *) ;;
             *) _files ;;
             esac
         }
 
         """
+    }
 }
