@@ -4,63 +4,68 @@ import SystemPackage
 import TestSupport
 import Testing
 
-/// A child process that another thread is starting shares each open file description until it runs its program. A
-/// second descriptor of the lock's description stands for it.
-struct GivenUpLockTests {
-    let scratch: TemporaryDirectory
-    let directory: Directory
+/// A process that any thread is starting has a copy of each descriptor until it runs its program. A copy made with dup
+/// stands for it: both share the open file description, which holds the locks.
+@Suite struct GivenUpLockTests {
+    private let root: TemporaryDirectory
+    private let directory: Directory
 
     init() throws {
-        scratch = try TemporaryDirectory()
-        directory = try Directory(scratch.path)
+        root = try TemporaryDirectory()
+        directory = try Directory(root.path)
+        _ = try directory.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
     }
 
-    /// Returns a second descriptor of each open file description of the file.
-    private func inherited(_ path: FilePath) throws -> [Inherited] {
-        let identity = try #require(FileStatus(following: path)).identity
-        return try Directory("/proc/self/fd").names().compactMap { name in
-            var found = stat()
-            guard let raw = CInt(name.string), fstat(raw, &found) == 0, FileStatus(found).identity == identity else {
-                return nil
+    /// Returns copies of all descriptors of this process that are open on a file.
+    private static func copies(of file: FileIdentity) throws -> [CInt] {
+        try Directory("/proc/self/fd").names().compactMap { CInt($0.string) }
+            .filter { raw in
+                var found = stat()
+                return fstat(raw, &found) == 0 && FileStatus(found).identity == file
             }
-            return Inherited(descriptor: Descriptor(owning: fcntl(raw, F_DUPFD_CLOEXEC, 0)))
-        }
+            .map { dup($0) }
     }
 
-    private final class Inherited: Sendable {
-        let descriptor: Descriptor
-        init(descriptor: consuming Descriptor) { self.descriptor = descriptor }
-    }
-
-    @Test func aGivenUpFileLockIsFree() throws {
-        let lock = try OpenFileLock("lock", in: directory)
-        let children = try inherited(scratch.path.appending("lock"))
-        #expect(!children.isEmpty && !OpenFileLock.isFree("lock", in: directory))
-        _ = consume lock
+    @Test func releasesALockOnAFile() throws {
+        var lock = try OpenFileLock("lock", in: directory)
+        #expect(lock != nil)
+        let copies = try Self.copies(of: #require(directory.status("lock")).identity)
+        defer { for copy in copies { close(copy) } }
+        #expect(copies.count == 1)
+        #expect(!OpenFileLock.isFree("lock", in: directory))
+        lock = nil
         #expect(OpenFileLock.isFree("lock", in: directory))
-        withExtendedLifetime(children) {}
     }
 
-    @Test func aGivenUpRangeLockIsFree() throws {
-        func locks() throws -> RangeLocks {
-            try RangeLocks(directory.open("ranges", flags: O_RDWR | O_CREAT, mode: 0o600))
-        }
-        var held: RangeLocks? = try locks()
-        #expect(try held?.lock(.exclusive, 5..<9) == true)
-        let children = try inherited(scratch.path.appending("ranges"))
-        #expect(try !children.isEmpty && locks().lock(.shared, 6..<7) == false)
-        held = nil
-        #expect(try locks().lock(.exclusive, 0..<20))
-        withExtendedLifetime(children) {}
+    @Test func releasesLocksOnRanges() throws {
+        var locks: RangeLocks? = try RangeLocks(directory.open("file", flags: O_RDWR))
+        #expect(try locks?.lock(.exclusive, 5..<9) == true)
+        #expect(try locks?.lock(.shared, 1 << 40..<1 << 41) == true)
+        let copies = try Self.copies(of: #require(locks).identity)
+        defer { for copy in copies { close(copy) } }
+        #expect(copies.count == 1)
+        locks = nil
+        let others = try RangeLocks(directory.open("file", flags: O_RDWR))
+        #expect(try others.lock(.exclusive, 0..<Int64.max))
     }
 
-    @Test func aGivenUpDirectoryLockIsFree() throws {
-        var held: DirectoryLock? = try DirectoryLock(scratch.path)
-        #expect(try held?.tryLock() == true)
-        let children = try inherited(scratch.path)
-        #expect(try !children.isEmpty && DirectoryLock(scratch.path).tryLock() == false)
-        held = nil
-        #expect(try DirectoryLock(scratch.path).tryLock())
-        withExtendedLifetime(children) {}
+    @Test func releasesALockOnADirectory() throws {
+        var lock: DirectoryLock? = try DirectoryLock(root.path)
+        #expect(try lock?.tryLock() == true)
+        let copies = try Self.copies(of: directory.status().identity)
+        defer { for copy in copies { close(copy) } }
+        #expect(try !DirectoryLock(root.path).tryLock())
+        lock = nil
+        #expect(try DirectoryLock(root.path).tryLock())
+    }
+
+    @Test func releasesTheMarkOfAProbe() throws {
+        FileLease.ignoreBreakSignal()
+        var probe = try FileProbe("file", in: directory)
+        let copies = try Self.copies(of: #require(probe).identity)
+        defer { for copy in copies { close(copy) } }
+        #expect(copies.count == 1)
+        probe = nil
+        #expect(try FileProbe("file", in: directory) != nil)
     }
 }

@@ -47,7 +47,7 @@ import Testing
         _ shell: Shell, _ line: String, in directory: String = ".", of program: Word = Programs.groupstore
     ) throws -> [String] {
         let script = user.scratch("_\(FilePath("\(program)").lastComponent?.string ?? "")")
-        let made = try #require(Shell.scripts.first { $0.shell == shell && $0.program == program })
+        let made = try #require(Shell.scripts.first { $0.shell == shell && $0.program.bytes == program.bytes })
         try write(try made.script.get(), to: script)
         let typed = try run(
             "sh",

@@ -149,7 +149,7 @@ import Testing
             try write(shown.output, to: picture)
             pictures.append(Word(picture))
         }
-        let geometry = try Programs.source("Tests/Pictures/geometry.py")
+        let geometry = Programs.source("Tests/Pictures/geometry.py")
         let checked = try run("python3", [geometry] + pictures)
         #expect(checked.status == 0, "\(checked.output)\(checked.errors)")
         guard (try? run("chromium", ["--version"]))?.status == 0 else {

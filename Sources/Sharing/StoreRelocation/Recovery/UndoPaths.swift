@@ -45,11 +45,15 @@ struct UndoPaths {
         return found
     }
 
-    /// True if the group has no store of the name, and the legacy place has one.
+    /// True if the group has no store of the name, or only the link that an undo leaves, and the legacy place has one.
     var isStoreBack: Bool {
         get throws {
-            guard try group.directory.status(group.name.database) == nil else { return false }
-            return try StoreSnapshot(legacy).mayBeStore
+            let status = try group.directory.status(group.name.database)
+            let isLink =
+                try status?.kind == .symbolicLink
+                && FileStatus(following: group.path)?.identity
+                    == legacy.directory.identity(legacy.name.database)
+            return try (status == nil || isLink) && StoreSnapshot(legacy).mayBeStore
         }
     }
 

@@ -5,6 +5,26 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
+/// A file's modification time, kept while a lease is held and the journal mode alone changes. A receipt knows by the
+/// time that nobody has written to the store: an interrupted undo must not look like a write.
+struct ModificationTime {
+    private let time: timespec
+
+    /// Returns nil if it can't be read. The descriptor must stay open.
+    init?(_ raw: CInt) {
+        var found = stat()
+        guard fstat(raw, &found) == 0 else { return nil }
+        time = found.st_mtim
+    }
+
+    /// Sets the file's time. Ignores errors: the file then seems to be written to, which is refused and loses nothing.
+    func restore(_ raw: CInt) {
+        // The access time stays: UTIME_OMIT, a macro that Swift doesn't import (utimensat(2)).
+        let times = [timespec(tv_sec: 0, tv_nsec: (1 << 30) - 2), time]
+        _ = times.withUnsafeBufferPointer { buffer in buffer.baseAddress.map { futimens(raw, $0) } }
+    }
+}
+
 /// Turns write-ahead logging on again.
 enum JournalMode {
     /// Returns true if write-ahead logging is on now, and false if another program's use of the store prevents it.
@@ -47,7 +67,9 @@ enum JournalMode {
         let header = try descriptor.read(count: 100, at: 0, path: store.path)
         guard DatabaseHeader(header) != nil else { return false }
         guard try store.directory.status(store.name.journal) == nil else { return false }
+        let time = ModificationTime(descriptor.raw)
         try descriptor.write([2, 2], at: 18, path: store.path)
+        time?.restore(descriptor.raw)
         try descriptor.synchronize(path: store.path)
         _ = consume lease
         return true

@@ -196,8 +196,11 @@ extension StoreTransfer {
     func setFormatVersion(_ raw: CInt, writeAhead: Bool) throws(SystemError) {
         guard transfer.hadWAL || writeAhead, !options.opaque else { return }
         let version: [UInt8] = writeAhead ? [2, 2] : [1, 1]
+        let time = ModificationTime(raw)
         let count = try retrying("pwrite", path: source.path) { pwrite(raw, version, 2, 18) }
         guard count == 2 else { throw SystemError("pwrite", .ioError, path: source.path) }
+        // Without a lease, another program may have written, too.
+        if !options.assumeClosed { time?.restore(raw) }
         try retrying("fsync", path: source.path) { fsync(raw) }
     }
 }

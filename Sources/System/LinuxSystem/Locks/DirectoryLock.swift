@@ -5,11 +5,12 @@ import SystemPackage
 /// It leaves no file behind, and is held until this object is released or the process ends.
 package final class DirectoryLock: Sendable {
     private let directory: Directory
+    private let process = getpid()
 
     package init(_ path: FilePath) throws(SystemError) { directory = try Directory(path) }
 
-    // Not only closed: a child that another thread is starting shares the lock until it runs its program.
-    deinit { flock(directory.raw, LOCK_UN) }
+    /// Releases the lock though a child process that is being started may still have a copy of the descriptor.
+    deinit { if getpid() == process { flock(directory.raw, LOCK_UN) } }
 
     /// Tries to acquire the lock. Returns false if somebody else holds it. On a file system that can't lock a directory
     /// (NFS) it always succeeds.

@@ -9,21 +9,21 @@ import SystemPackage
 /// each other. So each file has one probe at a time, in all processes.
 ///
 /// That one is elected by a mark: an advisory lock (`F_OFD_SETLK`) on one random byte. Locks for reading suffice, which
-/// a descriptor for reading permits. The kernel drops the mark with the descriptor.
+/// a descriptor for reading permits. The mark is released with the descriptor.
 package final class FileProbe: Sendable {
     /// Far from the bytes that SQLite locks (2³⁰ to 2³⁰ + 511) and beyond the end of any database.
     private static let marks: Range<off_t> = 1 << 62..<(1 << 62 + 1 << 61)
 
-    private let descriptor: Descriptor
+    private let locked: LockedDescriptor
     /// The identity of the open file, whatever its name stands for now.
     package let identity: FileIdentity
 
     /// Opens the file. Returns nil if it has a probe already; the file is closed again then.
     package init?(_ name: FilePath.Component, in directory: Directory) throws(SystemError) {
-        let descriptor = try directory.open(name, flags: O_RDONLY)
-        identity = try descriptor.status().identity
-        guard Self.isElected(descriptor.raw) else { return nil }
-        self.descriptor = descriptor
+        let locked = LockedDescriptor(try directory.open(name, flags: O_RDONLY))
+        identity = try locked.descriptor.status().identity
+        guard Self.isElected(locked.descriptor.raw) else { return nil }
+        self.locked = locked
     }
 
     /// True if other processes have the file open; false also if the file system has no leases.
@@ -33,10 +33,10 @@ package final class FileProbe: Sendable {
     package var isOpenElsewhere: Bool {
         var backoff = Backoff(first: .microseconds(50), longest: .milliseconds(4))
         for _ in 0..<8 {
-            if FileLease.isGranted(descriptor) { return false }
+            if FileLease.isGranted(locked.descriptor) { return false }
             pause(backoff.next())
         }
-        return !FileLease.isGranted(descriptor)
+        return !FileLease.isGranted(locked.descriptor)
     }
 
     /// Sets a mark. Returns true if there is no other one. On a file system without such locks each probe is elected.

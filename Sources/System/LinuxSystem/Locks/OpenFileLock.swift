@@ -3,20 +3,18 @@ import Glibc
 import SystemPackage
 
 /// An exclusive advisory lock on one of this package's own files, held by the open file description (`F_OFD_SETLK` of
-/// fcntl(2)). The kernel drops it when the process ends. Closing another descriptor doesn't.
-///
-/// Giving the lock up unlocks the file, and doesn't only close it: a child that another thread is starting shares the
-/// open file description until it runs its program, and would hold the lock until then.
+/// fcntl(2)). It is released when the value is destroyed or the process ends, but not when another descriptor of the
+/// file is closed.
 package struct OpenFileLock: ~Copyable, Sendable {
-    private let descriptor: Descriptor
+    private let locked: LockedDescriptor
 
     /// Acquires the lock, and creates the file if it is missing. Returns nil if another process holds the lock.
     package init?(
         _ name: FilePath.Component, in directory: Directory, mode: mode_t = 0o600
     ) throws(SystemError) {
         while true {
-            let descriptor = try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: mode)
-            let raw = descriptor.raw
+            let locked = LockedDescriptor(try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: mode))
+            let raw = locked.descriptor.raw
             do {
                 try retrying("fcntl F_OFD_SETLK", path: directory.path.appending(name)) {
                     gs_ofd_lock(raw, Int16(F_WRLCK), 0, 0)
@@ -26,15 +24,13 @@ package struct OpenFileLock: ~Copyable, Sendable {
                 throw error
             }
             // A lock on a file that has lost its name protects nothing.
-            let held = try descriptor.status()
+            let held = try locked.descriptor.status()
             if try directory.status(name)?.identity == held.identity {
-                self.descriptor = descriptor
+                self.locked = locked
                 return
             }
         }
     }
-
-    deinit { _ = gs_ofd_lock(descriptor.raw, Int16(F_UNLCK), 0, 0) }
 
     /// True if nobody holds the lock now. False also if the file can't be read. Creates and locks nothing.
     package static func isFree(_ name: FilePath.Component, in directory: Directory) -> Bool {
@@ -50,7 +46,7 @@ package struct OpenFileLock: ~Copyable, Sendable {
 
     /// Writes a note that identifies the holder into the locked file.
     package func write(note: [UInt8]) throws(SystemError) {
-        try descriptor.truncate(to: 0)
-        try descriptor.write(note, at: 0)
+        try locked.descriptor.truncate(to: 0)
+        try locked.descriptor.write(note, at: 0)
     }
 }
