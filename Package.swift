@@ -81,7 +81,10 @@ let sharing = floor(
     room("AgentProtocol"),
     room(
         "StoreRelocation", "CLinux", "CSQLite", "CXXHash", "FileCoordination", "GroupContainers", "LinuxSystem",
-        "SQLiteFormat", "SQLiteStore"))
+        "SQLiteFormat", "SQLiteStore"),
+    room(
+        "AppRelocation", "CLinux", "CSQLite", "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore",
+        "StoreRelocation"))
 
 let coreData = floor(
     "Sources/CoreData",
@@ -147,10 +150,11 @@ let programs = floor(
         "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
         path: "Agent", exclude: ["systemd", "config.example.yaml"]),
     program(
-        "GroupStoreCommand", "AgentProtocol", "CLinux", "CommandSupport", "CoreDataStore", "DirectoryWatching",
-        "FileCoordination", "GroupContainers", "GroupStore", "GroupStoreAgent", "InotifyToolsWatching", "LinuxSystem",
-        "ManagedObjectModels", "MappingModels", "PersistentHistory", "RelayStatus", "RowShadow", "SQLiteFormat",
-        "SQLiteStore", "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", .argumentParser, .logging),
+        "GroupStoreCommand", "AgentProtocol", "AppRelocation", "CLinux", "CommandSupport", "CoreDataStore",
+        "DirectoryWatching", "FileCoordination", "GroupContainers", "GroupStore", "GroupStoreAgent",
+        "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels", "MappingModels", "PersistentHistory",
+        "RelayStatus", "RowShadow", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreMigration",
+        "StoreRelocation", "StoreWatching", .argumentParser, .logging),
     program(
         "GroupStoreRelayCommand", "AgentProtocol", "CLinux", "CommandSupport", "GroupContainers", "LinuxSystem",
         "NATSStreams", "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay",
@@ -200,6 +204,8 @@ let unitTests = floor(
     tests(
         "StoreRelocationTests", "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreRelocation",
         .grdb),
+    tests(
+        "AppRelocationTests", "AppRelocation", "GroupContainers", "LinuxSystem", "StoreRelocation"),
     tests("XMLDocumentsTests", "XMLDocuments"),
     tests("ManagedObjectModelsTests", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "XMLDocuments"),
     tests(

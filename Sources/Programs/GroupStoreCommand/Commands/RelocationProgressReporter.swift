@@ -199,7 +199,7 @@ extension JSONObject {
     }
 
     /// Returns the members preceded by a `type`.
-    fileprivate func typed(_ type: String) -> JSONObject {
+    func typed(_ type: String) -> JSONObject {
         var object: JSONObject = ["type": .string(type)]
         for (key, value) in members { object[key] = value }
         return object

@@ -2,22 +2,22 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// A copy of one file, with its attributes, as a new file. The copy is synced, and verified by reading it back. Its
-/// name isn't: the caller syncs the directory.
-struct VerifiedCopy {
+/// A copy of one file, with its attributes, as a new file. The copy is verified by reading it back, and synced, unless
+/// the caller syncs many at once. Its name isn't synced: the caller syncs the directory.
+package struct VerifiedCopy {
     /// Bytes to change in the copy: a database's file format version.
-    struct Patch {
+    package struct Patch {
         let offset: Int
         let bytes: [UInt8]
     }
 
-    struct Result {
-        let method: FileCopy.Method
+    package struct Result {
+        package let method: FileCopy.Method
         /// Hash of what was written, including the patch. Nil for a reflink: it shares its blocks with the source, so
         /// there is nothing to compare, and it takes the same time for any size.
-        let hash: String?
-        let bytes: Int64
-        let identity: FileIdentity
+        package let hash: String?
+        package let bytes: Int64
+        package let identity: FileIdentity
     }
 
     /// The bytes read back differ from the bytes written.
@@ -38,14 +38,29 @@ struct VerifiedCopy {
     let isCancelled: () -> Bool
     /// Receives the number of bytes copied after each part.
     let progress: (Int64) -> Void
+    /// False if the caller syncs the whole file system, which takes far less time for many small files.
+    let isSynced: Bool
+
+    package init(
+        source: FilePath, destination: Directory, name: FilePath.Component, patch: Patch? = nil,
+        isSynced: Bool = true, isCancelled: @escaping () -> Bool, progress: @escaping (Int64) -> Void
+    ) {
+        self.source = source
+        self.destination = destination
+        self.name = name
+        self.patch = patch
+        self.isSynced = isSynced
+        self.isCancelled = isCancelled
+        self.progress = progress
+    }
 
     private var path: FilePath { destination.path.appending(name) }
 
     /// Copies the content of `descriptor`, with mode, owner and times, to a new file `name`.
-    func run(from descriptor: borrowing Descriptor) throws -> Result {
+    package func run(from descriptor: borrowing Descriptor) throws -> Result {
         let before = try descriptor.status(path: source)
         let target = try destination.open(name, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
-        let parts = VerifiedParts(of: target.raw, path: path, patch: patch)
+        let parts = VerifiedParts(of: target.raw, path: path, patch: patch, size: before.size)
         let copied: FileCopy.Result
         do {
             copied = try content().run(from: descriptor, to: target, through: parts)
@@ -59,7 +74,7 @@ struct VerifiedCopy {
         case .copy: hash = try parts.finish()
         }
         try keepAttributes(before, of: descriptor.raw, on: target)
-        try target.synchronize(path: path)
+        if isSynced { try target.synchronize(path: path) }
         return Result(
             method: copied.method, hash: hash, bytes: before.size, identity: try target.status(path: path).identity)
     }
@@ -105,15 +120,21 @@ private final class VerifiedParts: FileCopyBuffers {
     private let descriptor: CInt
     private let path: FilePath
     private let patch: VerifiedCopy.Patch?
+    /// The expected size. A small file is copied in less time than a thread takes to start.
+    private let size: Int64
     /// Nil until there is a part: a reflink has none, and needs no thread.
     private var verifier: CopyVerifier?
 
-    init(of descriptor: CInt, path: FilePath, patch: VerifiedCopy.Patch?) {
-        (self.descriptor, self.path, self.patch) = (descriptor, path, patch)
+    init(of descriptor: CInt, path: FilePath, patch: VerifiedCopy.Patch?, size: Int64) {
+        (self.descriptor, self.path, self.patch, self.size) = (descriptor, path, patch, size)
     }
 
     func nextBuffer() throws -> UnsafeMutableRawBufferPointer {
-        let verifier = try self.verifier ?? CopyVerifier(descriptor: descriptor, path: path)
+        let verifier =
+            try self.verifier
+            ?? CopyVerifier(
+                descriptor: descriptor, path: path,
+                isConcurrent: size > Int64(CopyVerifier.chunk) && CopyVerifier.hasProcessorToSpare)
         self.verifier = verifier
         return try verifier.nextBuffer()
     }
@@ -133,7 +154,7 @@ private final class VerifiedParts: FileCopyBuffers {
 
 /// Copies owner and group as far as this process may. Without root, the file has this user as owner already, and only a
 /// group of this user can be set.
-func keepOwner(_ status: FileStatus, of raw: CInt, path: FilePath) throws(SystemError) {
+package func keepOwner(_ status: FileStatus, of raw: CInt, path: FilePath) throws(SystemError) {
     let owner = geteuid() == 0 ? status.owner : uid_t.max
     do {
         try retrying("fchown", path: path) { fchown(raw, owner, status.group) }

@@ -291,5 +291,5 @@ package final class Directory: Sendable {
 
 extension FilePath.Component {
     /// The directory itself, ".".
-    package static var currentDirectory: FilePath.Component { "." }
+    package static let currentDirectory: FilePath.Component = "."
 }

@@ -22,13 +22,13 @@ package enum ExtendedAttributes {
     }
 
     private static func copy(
-        _ names: [String], from source: CInt, to target: CInt, path: FilePath
+        _ names: [Name], from source: CInt, to target: CInt, path: FilePath
     ) throws(SystemError) {
         for name in names {
             guard let value = try value(of: name, source, path: path) else { continue }
             do {
-                try retrying("fsetxattr \(name)", path: path) {
-                    value.withUnsafeBytes { gs_set_attribute(target, name, $0.baseAddress, $0.count) }
+                try retrying("fsetxattr \(name.text)", path: path) {
+                    value.withUnsafeBytes { gs_set_attribute(target, name.bytes, $0.baseAddress, $0.count) }
                 }
             } catch {
                 guard name.hasPrefix("trusted."), error.errno == .notPermitted else { throw error }
@@ -49,22 +49,29 @@ package enum ExtendedAttributes {
         }
     }
 
-    private static func isCopied(_ name: String) -> Bool {
+    /// A name as the kernel has it: bytes of any encoding, with a zero byte at the end.
+    private struct Name {
+        let bytes: [CChar]
+
+        var text: String { PrintablePath(bytes: bytes.dropLast().map { UInt8(bitPattern: $0) }).description }
+
+        func hasPrefix(_ prefix: String) -> Bool { bytes.lazy.map { UInt8(bitPattern: $0) }.starts(with: prefix.utf8) }
+    }
+
+    private static func isCopied(_ name: Name) -> Bool {
         name.hasPrefix("user.") || isACL(name) || name.hasPrefix("trusted.")
     }
 
-    private static func isACL(_ name: String) -> Bool { name.hasPrefix("system.posix_acl_") }
+    private static func isACL(_ name: Name) -> Bool { name.hasPrefix("system.posix_acl_") }
 
-    private static func names(of raw: CInt, path: FilePath) throws(SystemError) -> [String] {
+    private static func names(of raw: CInt, path: FilePath) throws(SystemError) -> [Name] {
         // The kernel's limit for the list, XATTR_LIST_MAX.
         var buffer = [CChar](repeating: 0, count: 65_536)
         do {
             let count = try retrying("flistxattr", path: path) {
                 gs_list_attributes(raw, &buffer, buffer.count)
             }
-            return buffer[..<count].split(separator: 0).map {
-                String(decoding: $0.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            }
+            return buffer[..<count].split(separator: 0).map { Name(bytes: $0 + [0]) }
         } catch {
             if error.errno == .notSupported { return [] }
             throw error
@@ -72,12 +79,12 @@ package enum ExtendedAttributes {
     }
 
     /// Returns nil if the attribute was removed meanwhile.
-    private static func value(of name: String, _ raw: CInt, path: FilePath) throws(SystemError) -> [UInt8]? {
+    private static func value(of name: Name, _ raw: CInt, path: FilePath) throws(SystemError) -> [UInt8]? {
         // The kernel's limit for a value, XATTR_SIZE_MAX.
         var buffer = [UInt8](repeating: 0, count: 65_536)
         do {
-            let count = try retrying("fgetxattr \(name)", path: path) {
-                gs_get_attribute(raw, name, &buffer, buffer.count)
+            let count = try retrying("fgetxattr \(name.text)", path: path) {
+                gs_get_attribute(raw, name.bytes, &buffer, buffer.count)
             }
             return Array(buffer[..<count])
         } catch {

@@ -65,8 +65,8 @@ extension FilePath.Component {
     /// Returns nil if the bytes are not a single name: if they are empty or contain a slash or a NUL.
     package init?(bytes: some Sequence<UInt8>) {
         let bytes = Array(bytes)
-        guard !bytes.isEmpty, !bytes.contains(UInt8(ascii: "/")), let path = FilePath(bytes: bytes) else { return nil }
-        guard path.components.count == 1, let only = path.lastComponent else { return nil }
+        guard !bytes.isEmpty, !bytes.contains(UInt8(ascii: "/")), let only = FilePath(bytes: bytes)?.lastComponent
+        else { return nil }
         self = only
     }
 

@@ -1,0 +1,124 @@
+import AgentProtocol
+import AppRelocation
+import ArgumentParser
+import CommandSupport
+import GroupContainers
+import GroupStoreAgent
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+struct MoveAppCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "move-app",
+        abstract: "Move a program's whole directory: all its stores and other files.",
+        discussion: """
+            A symbolic link to the new place stays at the old one, so that the program starts as before. On one file \
+            system the directory is renamed, whatever its size. To another one it is copied: all SQLite stores in it are \
+            locked first, each file is verified, and the old ones are removed once they are proved to be at the new \
+            place. End the program first.
+
+            After a crash, run the command again: it finishes the move, or goes on with the copy.
+            """)
+
+    @Argument(
+        help: "The directory to move. flatpak:APP/PATH and snap:NAME/common/PATH are short for a packaged app's.",
+        completion: .directory)
+    var source: String
+
+    @Argument(
+        help: """
+            The new path, an existing directory to move it into, or a group's identifier, alone or followed by /NAME. \
+            --undo needs none.
+            """,
+        completion: .directory)
+    var destination: String?
+
+    @Flag(help: "Print what would be done, and change nothing.")
+    var dryRun = false
+
+    @Flag(help: "Move the directory back, and remove the link at its old place.")
+    var undo = false
+
+    @Option(
+        name: .customLong("rewrite"),
+        help: ArgumentHelp(
+            "Change this path, and those below it, in the stores' text, URLs and JSON. May be repeated.",
+            valueName: "old=new"))
+    var rewrites: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for programs that have a file open (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
+    var deadline = DurationArgument(seconds: 30)
+
+    @Flag(help: "Continue even if it can't be proved that no program has a store open.")
+    var assumeClosed = false
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard !undo || !dryRun else { throw ValidationError("--undo and --dry-run exclude each other") }
+        guard !undo || rewrites.isEmpty else {
+            throw ValidationError("--undo takes back what --rewrite changed: leave --rewrite out")
+        }
+        for rewrite in rewrites { _ = try Self.rewrite(rewrite) }
+        guard undo || destination != nil else { throw ValidationError("Missing expected argument '<destination>'") }
+        try deadline.validate("--deadline", in: 0...86_400)
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        let printer = AppMovePrinter(output)
+        let started = ContinuousClock.now
+        Interruption.installHandlers(announcing: true)
+        FileLease.ignoreBreakSignal()
+        var from = ArgumentBytes.path(source)
+        do {
+            let request = try request()
+            from = request.source
+            let engine = AppRelocation(
+                request, isCancelled: { Interruption.isRequested }, report: { printer.report($0) })
+            if dryRun {
+                let preview = try engine.dryRun()
+                return try reporting(output) { printer.show(preview) }
+            }
+            let summary = undo ? try engine.undo() : try engine.run()
+            try reporting(output, changing: true) {
+                printer.finish(summary, seconds: started.duration(to: .now).seconds)
+            }
+            // The directory is back, but a store may hold paths that lead nowhere now.
+            if !summary.left.allSatisfy(\.isIntended) { throw ExitCode(65) }
+        } catch let error where error is RelocationFailure || error is SystemError {
+            let failure = RelocationFailure(error, RelocationRequest(source: from, group: from)).markedIfInterrupted
+            printer.fail(failure, source: from, seconds: started.duration(to: .now).seconds)
+            throw ExitCode(failure.exitCode)
+        }
+    }
+
+    /// Splits at the first `=` that is followed by a slash: a path may contain others.
+    private static func rewrite(_ text: String) throws -> PathRewrite {
+        let bytes = ArgumentBytes.path(text).bytes
+        let place = bytes.indices.dropLast().first { bytes[$0...].starts(with: "=/".utf8) }
+        guard let place, let old = FilePath(bytes: bytes[..<place]), let new = FilePath(bytes: bytes[(place + 1)...]),
+            let rewrite = PathRewrite(old: old, new: new)
+        else { throw ValidationError("--rewrite takes two absolute paths: --rewrite /old/place=/new/place") }
+        return rewrite
+    }
+
+    private func request() throws -> AppMoveRequest {
+        let source = try AppPlaceArguments.source(source)
+        let places: (source: FilePath, destination: FilePath)
+        if let destination {
+            places = (source, try AppPlaceArguments.destination(destination, of: source, isUndo: undo))
+        } else {
+            places = try AppRelocation.recorded(source)
+        }
+        var request = AppMoveRequest(source: places.source, destination: places.destination)
+        request.deadline = deadline.duration
+        request.assumeClosed = assumeClosed
+        request.rewrites = try rewrites.map(Self.rewrite)
+        return request
+    }
+}

@@ -1,0 +1,107 @@
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// What to move, and where to.
+package struct AppMoveRequest: Sendable {
+    /// The directory to move. The path is absolute.
+    package var source: FilePath
+    /// Its new path. The parent exists, and is the group container whose `.groupstore` has the records.
+    package var destination: FilePath
+    /// Paths to change in the stores. The directory is then copied, even on one file system.
+    package var rewrites: [PathRewrite] = []
+    /// The longest wait for programs that have a file of the directory open.
+    package var deadline = Duration.seconds(30)
+    /// True to go on where the file system can't prove that no program has a store open.
+    package var assumeClosed = false
+    package var gracePeriod = OpenerGracePeriod.standard
+
+    package init(source: FilePath, destination: FilePath) {
+        (self.source, self.destination) = (source, destination)
+    }
+}
+
+/// The result of a move.
+package struct AppMoveSummary: Sendable {
+    package enum Outcome: String, Sendable {
+        case moved
+        case alreadyMoved = "already_moved"
+        case undone
+    }
+
+    package enum Method: String, Sendable {
+        case rename, copy
+    }
+
+    package var outcome: Outcome
+    package var from: FilePath
+    package var to: FilePath
+    /// Nil if nothing had to be done.
+    package var method: Method?
+    package var contents: AppContents?
+    /// The bytes and files that an earlier, killed run had copied already.
+    package var resumedFiles = 0
+    /// The columns in which paths were changed.
+    package var rewritten: [RewrittenColumn] = []
+    /// The cells that `undo` has left as they are.
+    package var left: [LeftCells] = []
+    package var notes: [String] = []
+}
+
+/// What a directory contains, as counted before the move.
+package struct AppContents: Sendable, Equatable {
+    package var files = 0
+    package var directories = 0
+    /// The size of all regular files. Nil if they weren't looked at, because a rename needs only their names.
+    package var bytes: Int64?
+    /// The SQLite stores, by their headers. Nil likewise.
+    package var stores: [FilePath]?
+    /// Sockets, which only their server can make again. A copy leaves them out.
+    package var sockets: [FilePath] = []
+    /// Absolute symbolic links to a place inside the directory. They stay as they are.
+    package var linksInside: [FilePath] = []
+    /// Relative symbolic links to a place outside of the directory.
+    package var linksOutside: [OutwardLink] = []
+    /// Regular files that have another name outside of the directory. Empty if the files weren't looked at.
+    package var sharedFiles: [FilePath] = []
+}
+
+/// A relative symbolic link that leads out of a directory, and so to another place once that has moved.
+package struct OutwardLink: Sendable, Equatable {
+    /// The link, relative to the directory.
+    let path: FilePath
+    let target: FilePath
+    /// The target, relative to the directory's parent.
+    let beside: FilePath
+}
+
+/// A step of a move, for a progress bar or a log.
+package enum AppMoveEvent: Sendable {
+    /// Programs that have a file of the directory open.
+    case waiting(for: [FileHolder])
+    case copied(files: Int, ofFiles: Int, bytes: Int64, ofBytes: Int64)
+    case recovered(String)
+    case note(String)
+}
+
+/// The points of a move at which a test may end it, as a kill would.
+package enum AppMoveStep: String, CaseIterable, Sendable {
+    case planned, journalled, linked, renamed, quiesced, copiedFile, copied, withdrawn, checked, committing, published
+    case receipt, removedFile, retired
+}
+
+extension RelocationFailure {
+    /// The failure of a step at one path.
+    static func app(_ kind: Kind, _ code: String, _ message: String, _ remedy: String) -> RelocationFailure {
+        RelocationFailure(kind, code: code, message, remedy: remedy)
+    }
+
+    static func held(_ source: FilePath, _ holders: [FileHolder]) -> RelocationFailure {
+        var failure = RelocationFailure(
+            .busy, code: "in_use", "\(PrintablePath(source)) is in use by \(holders.names)",
+            remedy: "end these programs, then run this again")
+        failure.holders = holders
+        return failure
+    }
+}

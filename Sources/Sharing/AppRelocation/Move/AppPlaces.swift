@@ -1,0 +1,99 @@
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// The two places of a move: their open parent directories, and the names in them.
+struct AppPlaces {
+    let sourceParent: Directory
+    let sourceName: FilePath.Component
+    let destinationParent: Directory
+    let destinationName: FilePath.Component
+
+    /// Opens both parents. Throws `RelocationFailure` if there is none, and `SystemError`.
+    init(source: FilePath, destination: FilePath) throws {
+        (sourceParent, sourceName) = try Self.place(
+            source,
+            missing: .app(
+                .unusablePlace, "no_source", "there is no directory \(PrintablePath(source))",
+                "name the program's directory"))
+        let parent = destination.removingLastComponent()
+        (destinationParent, destinationName) = try Self.place(
+            destination,
+            missing: .app(
+                .unusablePlace, "no_group_directory", "there is no directory \(PrintablePath(parent))",
+                "create it first: mkdir -p -m 0700 \(parent.shellWord)"))
+    }
+
+    /// Opens the places of a journal.
+    init(_ journal: AppMoveJournal) throws {
+        let (source, destination) = (journal.move.source.path, journal.move.destination.path)
+        guard let sourceName = source.lastComponent, let destinationName = destination.lastComponent else {
+            throw RelocationFailure.app(
+                .failed, "unreadable_record", "the journal of a move names no directory: \(PrintablePath(source))",
+                "it is damaged: move .groupstore/app-journal.json aside")
+        }
+        sourceParent = try journal.directory(source.removingLastComponent())
+        destinationParent = try journal.directory(destination.removingLastComponent())
+        (self.sourceName, self.destinationName) = (sourceName, destinationName)
+    }
+
+    private static func place(
+        _ path: FilePath, missing: RelocationFailure
+    ) throws -> (Directory, FilePath.Component) {
+        guard let name = path.lastComponent, name.kind == .regular else { throw missing }
+        do throws(SystemError) {
+            return (try Directory(resolving: path.removingLastComponent()), name)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            throw missing
+        }
+    }
+
+    var source: FilePath { sourceParent.path.appending(sourceName) }
+    var destination: FilePath { destinationParent.path.appending(destinationName) }
+
+    /// Looks at both places. Changes nothing.
+    func facts(isUndo: Bool) throws -> AppFacts {
+        var facts = AppFacts(
+            source: try Self.look(sourceName, in: sourceParent),
+            destination: try Self.look(destinationName, in: destinationParent))
+        facts.isUndo = isUndo
+        facts.isInside = destinationParent.path.starts(with: source)
+        guard case .directory = facts.source else { return facts }
+        facts.hasRecords =
+            try GroupContainer.isBookkeeping(source)
+            || GroupContainer(directory: sourceParent.directory(sourceName)).existingBookkeeping() != nil
+        facts.mountPoint = try sourceParent.mountPoint(within: sourceName)
+        return facts
+    }
+
+    /// Returns sentences about the links in the directory that lead elsewhere from the new place.
+    func notes(_ contents: AppContents) -> [String] {
+        contents.linksOutside.compactMap { link in
+            guard let old = FileStatus(following: sourceParent.path.pushing(link.beside)) else { return nil }
+            let new = FileStatus(following: destinationParent.path.pushing(link.beside))
+            guard new?.identity != old.identity else { return nil }
+            return "\(PrintablePath(link.path)) is a link to \(PrintablePath(link.target)), outside of the directory: "
+                + "from the new place it leads \(new == nil ? "nowhere" : "to another file")"
+        }
+    }
+
+    /// Throws unless this process may change the names in both parents. Otherwise that would show after the copy.
+    func checkWritable() throws {
+        for parent in [sourceParent, destinationParent] where try !parent.mayWrite(.currentDirectory) {
+            throw RelocationFailure.app(
+                .notPermitted, "not_writable", "\(PrintablePath(parent.path)) can't be written to",
+                "run this as a user who may write there: ls -ld \(parent.path.shellWord)")
+        }
+    }
+
+    private static func look(_ name: FilePath.Component, in parent: Directory) throws -> AppPlace {
+        guard let status = try parent.status(name) else { return .nothing }
+        return switch status.kind {
+        case .directory: .directory(status.identity)
+        case .symbolicLink: .link(to: FileStatus(following: parent.path.appending(name))?.identity)
+        case .regular, .other: .other
+        }
+    }
+}

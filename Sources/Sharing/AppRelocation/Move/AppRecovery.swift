@@ -1,0 +1,161 @@
+import FoundationEssentials
+import Glibc
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// Ends a move: finishes it if its commit point was passed, else puts everything back. It needs only the journal and
+/// the state of the disk, and each step may have been done before. A run that isn't interrupted ends the same way.
+struct AppRecovery {
+    enum Result: Equatable {
+        case finished(AppMoveSummary.Method, notes: [String])
+        case undone
+    }
+
+    let journal: AppMoveJournal
+    let places: AppPlaces
+    let container: GroupContainer
+    let step: (AppMoveStep) throws -> Void
+
+    init(
+        _ journal: AppMoveJournal, _ places: AppPlaces, _ container: GroupContainer,
+        step: @escaping (AppMoveStep) throws -> Void = { _ in }
+    ) {
+        (self.journal, self.places, self.container, self.step) = (journal, places, container, step)
+    }
+
+    private var move: AppMove { journal.move }
+    /// The old directory's name, or the link's, while the two are exchanged.
+    private var hidden: FilePath.Component { move.id.hiddenName() }
+    /// The directory beside the destination that holds the copy and its manifest.
+    private var staging: FilePath.Component { move.id.hiddenName(".staged") }
+
+    /// True if a partial copy may exist that another run can go on from.
+    var hasCopy: Bool { journal.state != .renaming }
+
+    /// Ends the move. With `keepingCopy`, a move that is undone keeps its journal and partial copy for another run.
+    func end(keepingCopy: Bool) throws -> Result {
+        switch journal.state {
+        case .renaming: return try endRename()
+        case .committing(let copy) where move.isFile(copy, try arrived()): return try finishCopy(copy)
+        case .copying, .withdrawn, .committing: break
+        }
+        try giveNameBack()
+        if keepingCopy {
+            try container.write(AppMoveJournal(move, .copying))
+        } else {
+            try places.destinationParent.removeTree(staging)
+            if move.rewrites != nil { try container.removeAppReceipt(move.id) }
+            try removeJournal()
+        }
+        return .undone
+    }
+
+    private func arrived() throws -> FileStatus? { try places.destinationParent.status(places.destinationName) }
+
+    private func endRename() throws -> Result {
+        if move.isFile(move.root, try arrived()) {
+            try places.destinationParent.synchronize()
+            try places.sourceParent.synchronize()
+            try writeReceipt(.rename, published: move.root)
+            try removeLinkOnReturn()
+            try removeJournal()
+            return .finished(.rename, notes: [])
+        }
+        // Another link there would be somebody else's.
+        if !move.replacesLink, try arrived()?.kind == .symbolicLink,
+            try places.destinationParent.linkTarget(places.destinationName) == places.destination
+        {
+            try places.destinationParent.removeFile(places.destinationName)
+            try places.destinationParent.synchronize()
+        }
+        try removeJournal()
+        return .undone
+    }
+
+    // MARK: - A copy
+
+    /// Gives the old directory its name back, if it has lost it, and removes the link that stood for it.
+    private func giveNameBack() throws {
+        let parent = places.sourceParent
+        if move.isFile(move.root, try parent.status(hidden)) {
+            let isTaken = try parent.status(places.sourceName) != nil
+            try parent.rename(hidden, to: places.sourceName, in: parent, isTaken ? .exchange : .refuse)
+        }
+        if try parent.status(hidden)?.kind == .symbolicLink { try parent.removeFile(hidden) }
+        try parent.synchronize()
+    }
+
+    private func finishCopy(_ copy: FileIdentity) throws -> Result {
+        try places.destinationParent.synchronize()
+        try places.sourceParent.synchronize()
+        try writeReceipt(.copy, published: copy)
+        try step(.receipt)
+        var notes: [String] = []
+        if try places.sourceParent.status(hidden)?.kind == .directory, let note = try removeOld() { notes.append(note) }
+        try removeLinkOnReturn()
+        try step(.retired)
+        try places.destinationParent.removeTree(staging)
+        try removeJournal()
+        return .finished(.copy, notes: notes)
+    }
+
+    /// Removes the old directory, except for what can't be proved to be at the new place. Returns a sentence about the
+    /// rest.
+    private func removeOld() throws -> String? {
+        let rest = PrintablePath(places.sourceParent.path.appending(hidden))
+        guard
+            let staged = try places.destinationParent.status(staging)?.kind == .directory
+                ? places.destinationParent.directory(staging) : nil
+        else { return "the old directory is still \(rest): the record of what was copied is missing" }
+        let manifest = try AppManifest(in: staged, isNewBoot: false)
+        let old = try places.sourceParent.directory(hidden)
+        let copy = TreeCopy(old, to: staged, manifest: manifest)
+        // Each file in the manifest may be a store: SQLite makes the files beside it again.
+        copy.quiescent = Set(manifest.entries.keys)
+        let removal = TreeRemoval(manifest: manifest, copy: copy, didRemove: { try step(.removedFile) })
+        do {
+            let kept = try removal.run(hidden, in: places.sourceParent)
+            return kept.isEmpty ? nil : "\(Counted(kept.count, "file stays", "files stay")) in \(rest): \(kept.list)"
+        } catch let error as SystemError {
+            return "the old directory could not be removed and is now \(rest): \(error)"
+        }
+    }
+
+    // MARK: - Either
+
+    /// Removes the journal, and then the note that leads to it.
+    private func removeJournal() throws {
+        try container.removeAppJournal()
+        if move.undoes != nil { try AppUndoNote.remove(move, in: places.destinationParent) }
+    }
+
+    private func writeReceipt(_ method: AppMoveReceipt.Method, published: FileIdentity) throws {
+        if let undone = move.undoes {
+            try passOn(undone, published)
+            return try container.removeAppReceipt(undone)
+        }
+        try container.write(AppMoveReceipt(move, at: Date(), method: method, published: published))
+    }
+
+    /// Tells the receipt of an earlier move, which brought the directory to where it now returns, its new identity.
+    private func passOn(_ undone: TransferIdentifier, _ published: FileIdentity) throws {
+        guard let receipt = try container.appReceipts(of: places.source).first(where: { $0.move.id == undone }),
+            receipt.move.root != published
+        else { return }
+        let group = GroupContainer(directory: places.destinationParent)
+        for var earlier in try group.appReceipts(of: places.destination)
+        where earlier.published.inode == receipt.move.root.inode {
+            (earlier.published, earlier.move.boot) = (published, move.boot)
+            try group.write(earlier)
+        }
+    }
+
+    /// Removes the link at the place that a directory has left on its way back.
+    private func removeLinkOnReturn() throws {
+        guard !move.leavesLink, try places.sourceParent.status(places.sourceName)?.kind == .symbolicLink else { return }
+        try places.sourceParent.removeFile(places.sourceName)
+        try places.sourceParent.synchronize()
+    }
+}

@@ -1,0 +1,249 @@
+import FoundationEssentials
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreRelocation
+import SystemPackage
+
+/// Moves a program's whole directory: request → plan → run. At every instant exactly one of two places is the
+/// directory, and the disk says which.
+///
+/// On one file system, the directory and a symbolic link exchange their names (`AppRename`). Across file systems, it is
+/// copied while its stores are locked, loses its name, is compared with the copy, and the copy gets the new name
+/// (`AppTransfer`). Either has one commit point. `AppRecovery` ends what a kill has interrupted.
+package struct AppRelocation {
+    let request: AppMoveRequest
+    let isCancelled: @Sendable () -> Bool
+    let report: (AppMoveEvent) -> Void
+    /// Called at each step. A test that throws `Abandonment` from it ends the move as a kill does.
+    let step: (AppMoveStep) throws -> Void
+
+    /// An error after which nothing is put back, as after a kill. Only tests throw it.
+    package struct Abandonment: Error {
+        package init() {}
+    }
+
+    package init(
+        _ request: AppMoveRequest, isCancelled: @escaping @Sendable () -> Bool = { false },
+        report: @escaping (AppMoveEvent) -> Void = { _ in }, step: @escaping (AppMoveStep) throws -> Void = { _ in }
+    ) {
+        (self.request, self.isCancelled, self.report, self.step) = (request, isCancelled, report, step)
+    }
+
+    // MARK: - Run
+
+    /// Moves the directory. Throws only `RelocationFailure`; both places are then as they were.
+    package func run() throws(RelocationFailure) -> AppMoveSummary {
+        try failing {
+            let places = try AppPlaces(source: request.source, destination: request.destination)
+            let container = GroupContainer(directory: places.destinationParent)
+            if let finished = try finishUndo(of: places) { return finished }
+            // What is not to be moved leaves no trace: no lock, and no directory of records.
+            if try container.appJournal() == nil {
+                switch AppPlan(try places.facts(isUndo: false)) {
+                case .alreadyMoved: return summary(.alreadyMoved, places)
+                case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
+                case .move: break
+                }
+            }
+            return try underLock(of: container) {
+                if let finished = try recover(container, continuing: places) { return finished }
+                return try move(places, container, undoing: nil)
+            }
+        }
+    }
+
+    /// Moves the directory back, and removes the link at its old place. Throws only `RelocationFailure`.
+    package func undo() throws(RelocationFailure) -> AppMoveSummary {
+        try failing {
+            let forward = try AppPlaces(source: request.source, destination: request.destination)
+            let container = GroupContainer(directory: forward.destinationParent)
+            let back = try AppPlaces(source: forward.destination, destination: forward.source)
+            return try underLock(of: container) {
+                if let finished = try recover(container, continuing: back) { return finished }
+                if try endNote(of: back) { return summary(.undone, back) }
+                return try move(back, container, undoing: receipt(container, forward).move.id)
+            }
+        }
+    }
+
+    /// Looks at both places and returns what a move would do. Changes nothing.
+    package func dryRun() throws(RelocationFailure) -> AppPreview {
+        try failing { try AppPreview(self) }
+    }
+
+    private func move(
+        _ places: AppPlaces, _ container: GroupContainer, undoing: TransferIdentifier?
+    ) throws -> AppMoveSummary {
+        switch AppPlan(try places.facts(isUndo: undoing != nil)) {
+        case .alreadyMoved: return summary(.alreadyMoved, places)
+        case .refuse(.taken) where undoing != nil:
+            throw try AppPlan.Refusal.replacedLink(places.destination, in: places.destinationParent)
+        case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
+        case .move(let root, let replacesLink):
+            var move = AppMove(
+                id: TransferIdentifier(), source: places.source, destination: places.destination, root: root,
+                leavesLink: undoing == nil, replacesLink: replacesLink, undoes: undoing)
+            move.rewrites = request.rewrites.isEmpty || undoing != nil ? nil : request.rewrites
+            try places.checkWritable()
+            try step(.planned)
+            return try perform(move, places, container, resuming: false)
+        }
+    }
+
+    private func perform(
+        _ move: AppMove, _ places: AppPlaces, _ container: GroupContainer, resuming: Bool
+    ) throws -> AppMoveSummary {
+        do {
+            // Paths are changed in a copy.
+            let isRewritten = try AppRewriting(move, container) != nil
+            if !resuming, !isRewritten, let summary = try AppRename(self, move, places, container).run() {
+                return summary
+            }
+            return try AppTransfer(self, move, places, container).run()
+        } catch let error as Abandonment {
+            throw error
+        } catch {
+            // Nothing is undone past the commit point.
+            guard let journal = try container.appJournal() else { throw error }
+            if try AppRecovery(journal, places, container).end(keepingCopy: false) != .undone {
+                throw RelocationFailure.app(
+                    .failed, "unfinished",
+                    "\(PrintablePath(places.destination)) has its new place, but a later step failed: \(error)",
+                    "run this again")
+            }
+            throw error
+        }
+    }
+
+    // MARK: - Recovery
+
+    /// Ends an interrupted move. Returns its summary if it was the move to `places` and is done now.
+    private func recover(
+        _ container: GroupContainer, continuing places: AppPlaces
+    ) throws -> AppMoveSummary? {
+        guard let journal = try container.appJournal() else { return nil }
+        let former = try AppPlaces(journal)
+        let isSame = former.source == places.source && former.destination == places.destination
+        let recovery = AppRecovery(journal, former, container, step: step)
+        let (from, to) = (PrintablePath(former.source), PrintablePath(former.destination))
+        switch try recovery.end(keepingCopy: isSame) {
+        case .finished(let method, let notes):
+            report(.recovered("finished the interrupted move of \(from) to \(to)"))
+            guard isSame else { return nil }
+            var summary = summary(journal.move.undoes == nil ? .moved : .undone, former)
+            (summary.method, summary.notes, summary.left) = (method, notes, journal.left ?? [])
+            return summary
+        case .undone:
+            report(.recovered("the move of \(from) to \(to) was interrupted before it was decided"))
+            if journal.move.undoes == nil, former.source == places.destination, former.destination == places.source {
+                return summary(.undone, places)
+            }
+            guard isSame, recovery.hasCopy else { return nil }
+            // The files that were copied and verified need not be copied again.
+            return try perform(journal.move, former, container, resuming: true)
+        }
+    }
+
+    /// Ends an interrupted undo whose journal isn't in the destination's group. Returns its summary if that was asked
+    /// for.
+    private func finishUndo(of places: AppPlaces) throws -> AppMoveSummary? {
+        var groups = [places.sourceParent]
+        if let back = AppUndoNote.find(for: places.source, in: places.sourceParent) {
+            groups.append(try Directory(back.source.path.removingLastComponent()))
+        }
+        for group in groups where group.path != places.destinationParent.path {
+            let container = GroupContainer(directory: group)
+            guard let move = try? container.appJournal()?.move, move.undoes != nil,
+                [move.source.path, move.destination.path].contains(places.source)
+            else { continue }
+            let finished = try underLock(of: container) { try recover(container, continuing: places) }
+            if let finished { return finished }
+        }
+        return nil
+    }
+
+    /// Removes the note of an undo that was interrupted after its end. Returns false if there is none.
+    private func endNote(of back: AppPlaces) throws -> Bool {
+        guard let move = AppUndoNote.find(for: back.destination, in: back.destinationParent),
+            move.source.path == back.source
+        else { return false }
+        try AppUndoNote.remove(move, in: back.destinationParent)
+        return try back.destinationParent.status(back.destinationName)?.kind == .directory
+            && back.sourceParent.status(back.sourceName) == nil
+    }
+
+    // MARK: - Waiting
+
+    private func underLock<Result>(of container: GroupContainer, _ body: () throws -> Result) throws -> Result {
+        let deadline = Deadline(after: request.deadline)
+        var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
+        while true {
+            if let lock = try container.lock() {
+                try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+                return try withExtendedLifetime(lock) { _ in try body() }
+            }
+            if isCancelled() { throw RelocationFailure.cancelled(request.source) }
+            guard !deadline.hasPassed else {
+                throw RelocationFailure.app(
+                    .busy, "locked",
+                    "another relocation is in progress in \(PrintablePath(container.directory.path)) "
+                        + "(process \(container.lockHolder()))", "try again when it is done")
+            }
+            pause(backoff.next())
+        }
+    }
+
+    /// Calls `body` until it finds the directory closed. Throws a failure that names the holders at the deadline.
+    func awaitClosed<Result>(_ source: FilePath, _ body: () throws -> Result) throws -> Result {
+        let deadline = Deadline(after: request.deadline)
+        var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(160))
+        var reported: [FileHolder]?
+        var changes = 0
+        while true {
+            let failure: RelocationFailure
+            do {
+                return try body()
+            } catch let held as AppHeld {
+                failure = .held(source, held.holders)
+                if reported != held.holders { report(.waiting(for: held.holders)) }
+                reported = held.holders
+            } catch let held as AppFileHeld {
+                failure = .held(held.path, FileHolder.of(held.identity))
+            } catch let changed as AppChanged {
+                changes += 1
+                failure = .app(
+                    .busy, "changing", "\(PrintablePath(changed.path)) keeps changing",
+                    "end the programs that write to it, then run this again")
+            }
+            if isCancelled() { throw RelocationFailure.cancelled(source) }
+            // A long copy is made equal to a changed directory in far less time than it took.
+            guard !deadline.hasPassed || (failure.code == "changing" && changes < Self.leastAttempts) else {
+                throw failure
+            }
+            pause(backoff.next())
+        }
+    }
+
+    /// A directory that changes is looked at so often, whatever the deadline.
+    private static let leastAttempts = 3
+
+    func summary(_ outcome: AppMoveSummary.Outcome, _ places: AppPlaces) -> AppMoveSummary {
+        AppMoveSummary(outcome: outcome, from: places.source, to: places.destination)
+    }
+
+    private func failing<Result>(_ body: () throws -> Result) throws(RelocationFailure) -> Result {
+        do {
+            return try body()
+        } catch {
+            throw RelocationFailure(error, RelocationRequest(source: request.source, group: request.destination))
+        }
+    }
+}
+
+/// Programs have files of the directory open.
+struct AppHeld: Error {
+    let holders: [FileHolder]
+}

@@ -1,0 +1,91 @@
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+// What an undo has to find: the move that it takes back, and the link at the old place.
+extension AppRelocation {
+    /// Returns the two places of the move that an undo with one path only means: the directory's old or new path.
+    /// Throws `RelocationFailure`, which says what lies there, if nothing tells the other place.
+    package static func recorded(_ path: FilePath) throws -> (source: FilePath, destination: FilePath) {
+        guard let name = path.lastComponent, let parent = try? Directory(resolving: path.removingLastComponent()) else {
+            throw RelocationFailure.app(
+                .unusablePlace, "no_source", "there is no directory \(PrintablePath(path))",
+                "name the program's old or new directory")
+        }
+        let place = parent.path.appending(name)
+        let group = GroupContainer(directory: parent)
+        // An undo that was interrupted after the directory had its old name back.
+        if let back = AppUndoNote.find(for: place, in: parent) { return (place, back.source.path) }
+        if let back = try? group.appJournal()?.move, back.undoes != nil, back.source.path == place {
+            return (back.destination.path, place)
+        }
+        let obstacle = try AppObstacle(name, in: parent)
+        if let link = obstacle.link { return (place, link) }
+        if let receipt = try group.appReceipts(of: place).last { return (receipt.move.source.path, place) }
+        throw RelocationFailure.app(
+            .unusablePlace, "no_receipt",
+            "\(PrintablePath(path)) is \(obstacle.words): neither the link that a move leaves, nor a directory that a move "
+                + "has brought there", "name both the old and the new place")
+    }
+
+    /// Returns the receipt of the move between two places. Throws `RelocationFailure`, which says what lies there, if
+    /// there is none or the directory isn't there any more.
+    func receipt(_ container: GroupContainer, _ places: AppPlaces) throws -> AppMoveReceipt {
+        let receipts = try container.appReceipts(of: places.destination)
+        let (from, to) = (PrintablePath(places.source), PrintablePath(places.destination))
+        guard let receipt = receipts.last(where: { $0.move.source.path == places.source }) else {
+            let present = try AppObstacle(places.sourceName, in: places.sourceParent)
+            throw RelocationFailure.app(
+                .unusablePlace, "no_receipt", "\(from) is \(present.words), and no move of it to \(to) is recorded",
+                present.link.map { "if that is the program's old place: groupstore move-app --undo \($0.shellWord)" }
+                    ?? "name the two places as in the move")
+        }
+        let present = try places.destinationParent.status(places.destinationName)
+        if receipt.move.isFile(receipt.published, present) { return receipt }
+        let obstacle = try AppObstacle(places.destinationName, in: places.destinationParent)
+        if let target = obstacle.link {
+            throw RelocationFailure.app(
+                .conflict, "moved_on", "\(to), where \(from) was moved to, is now a link to \(PrintablePath(target))",
+                "undo the later move first: groupstore move-app --undo \(places.destination.shellWord) && "
+                    + "groupstore move-app --undo \(places.source.shellWord)")
+        }
+        guard present != nil else {
+            throw RelocationFailure.app(
+                .unusablePlace, "no_source", "\(to), where \(from) was moved to, is gone",
+                "if it was moved on by other means, move it back there first")
+        }
+        throw RelocationFailure.app(
+            .conflict, "replaced",
+            "\(to) is \(obstacle.words), and not the directory that was moved there from \(from)", "move it by hand")
+    }
+}
+
+extension AppPlan.Refusal {
+    /// The failure of a move back to a place where the link is no more.
+    static func replacedLink(_ place: FilePath, in parent: Directory) throws -> RelocationFailure {
+        guard let name = place.lastComponent else { return AppPlan.Refusal.taken.failure(place, place) }
+        return .app(
+            .conflict, "destination_taken",
+            "\(PrintablePath(place)) is \(try AppObstacle(name, in: parent).words), and not the link that the move left",
+            "move it away: mv \(place.shellWord) \(place.appending(suffix: ".old").shellWord)")
+    }
+}
+
+/// What lies at a place, in words for a message.
+struct AppObstacle {
+    let words: String
+    /// The absolute path that a symbolic link there leads to.
+    let link: FilePath?
+
+    init(_ name: FilePath.Component, in parent: Directory) throws {
+        switch try parent.status(name)?.kind {
+        case nil: (words, link) = ("absent", nil)
+        case .directory: (words, link) = ("a directory", nil)
+        case .symbolicLink:
+            let target = parent.path.pushing(try parent.linkTarget(name)).lexicallyNormalized()
+            (words, link) = ("a link to \(PrintablePath(target))", target)
+        case .regular, .other: (words, link) = ("a file", nil)
+        }
+    }
+}

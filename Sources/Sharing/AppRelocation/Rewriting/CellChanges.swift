@@ -1,0 +1,91 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteStore
+import StoreRelocation
+import SystemPackage
+
+/// Changes of one table's cells, found by one reading of all its rows, and proved by another.
+struct CellChanges {
+    struct Cell {
+        /// The row, as `TableReading.name` names it after the change.
+        let row: String?
+        /// The place in the reading's columns.
+        let column: Int
+        let old: [UInt8]
+        let new: [UInt8]
+    }
+
+    /// A text in a column.
+    struct Value: Hashable {
+        let column: Int
+        let text: [UInt8]
+    }
+
+    let reading: TableReading
+    private(set) var cells: [Cell] = []
+    private var rows: [(key: [StoredValue], columns: [Int], values: [StoredValue])] = []
+    private var expected = RowSum()
+
+    /// Reads the table. `change` returns the new text of a cell, or nil if it stays: from the row, the column's place
+    /// and the text.
+    init(
+        _ reading: TableReading, _ store: SQLiteConnection,
+        _ change: (_ row: String?, _ column: Int, _ text: [UInt8]) -> [UInt8]?
+    ) throws {
+        self.reading = reading
+        try reading.forEachRow(store) { key, cells in add(key, cells, change) }
+    }
+
+    private mutating func add(
+        _ key: [StoredValue], _ original: [StoredValue], _ change: (String?, Int, [UInt8]) -> [UInt8]?
+    ) {
+        let row = reading.name(key, original)
+        var cells = original
+        var found: [(column: Int, old: [UInt8], new: [UInt8])] = []
+        for (index, cell) in original.enumerated() {
+            guard let text = reading.text(cell), let new = change(row, index, text) else { continue }
+            cells[index] = String(validating: new, as: UTF8.self).map { .text($0) } ?? .malformedText(new)
+            found.append((index, text, new))
+        }
+        expected.add(reading.identity(key, cells), cells)
+        guard !found.isEmpty else { return }
+        rows.append((key, found.map(\.column), found.map { cells[$0.column] }))
+        let changedRow = reading.name(reading.identity(key, cells), cells)
+        self.cells += found.map { Cell(row: changedRow, column: $0.column, old: $0.old, new: $0.new) }
+    }
+
+    /// Writes the changes, and reads the table again. Throws `RelocationFailure` if anything else changed too.
+    func write(_ store: SQLiteConnection, _ name: FilePath) throws {
+        let table = reading.table
+        if let collation = table.indexes.lazy.compactMap(\.unknownCollation).first {
+            throw RelocationFailure.app(
+                .badData, "collation",
+                "\(PrintablePath(name)): an index of table \(table.name) is sorted by \(collation), which only its "
+                    + "program knows", "leave --rewrite out: the link at the old place serves the old paths")
+        }
+        for row in rows { try reading.update(store, row.key, row.columns, row.values) }
+        var actual = RowSum()
+        try reading.forEachRow(store) { key, cells in actual.add(key, cells) }
+        guard actual == expected else {
+            throw RelocationFailure.app(
+                .failed, "audit", "\(PrintablePath(name)): table \(table.name) differs from what was asked for",
+                "leave --rewrite out: the link at the old place serves the old paths")
+        }
+    }
+
+    /// Returns how many cells of the table hold each of the texts.
+    static func counts(
+        of values: Set<Value>, _ reading: TableReading, _ store: SQLiteConnection
+    ) throws -> [Value: Int] {
+        var counts: [Value: Int] = [:]
+        guard !values.isEmpty else { return counts }
+        try reading.forEachRow(store) { _, cells in
+            for (index, cell) in cells.enumerated() {
+                guard let text = reading.text(cell) else { continue }
+                let value = Value(column: index, text: text)
+                if values.contains(value) { counts[value, default: 0] += 1 }
+            }
+        }
+        return counts
+    }
+}

@@ -1,0 +1,89 @@
+import GroupContainers
+import LinuxSystem
+import SystemPackage
+
+/// Changes of paths in texts (`PathRewrite`). Of those that match a text, the one with the longest old path applies.
+struct PathRewriter {
+    private struct Pair {
+        let old: [UInt8]
+        let new: [UInt8]
+    }
+
+    private let pairs: [Pair]
+    private let shortest: Int
+
+    init(_ rewrites: [PathRewrite]) {
+        pairs = rewrites.map { Pair(old: $0.old.path.bytes, new: $0.new.path.bytes) }
+            .sorted { $0.old.count > $1.old.count }
+        shortest = pairs.last?.old.count ?? 0
+    }
+
+    /// Returns the value with the new path, or nil if it doesn't hold an old one.
+    func rewritten(_ value: [UInt8]) -> [UInt8]? { rewritten(value, depth: 0) }
+
+    /// A JSON text inside a JSON string counts too, but not without end.
+    private static let maximumDepth = 4
+
+    func rewritten(_ value: [UInt8], depth: Int) -> [UInt8]? {
+        guard value.count >= shortest, depth <= Self.maximumDepth else { return nil }
+        if value.first == UInt8(ascii: "/") { return path(value) }
+        if value.starts(with: "file:".utf8) { return url(value) }
+        guard let first = value.first(where: { !JSONRewriter.isSpace($0) }), first == 0x7B || first == 0x5B else {
+            return nil
+        }
+        return JSONRewriter.rewritten(value, by: self, depth: depth + 1)
+    }
+
+    private func path(_ value: [UInt8]) -> [UInt8]? {
+        for pair in pairs where value.starts(with: pair.old) {
+            guard value.count == pair.old.count || value[pair.old.count] == UInt8(ascii: "/") else { continue }
+            return pair.new + value[pair.old.count...]
+        }
+        return nil
+    }
+
+    // MARK: - URLs
+
+    private func url(_ value: [UInt8]) -> [UInt8]? {
+        for scheme in ["file://localhost", "file://", "file:"] where value.starts(with: scheme.utf8) {
+            let start = scheme.utf8.count
+            guard start < value.count, value[start] == UInt8(ascii: "/") else { continue }
+            for pair in pairs {
+                guard let end = Self.end(of: pair.old, in: value, from: start) else { continue }
+                return value[..<start] + Self.encoded(pair.new) + value[end...]
+            }
+        }
+        return nil
+    }
+
+    /// Returns the index after the path in a URL, percent-encoded or not, if whole components end there.
+    private static func end(of path: [UInt8], in value: [UInt8], from start: Int) -> Int? {
+        var index = start
+        for wanted in path {
+            guard index < value.count else { return nil }
+            var byte = value[index]
+            index += 1
+            if byte == UInt8(ascii: "%"), index + 1 < value.count,
+                let decoded = UInt8(String(decoding: value[index...index + 1], as: UTF8.self), radix: 16)
+            {
+                byte = decoded
+                index += 2
+            }
+            guard byte == wanted else { return nil }
+        }
+        return index == value.count || "/?#".utf8.contains(value[index]) ? index : nil
+    }
+
+    /// Encodes the bytes that GLib's g_filename_to_uri encodes.
+    private static func encoded(_ path: [UInt8]) -> [UInt8] {
+        path.flatMap { byte -> [UInt8] in
+            switch byte {
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: return [byte]
+            case _ where "!$&'()*+,-./:=@_~".utf8.contains(byte): return [byte]
+            default:
+                let digits = String(byte, radix: 16, uppercase: true)
+                return Array(("%" + (digits.utf8.count == 1 ? "0" : "") + digits).utf8)
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import StoreRelocation
+import SystemPackage
+
+/// What a directory contains, as far as a move has to know it.
+final class AppSurvey {
+    enum Depth {
+        /// Names only: each file costs a third of a microsecond. For a rename.
+        case names
+        /// Each file's status, and the first bytes of each that may be a store. For a copy.
+        case files
+    }
+
+    private(set) var contents = AppContents()
+    /// The inodes of all regular files.
+    private(set) var inodes: Set<UInt64> = []
+    /// Databases, relative to the root: those with a header of SQLite, if files are looked at.
+    private(set) var stores: [FilePath] = []
+    /// The space that the files take on the disk, in bytes, if they are looked at.
+    private(set) var allocated: Int64 = 0
+    /// Files with a write-ahead log or a journal beside them.
+    private(set) var active: [FilePath] = []
+
+    private let root: Directory
+    private let depth: Depth
+    /// The files with several names, by their identity, with the names found.
+    private var names: [FileIdentity: (paths: [FilePath], links: UInt64)] = [:]
+    /// A header is looked for in at most this many files of a survey of names.
+    private static let headerLimit = 10_000
+
+    /// Looks at the whole tree. Throws `RelocationFailure` for what can't be copied, and `SystemError`.
+    init(_ root: Directory, _ depth: Depth) throws {
+        self.root = root
+        self.depth = depth
+        if depth == .files { contents.bytes = 0 }
+        try visit(root, FilePath())
+        switch depth {
+        case .files:
+            contents.stores = stores
+            contents.sharedFiles = names.values.filter { $0.paths.count < $0.links }.compactMap(\.paths.first)
+                .sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+        case .names:
+            // A rename needs no right to read the files.
+            if contents.files <= Self.headerLimit { (try? AppSurvey(root, .files))?.give(to: self) }
+        }
+    }
+
+    private func give(to other: AppSurvey) {
+        contents.linksOutside = other.contents.linksOutside
+        other.contents = contents
+        other.stores = stores
+    }
+
+    private func visit(_ directory: Directory, _ path: FilePath) throws {
+        contents.directories += 1
+        var children: [FilePath.Component] = []
+        var files: [FilePath.Component] = []
+        try directory.forEachEntry { name, kind, inode in
+            var kind = kind
+            if kind == nil, let component = FilePath.Component(bytes: name) {
+                kind = try directory.status(component)?.kind
+            }
+            if kind == .directory {
+                if let component = FilePath.Component(bytes: name) { children.append(component) }
+                return
+            }
+            contents.files += 1
+            if kind == .regular { inodes.insert(inode) }
+            if kind == .regular, let base = Self.database(besideLog: name) {
+                if try directory.status(base)?.kind == .regular { active.append(path.appending(base)) }
+            }
+            if kind == .symbolicLink, let component = FilePath.Component(bytes: name) {
+                try lookAtLink(component, in: directory, path.appending(component))
+            }
+            if depth == .files, let component = FilePath.Component(bytes: name) { files.append(component) }
+        }
+        for name in files { try look(name, in: directory, path.appending(name)) }
+        for name in children { try visit(open(name, in: directory), path.appending(name)) }
+    }
+
+    private func open(_ name: FilePath.Component, in directory: Directory) throws -> Directory {
+        do throws(SystemError) {
+            return try directory.directory(name)
+        } catch {
+            guard error.isPermission else { throw error }
+            throw Self.unreadable(directory.path.appending(name), "rx")
+        }
+    }
+
+    /// Returns the name of the database whose write-ahead log or journal this is.
+    private static func database(besideLog name: UnsafeBufferPointer<UInt8>) -> FilePath.Component? {
+        for suffix in ["-wal", "-journal"] where name.count > suffix.utf8.count {
+            guard name.suffix(suffix.utf8.count).elementsEqual(suffix.utf8) else { continue }
+            return FilePath.Component(bytes: name.dropLast(suffix.utf8.count))
+        }
+        return nil
+    }
+
+    // MARK: - A file
+
+    private func look(_ name: FilePath.Component, in directory: Directory, _ path: FilePath) throws {
+        guard let status = try directory.status(name) else { return }
+        let full = directory.path.appending(name)
+        if geteuid() != 0, status.owner != geteuid() {
+            throw RelocationFailure.app(
+                .notPermitted, "owner", "\(PrintablePath(full)) belongs to user \(status.owner), and a copy would not",
+                "run this as root")
+        }
+        switch status.kind {
+        case .regular: try lookAtContent(name, in: directory, path, status)
+        case .directory, .symbolicLink: break
+        case .other:
+            let special = try directory.specialFile(name)
+            if special == .socket { contents.sockets.append(path) }
+            if case .device? = special, geteuid() != 0 {
+                throw RelocationFailure.app(
+                    .notPermitted, "device", "\(PrintablePath(full)) is a device, which only root can make",
+                    "run this as root")
+            }
+        }
+    }
+
+    private func lookAtLink(_ name: FilePath.Component, in directory: Directory, _ path: FilePath) throws {
+        let target: FilePath
+        do throws(SystemError) {
+            target = try directory.linkTarget(name)
+        } catch {
+            // Removed meanwhile.
+            guard [.noSuchFileOrDirectory, .invalidArgument].contains(error.errno) else { throw error }
+            return
+        }
+        if target.isAbsolute {
+            if target.starts(with: root.path) { contents.linksInside.append(path) }
+            return
+        }
+        var depth = path.components.count - 1
+        for component in target.components {
+            depth += component.kind == .parentDirectory ? -1 : component.kind == .regular ? 1 : 0
+            guard depth < 0 else { continue }
+            let normal = path.removingLastComponent().pushing(target).lexicallyNormalized()
+            // The first component leads to the directory's parent.
+            let beside = FilePath(root: nil, normal.components.dropFirst())
+            contents.linksOutside.append(OutwardLink(path: path, target: target, beside: beside))
+            return
+        }
+    }
+
+    private func lookAtContent(
+        _ name: FilePath.Component, in directory: Directory, _ path: FilePath, _ status: FileStatus
+    ) throws {
+        contents.bytes = (contents.bytes ?? 0) + status.size
+        if status.links > 1 { names[status.identity, default: ([], status.links)].paths.append(path) }
+        allocated += min(status.allocated, status.size)
+        do throws(SystemError) {
+            let start = try Self.start(of: name, in: directory)
+            if DatabaseHeader(start) != nil { stores.append(path) }
+        } catch {
+            if error.isPermission { throw Self.unreadable(directory.path.appending(name), "r") }
+            // Removed meanwhile.
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+        }
+    }
+
+    private static func start(
+        of name: FilePath.Component, in directory: Directory
+    ) throws(SystemError) -> [UInt8] {
+        let file = try directory.open(name, flags: O_RDONLY)
+        return try file.read(count: DatabaseHeader.length, at: 0, path: directory.path.appending(name))
+    }
+
+    /// Throws `RelocationFailure` for a store that has another name outside of the directory: after a copy there would
+    /// be two stores, and a program that uses the other name would write to the old one.
+    func checkShared() throws {
+        guard let store = contents.sharedFiles.first(where: { Set(stores).contains($0) }) else { return }
+        let path = root.path.pushing(store)
+        throw RelocationFailure.app(
+            .unusablePlace, "hard_linked",
+            "the store \(PrintablePath(path)) has another name outside of the directory, which would keep the old content",
+            "remove that name first, which this prints: "
+                + "find \"$(stat -c %m \(path.shellWord))\" -xdev -samefile \(path.shellWord)")
+    }
+
+    private static func unreadable(_ path: FilePath, _ mode: String) -> RelocationFailure {
+        .app(
+            .notPermitted, "not_permitted", "\(PrintablePath(path)) can't be read",
+            "let its owner read it: chmod u+\(mode) \(path.shellWord)")
+    }
+}

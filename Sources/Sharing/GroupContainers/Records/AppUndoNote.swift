@@ -1,0 +1,41 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// The file `.groupstore-ID.undo`, which lies beside the old place of a directory while it is being moved back. The
+/// journal is in the group of the place that it leaves, which the old place doesn't tell once the link there is gone.
+package struct AppUndoNote: Codable, Sendable, Equatable {
+    package var version = 1
+    /// The move back: its destination is the old place.
+    package let move: AppMove
+
+    private static let suffix = ".undo"
+
+    private static func name(_ move: AppMove) -> FilePath.Component { move.id.hiddenName(suffix) }
+
+    /// Writes and syncs the note of a move back, in the directory of its destination.
+    package static func write(_ move: AppMove, in parent: Directory) throws {
+        try Record.write(AppUndoNote(move: move), name(move), in: parent)
+    }
+
+    package static func remove(_ move: AppMove, in parent: Directory) throws {
+        try parent.removeFile(name(move))
+        // A killed process may have left a partly written one.
+        if let unfinished = name(move).appending(".new") { try parent.removeFile(unfinished) }
+    }
+
+    /// Returns the move back to a place, if it was interrupted. A note that others could have written doesn't count.
+    package static func find(for place: FilePath, in parent: Directory) -> AppMove? {
+        guard let names = try? parent.names(), let owner = try? parent.status().owner else { return nil }
+        return names.lazy.filter { name in
+            guard let text = name.utf8, text.hasSuffix(suffix) else { return false }
+            return TransferIdentifier(
+                hiddenName: FilePath.Component(String(text.dropLast(suffix.count))) ?? .currentDirectory) != nil
+        }.compactMap { name -> AppMove? in
+            guard let (note, status) = try? Record.readWithStatus(AppUndoNote.self, name, in: parent),
+                [0, geteuid(), owner].contains(status.owner), status.permissions & 0o022 == 0
+            else { return nil }
+            return note.move
+        }.first { $0.destination.path == place && $0.undoes != nil }
+    }
+}

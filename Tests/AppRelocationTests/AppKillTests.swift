@@ -1,0 +1,121 @@
+import AppRelocation
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A move that ends at each of its steps as a kill ends it, and the run after it.
+@Suite(.ownThreads) struct AppKillTests {
+    /// Runs a move, or its way back, up to the first time of a step. Returns false if that doesn't come.
+    private func kill(_ rig: AppRig, at wanted: AppMoveStep, undoing: Bool = false) throws -> Bool {
+        let move = AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == wanted { throw AppRelocation.Abandonment() }
+        }
+        do {
+            _ = try undoing ? move.undo() : move.run()
+            return false
+        } catch {
+            #expect(error.underlyingError is AppRelocation.Abandonment, "\(error)")
+            return true
+        }
+    }
+
+    /// The steps before which something else is on the disk than before the step before. `script/soak apps` tries each
+    /// call that changes a disk.
+    private static let points: [(AppRig.FileSystem, AppMoveStep)] =
+        [(.same, .linked), (.same, .renamed)]
+        + [AppMoveStep.copied, .withdrawn, .committing, .published, .removedFile, .retired].map { (.another, $0) }
+
+    /// The next undo needs only the old path, also when the directory has its name back and no link leads anywhere.
+    @Test(arguments: points)
+    func theNextRunAndTheNextUndoFinishIt(_ fileSystem: AppRig.FileSystem, _ step: AppMoveStep) throws {
+        let rig = try AppRig(fileSystem)
+        let before = try rig.files(rig.source)
+        #expect(try kill(rig, at: step))
+        let summary = try AppRelocation(rig.request()).run()
+        #expect([.moved, .alreadyMoved].contains(summary.outcome))
+        #expect(try rig.isLink(rig.source))
+        #expect(try rig.files(rig.destination) == before)
+        #expect(try rig.rows(rig.destination) == "100")
+        #expect(try rig.leftovers() == [])
+        #expect(try AppRelocation(rig.request()).run().outcome == .alreadyMoved)
+        #expect(try kill(rig, at: step, undoing: true))
+        let places = try AppRelocation.recorded(rig.source)
+        #expect(places.destination == rig.destination)
+        #expect(try AppRelocation(rig.request()).undo().outcome == .undone)
+        try expectReturned(rig, before)
+    }
+
+    private func expectReturned(_ rig: AppRig, _ before: [[UInt8]: DirectorySnapshot.Entry]) throws {
+        #expect(try !rig.isLink(rig.source))
+        #expect(try rig.files(rig.source) == before)
+        #expect(try rig.rows(rig.source) == "100")
+        #expect(FileStatus(following: rig.destination) == nil)
+        #expect(try rig.leftovers() == [])
+    }
+
+    /// A directory that is named as the one to move, or as the place to move to, is first brought back whole.
+    @Test(arguments: [true, false]) func aMoveFinishesAKilledUndo(_ isForward: Bool) throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        _ = try AppRelocation(rig.request()).run()
+        #expect(try kill(rig, at: .published, undoing: true))
+        var request = AppMoveRequest(source: rig.destination, destination: rig.source)
+        if isForward {
+            let elsewhere = rig.source.removingLastComponent().appending("elsewhere")
+            request = AppMoveRequest(source: rig.source, destination: elsewhere)
+        }
+        #expect(try AppRelocation(request).run().outcome == (isForward ? .moved : .undone))
+        if isForward { #expect(try AppRelocation(request).undo().outcome == .undone) }
+        try expectReturned(rig, before)
+    }
+
+    @Test func aKilledCopyGoesOn() throws {
+        let rig = try AppRig(.another)
+        var files = 0
+        let killed = AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            files += step == .copiedFile ? 1 : 0
+            if step == .copied { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try killed.run() }
+        let summary = try AppRelocation(rig.request()).run()
+        // The two stores are locked anew, which may write to them.
+        #expect(summary.resumedFiles >= files - 3, "\(summary.resumedFiles) of \(files)")
+        #expect(try rig.rows(rig.destination) == "100")
+    }
+
+    /// A kill loses lines that were not written yet, so also that of a link that was made.
+    @Test func aLinkWithoutItsLineIsRecordedAgain() throws {
+        let rig = try AppRig(.another)
+        #expect(try kill(rig, at: .copied))
+        let beside = try Directory(rig.destination.removingLastComponent())
+        let staged = try #require(try beside.names().first { $0.string.hasSuffix(".staged") })
+        try beside.directory(staged).removeFile("manifest")
+        let summary = try AppRelocation(rig.request()).run()
+        #expect(summary.resumedFiles == 0)
+        #expect(summary.notes.filter { $0.contains("stay") } == [])
+        #expect(try rig.leftovers() == [])
+    }
+
+    /// A killed move must not stand in the way of another one to the same group.
+    @Test func anotherMoveUndoesIt() throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        #expect(try kill(rig, at: .withdrawn))
+        let other = try AppRig(.another)
+        var request = other.request()
+        request.destination = rig.destination.removingLastComponent().appending("other")
+        #expect(try AppRelocation(request).run().outcome == .moved)
+        #expect(try rig.files(rig.source) == before)
+        #expect(try rig.rows(rig.source) == "100")
+        #expect(FileStatus(following: rig.destination) == nil)
+        #expect(try rig.leftovers() == [])
+    }
+}

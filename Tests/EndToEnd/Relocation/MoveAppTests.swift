@@ -1,0 +1,135 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `groupstore move-app` from outside.
+@Suite(.ownThreads) struct MoveAppTests {
+    /// Makes a program's directory with a store whose rows are in its log.
+    private func makeApp(_ places: Places) throws -> FilePath {
+        let app = places.legacy.appending("app")
+        try run("mkdir", ["-p", Word(app.appending("sub"))])
+        try makeStore(app.appending("Notes.sqlite"), rows: 9, unflushed: true)
+        try write("text", to: app.pushing("sub/file"))
+        return app
+    }
+
+    private func isLink(_ path: FilePath) throws -> Bool {
+        try Directory(path.removingLastComponent()).status(path.lastComponent ?? ".")?.kind == .symbolicLink
+    }
+
+    @Test(arguments: Places.FileSystem.allCases)
+    func movesThereAndBack(_ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        let app = try makeApp(places)
+        let moved = places.group.appending("app")
+        let plan = try groupstore("move-app", Word(app), Word(moved), "--dry-run", "--json")
+        #expect(plan.summary.bool("dry_run") == true)
+        #expect(plan.outcome == "would_move")
+        #expect(try Directory(places.group).names() == [])
+        let done = try groupstore("move-app", Word(app), Word(moved), "--json")
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(done.outcome == "moved")
+        #expect(done.summary.string("method") == (fileSystem == .same ? "rename" : "copy"))
+        #expect(done.summary.integer("stores") == 2)
+        #expect(try isLink(app))
+        #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
+        #expect(try noteCount(moved.appending("Notes.sqlite")) == 9)
+        #expect(try groupstore("move-app", Word(app), Word(moved), "--json").outcome == "already_moved")
+        let undone = try groupstore("move-app", "--undo", Word(app), "--json")
+        #expect(undone.outcome == "undone", "\(undone.errors)")
+        #expect(try !isLink(app))
+        #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
+        #expect(FileStatus(following: moved) == nil)
+    }
+
+    @Test func movesIntoADirectoryThatExists() throws {
+        let places = try Places()
+        let app = try makeApp(places)
+        let done = try groupstore("move-app", Word(app), Word(places.group), "--json")
+        #expect(done.summary.string("to") == places.group.appending("app").string, "\(done.errors)")
+        #expect(try groupstore("move-app", Word(app), Word(places.group), "--json").outcome == "already_moved")
+        #expect(try groupstore("move-app", "--undo", Word(app), Word(places.group), "--json").outcome == "undone")
+    }
+
+    @Test(arguments: [
+        (["nowhere", "new"], 74, "no_source"), (["app/Notes.sqlite", "new"], 74, "not_a_directory"),
+        (["app", "app/sub/new"], 74, "inside"), (["app", "missing/new"], 74, "no_group_directory"),
+        (["app", "taken"], 73, "destination_taken"), (["--undo", "app", "new"], 74, "no_receipt"),
+    ])
+    func refusesWithACodeAndChangesNothing(_ words: [String], _ status: Int32, _ code: String) throws {
+        let places = try Places()
+        _ = try makeApp(places)
+        try write("", to: places.legacy.appending("taken"))
+        let before = try DirectorySnapshot(places.legacy)
+        let paths = words.map { $0.hasPrefix("-") ? Word($0) : Word(places.legacy.pushing(FilePath($0))) }
+        let refused = try groupstore("move-app", "--json", options: paths)
+        #expect(refused.status == status, "\(refused.errors)")
+        #expect(refused.summary.object("error")?.string("code") == code)
+        #expect(try DirectorySnapshot(places.legacy) == before)
+    }
+
+    @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
+    func aMountInsideOrAFullDiskChangesNothing() throws {
+        let places = try Places()
+        let app = try makeApp(places)
+        try run("mkdir", [Word(places.scratch("tiny"))])
+        let before = try DirectorySnapshot(places.legacy)
+        for (mount, code) in [
+            ("mount -t tmpfs tmpfs '\(app)/sub'", "mount_point"),
+            ("mount -t tmpfs -o size=8k tmpfs '\(places.scratch("tiny"))'", "no_space"),
+            ("mount -t tmpfs -o nr_inodes=7 tmpfs '\(places.scratch("tiny"))'", "no_space"),
+        ] {
+            let words = "'\(Programs.groupstore)' move-app '\(app)' '\(places.scratch("tiny"))/a' --json"
+            // Nothing but a try finds the last one.
+            for option in mount.contains("nr_inodes") ? [""] : [" --dry-run", ""] {
+                let script = "\(mount) || exit 1; \(words)\(option)"
+                let refused = try run("unshare", ["--user", "--map-root-user", "--mount", "sh", "-c", Word(script)])
+                #expect(refused.status == 74, "\(refused.output)\(refused.errors)")
+                #expect(refused.summary.object("error")?.string("code") == code, "\(refused.output)")
+            }
+            // A store that was locked for the copy may have got its log's rows.
+            let after = try DirectorySnapshot(places.legacy)
+            #expect(after.entries.filter(isOther) == before.entries.filter(isOther))
+            #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
+            #expect(try Directory(places.scratch("tiny")).names() == [])
+        }
+    }
+
+    @Test func anUndoTellsWhichPathsItCouldNotGiveBack() throws {
+        let places = try Places()
+        let app = try makeApp(places)
+        let moved = places.group.appending("app")
+        let store = Word(app.appending("paths.db"))
+        let sql = "CREATE TABLE p (id INTEGER PRIMARY KEY, path); INSERT INTO p VALUES (1, '\(app)/x')"
+        try run("sqlite3", [store, Word(sql)])
+        let rewrite: Word = "--rewrite=\(app)=\(moved)"
+        #expect(try groupstore("move-app", Word(app), Word(moved), rewrite).status == 0)
+        try run("sqlite3", [store, "ALTER TABLE p RENAME COLUMN path TO place"])
+        let undone = try groupstore("move-app", "--undo", Word(app), "--json")
+        #expect(undone.status == 65)
+        #expect(undone.outcome == "undone")
+        #expect(undone.summary.integer("left") == 1)
+        let left = try #require(undone.objects.first { $0.type == "left" })
+        #expect(left.string("column") == "path")
+        #expect(left.string("reason") == "column")
+        #expect(try !isLink(app))
+    }
+
+    private func isOther(_ entry: (key: [UInt8], value: DirectorySnapshot.Entry)) -> Bool {
+        !String(decoding: entry.key, as: UTF8.self).hasPrefix("app/Notes.sqlite")
+    }
+
+    /// A bounded sample of `script/soak apps`. `$GROUPSTORE_SEED` selects the points.
+    @Test(.soak, .enabled(if: Programs.canTrace, "needs ptrace(2)"))
+    func survivesKillsAndErrors() throws {
+        let seed = getenv("GROUPSTORE_SEED").map { String(cString: $0) } ?? "1"
+        let tester = Programs.source("Tests/Soak/apps.py")
+        let done = try run(
+            "python3", [tester, Programs.groupstore, "--sample", "6", "--kills", "12", "--seed", Word(seed)],
+            within: .ample)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+    }
+}
