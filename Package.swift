@@ -100,7 +100,9 @@ let changes = floor(
     room("StoreHazards", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
     room("RowShadow", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
-    room("StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
+    room(
+        "StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat",
+        "StoreHazards"),
     room(
         "PersistentHistory", "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat",
         "SQLiteStore"))
@@ -215,7 +217,7 @@ let unitTests = floor(
     tests("RowShadowTests", "LinuxSystem", "RowShadow", "SQLiteStore", .grdb),
     tests("StoreHazardsTests", "LinuxSystem", "SQLiteFormat", "StoreHazards"),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
-    tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreWatching"),
+    tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreHazards", "StoreWatching"),
     tests("PersistentHistoryTests", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore", .grdb),
     tests("MigrationAuditTests", "ManagedObjectModels", "MigrationAudit", "SQLiteStore"),
     tests("MappingModelsTests", "LinuxSystem", "ManagedObjectModels", "MappingModels", "PropertyLists"),

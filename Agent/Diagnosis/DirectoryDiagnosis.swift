@@ -65,6 +65,9 @@ package struct DirectoryDiagnosis {
         return Finding("directory", .fine, "\(owner), writable")
     }
 
+    /// The code of a file system on which programs can write stores unseen.
+    private static let hiddenWriters = "hidden_writers"
+
     static func reach(_ fileSystem: FileSystem, _ name: String) -> Finding {
         let prefix = "\(name): on \(fileSystem.name)"
         return switch fileSystem.reach {
@@ -73,15 +76,17 @@ package struct DirectoryDiagnosis {
             Finding(
                 "file_system", .problem(.configuration),
                 "\(prefix), a network file system: programs on other machines are neither seen nor kept out",
-                remedy: "keep shared stores on a local file system")
+                remedy: "keep shared stores on a local file system", code: hiddenWriters)
         case .userSpace:
             Finding(
                 "file_system", .warning, "\(prefix), served by a program: leases and inotify may be missing",
-                remedy: "close all programs and relocate with --assume-closed; or use a kernel file system")
+                remedy: "close all programs and relocate with --assume-closed; or use a kernel file system",
+                code: hiddenWriters)
         case .overlay:
             Finding(
                 "file_system", .warning, "\(prefix): programs that use one of its layers directly aren't seen",
-                remedy: "use a volume for shared stores; or relocate with --assume-closed when nobody has them open")
+                remedy: "use a volume for shared stores; or relocate with --assume-closed when nobody has them open",
+                code: hiddenWriters)
         }
     }
 

@@ -18,12 +18,16 @@ package struct Finding: Equatable, Sendable {
     package let message: String
     /// The remedy, in one line.
     package let remedy: String?
+    /// A word for what the finding is about, beside others of the same check: `old_sqlite`; nil if the check says it.
+    package let code: String?
     /// The processes that have the store in question open.
     package let holders: [StoreHolder]
 
     package init(
-        _ check: String, _ verdict: Verdict, _ message: String, remedy: String? = nil, holders: [StoreHolder] = []
+        _ check: String, _ verdict: Verdict, _ message: String, remedy: String? = nil, code: String? = nil,
+        holders: [StoreHolder] = []
     ) {
+        self.code = code
         self.holders = holders
         self.check = check
         self.verdict = verdict

@@ -6,16 +6,33 @@ import SystemPackage
 /// Finds states in which commits to the stores in a directory can be lost or hidden.
 package struct HazardDiagnosis {
     private let path: FilePath
+    private let only: StoreName?
 
-    package init(_ path: FilePath) { self.path = path }
+    /// - Parameter only: The store to look at; nil for all in the directory.
+    package init(_ path: FilePath, only: StoreName? = nil) { (self.path, self.only) = (path, only) }
 
-    /// Returns one finding per hazard, as far as this process may look. The check is the hazard's code.
+    /// Returns one finding per hazard, as far as this process may look. The check is the hazard's code. This process
+    /// must have no SQLite connection.
     package func findings() -> [Finding] {
-        guard let directory = try? Directory(path), let names = try? directory.names() else { return [] }
-        let stores = names.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { StoreName($0) }
+        guard let directory = try? Directory(path) else { return [] }
+        let stores = only.map { [$0] } ?? Self.stores(in: directory)
         let scan = HazardScan(stores.map { ($0, directory) }, readsLogs: true)
         return scan.hazards().map {
-            Finding($0.code.rawValue, .problem(.badData), $0.message, remedy: $0.remedy)
+            Finding(
+                $0.code.rawValue, .problem(.badData), $0.message, remedy: $0.remedy, code: $0.code.rawValue)
         }
+    }
+
+    /// Returns the stores by name. One that was removed under a program may still have a log there.
+    private static func stores(in directory: Directory) -> [StoreName] {
+        let names = (try? directory.names()) ?? []
+        let all = Set(names + names.compactMap(database(ofLog:)))
+        return all.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { StoreName($0) }
+    }
+
+    /// Returns the name of the database that a log has; nil for another file.
+    private static func database(ofLog name: FilePath.Component) -> FilePath.Component? {
+        guard name.bytes.suffix(4).elementsEqual("-wal".utf8) else { return nil }
+        return FilePath.Component(bytes: Array(name.bytes.dropLast(4)))
     }
 }

@@ -68,7 +68,7 @@ package struct HolderDiagnosis {
             "holders", .warning,
             "\(message): before \(SQLiteVersion.withoutResetBug), SQLite can corrupt a store in write-ahead mode that two "
                 + "connections write or checkpoint at once",
-            remedy: "update SQLite in " + older.map(\.process).list, holders: holders)
+            remedy: "update SQLite in " + older.map(\.process).list, code: "old_sqlite", holders: holders)
     }
 }
 

@@ -66,7 +66,7 @@ extension Publisher {
         case .migrated:
             subscription.rows?.discardUndelivered()
             subscription.rows?.recordMigration()
-        case .relocating, .progress, .abandoned: break
+        case .relocating, .progress, .abandoned, .hazard, .hazardOver: break
         }
         guard subscription.joining == nil else {
             subscription.joining?.events.append(numbered)

@@ -173,7 +173,7 @@ package final class HistoryService: Sendable {
         case .relocated, .migrated, .reset(.appeared), .reset(.replaced): maintain(store)
         case .change(let tables):
             if tables.names?.contains("sqlite_schema") == true || isPurgeDue(store) { maintain(store) }
-        case .relocating, .progress, .abandoned, .reset: break
+        case .relocating, .progress, .abandoned, .hazard, .hazardOver, .reset: break
         }
     }
 

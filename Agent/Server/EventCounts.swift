@@ -8,6 +8,8 @@ struct EventCounts: Equatable {
     private(set) var resets: [String: UInt64] = [:]
     /// The ends of relocations, by their outcomes.
     private(set) var relocations: [String: UInt64] = [:]
+    /// The hazards, by their codes.
+    private(set) var hazards: [String: UInt64] = [:]
     /// How subscriptions that are over have kept up.
     private var ended = LagCounts()
 
@@ -18,7 +20,8 @@ struct EventCounts: Equatable {
         case .relocated: relocations["relocated", default: 0] += 1
         case .migrated: relocations["migrated", default: 0] += 1
         case .abandoned(let outcome, _): relocations[outcome, default: 0] += 1
-        case .relocating, .progress: break
+        case .hazard(let hazard): hazards[hazard.code, default: 0] += 1
+        case .relocating, .progress, .hazardOver: break
         }
     }
 
@@ -31,6 +34,7 @@ struct EventCounts: Equatable {
         var object: JSONObject = ["changes": .integer(Int64(clamping: changes))]
         object["resets"] = Self.json(resets)
         object["relocations"] = Self.json(relocations)
+        object["hazards"] = hazards.isEmpty ? nil : Self.json(hazards)
         object["lags"] = .integer(Int64(clamping: all.lags))
         object["overflows"] = .integer(Int64(clamping: all.overflows))
         return object

@@ -43,7 +43,7 @@ struct EventLog {
             // Removed in halves: moving up all others for each removal would cost more than everything else.
             if recent.count == 2 * Self.maximumRecent { recent.removeFirst(Self.maximumRecent) }
             recent.append((number, tables))
-        case .relocating, .progress, .abandoned: break
+        case .relocating, .progress, .abandoned, .hazard, .hazardOver: break
         }
         return numbered
     }
@@ -105,7 +105,7 @@ struct Backlog {
                 entries[entries.count - 1] = EventLog.Numbered(
                     event: last.event, number: new.number, position: new.position)
                 return
-            case .relocating, .progress, .relocated, .migrated, .abandoned: break
+            case .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver: break
             }
         }
         entries.append(new)
@@ -126,7 +126,7 @@ extension StoreEvent {
     var describesRelocation: Bool {
         switch self {
         case .relocating, .progress: true
-        case .change, .relocated, .migrated, .abandoned, .reset: false
+        case .change, .relocated, .migrated, .abandoned, .hazard, .hazardOver, .reset: false
         }
     }
 }

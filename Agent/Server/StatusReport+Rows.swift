@@ -34,6 +34,10 @@ extension StatusReport {
         let state = states[store]
         row["state"] = state.map { .string($0.rawValue) }
         row["detail"] = states.detail(store).map { .string($0) }
+        let hazards = states.hazards(store).map { HazardDescription($0) }.map {
+            JSONValue.object(requester.isTrusted ? $0.json : $0.withoutPlaces.json)
+        }
+        if !hazards.isEmpty { row["hazards"] = .array(hazards) }
         row["subscribers"] = .integer(Int64(feed?.subscriptions.count ?? 0))
         if let name {
             let item = ClaimedItem(container: store.group, path: FilePath(root: nil, [name]))

@@ -58,7 +58,7 @@ final class Subscription {
         switch event {
         case .change(let tables): filter.map { $0.admits(tables) } ?? true
         case .progress: wantsProgress
-        case .relocating, .relocated, .migrated, .abandoned, .reset: true
+        case .relocating, .relocated, .migrated, .abandoned, .hazard, .hazardOver, .reset: true
         }
     }
 

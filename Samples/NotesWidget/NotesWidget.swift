@@ -34,6 +34,8 @@ struct NotesWidget {
         case .relocated(_, let url, _): say("relocated to \(url.path)")
         case .migrated(let old, let new, _): say("migrated from \(old ?? "an unknown version") to \(new)")
         case .abandoned(let outcome, let message, _): say("not relocated: \(outcome): \(message)")
+        case .hazard(let hazard, _): say("in danger: \(hazard.message): \(hazard.remedy)")
+        case .hazardOver(let hazard, _): say("no longer in danger: \(hazard.code)")
         case .reset(let reason, _): say("reset (\(reason)): everything must be read again")
         case .disconnected: say("no agent for now")
         case .notServed(let message): say("not served: \(message)")

@@ -21,6 +21,14 @@ import Testing
         .relocated(from: Array("/a".utf8), to: [0x2F, 0xFF]), .relocated(from: [], to: Array("/b c".utf8)),
         .migrated(fromModel: nil, toModel: "Notes 2"), .migrated(fromModel: "Notes", toModel: ""),
         .abandoned(outcome: "busy", message: "in use\nby \"sh\""),
+        .hazard(
+            HazardDescription(
+                code: "orphaned_log", holder: .init(pid: 7, program: "notes", isElsewhere: true), path: [0x2F, 0xFF],
+                inode: .max, expectedInode: 3, message: "lost", hint: "cp")),
+        .hazardOver(
+            HazardDescription(
+                code: "two_names", holder: .init(pid: 7, program: "notes"), path: [], inode: 4, expectedInode: nil,
+                message: "", hint: "")),
         .reset(.subscribed), .reset(.lagged), .reset(.epoch), .reset(.overflow), .reset(.replaced), .reset(.appeared),
         .reset(.vanished), .reset(.unreadable), .reset(.historyTrimmed), .reset(.historyGap), .reset(.migrated),
         .reset(.unconfigured), .reset(.init(rawValue: "reason_of_a_later_agent")),
@@ -35,12 +43,14 @@ import Testing
         case .relocated: 3
         case .migrated: 4
         case .abandoned: 5
-        case .reset: 6
+        case .hazard: 6
+        case .hazardOver: 7
+        case .reset: 8
         }
     }
 
     @Test func decodesEveryEventThatItEncodes() throws {
-        #expect(Set(Self.events.map(Self.kind)) == Set(0...6))
+        #expect(Set(Self.events.map(Self.kind)) == Set(0...8))
         for event in Self.events {
             let line = WireLine.bytes(event.json(store: Self.store, token: "e-1"))
             guard case .event(let type, let object) = try AgentMessage(parsing: line.dropLast()) else {

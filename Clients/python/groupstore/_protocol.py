@@ -11,7 +11,19 @@ from typing import Any, Optional, Union
 
 from ._rows import ChangedRow, row
 from .errors import InvalidOption, NoAgent, Refused, UnknownOperation
-from .events import Abandoned, Changed, Event, Holder, Migrated, Progress, Relocated, Relocating, Reset
+from .events import (
+    Abandoned,
+    Changed,
+    Event,
+    Hazard,
+    HazardOver,
+    Holder,
+    Migrated,
+    Progress,
+    Relocated,
+    Relocating,
+    Reset,
+)
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Message = dict[str, Any]
@@ -247,6 +259,11 @@ def event(message: Message) -> Optional[Event]:
         return Migrated(token, former, text(message, "to_model"))
     if kind == "abandoned":
         return Abandoned(token, text(message, "outcome"), text(message, "message"))
+    if kind == "hazard":
+        code, file = text(message, "code"), _path(message, "path")
+        return Hazard(token, code, _holder(message), file, text(message, "message"), text(message, "hint"))
+    if kind == "hazard_over":
+        return HazardOver(token, text(message, "code"), _holder(message))
     if kind == "reset":
         return Reset(token, text(message, "reason"))
     return None

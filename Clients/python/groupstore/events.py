@@ -13,6 +13,8 @@ __all__ = [
     "Connected",
     "Disconnected",
     "Event",
+    "Hazard",
+    "HazardOver",
     "Holder",
     "Migrated",
     "Progress",
@@ -115,6 +117,36 @@ class Abandoned:
 
 
 @dataclass(frozen=True)
+class Hazard:
+    """Commits to the store can be lost or hidden from now on: its files were removed or replaced under a program."""
+
+    token: str
+    """The position of this event."""
+    code: str
+    """The kind, such as `orphaned_log`; see the wire protocol's section "Hazards"."""
+    holder: Holder
+    """The process whose open file it is about."""
+    path: str
+    """The file as the process names it; empty if this user may not know it."""
+    message: str
+    """What is the matter, in one sentence."""
+    hint: str
+    """What to do, in one line."""
+
+
+@dataclass(frozen=True)
+class HazardOver:
+    """The hazard of that code and process is over."""
+
+    token: str
+    """The position of this event."""
+    code: str
+    """The kind."""
+    holder: Holder
+    """The process whose open file it was about."""
+
+
+@dataclass(frozen=True)
 class Reset:
     """Everything you know is stale: read it again."""
 
@@ -140,5 +172,7 @@ class Connected:
     """The position after which the events continue."""
 
 
-Event = Union[Changed, Relocating, Progress, Relocated, Migrated, Abandoned, Reset, Disconnected, Connected]
+Event = Union[
+    Changed, Relocating, Progress, Relocated, Migrated, Abandoned, Hazard, HazardOver, Reset, Disconnected, Connected
+]
 """Any event."""

@@ -53,6 +53,27 @@ public enum StoreChange: Sendable, Equatable {
         }
     }
 
+    /// A state of a store in which commits can be lost or hidden, although no program does anything wrong by its own
+    /// lights: another has removed or replaced files under it.
+    public struct Hazard: Hashable, Sendable {
+        /// The kind: `orphaned_log`, `orphaned_database`, `dropped_locks`, `two_names` or `mixed_modes`. Later versions
+        /// may have others.
+        public let code: String
+        /// The process whose open file it is about.
+        public let holder: Holder
+        /// The file as the process names it; nil if this user may not know it.
+        public let file: URL?
+        /// What is the matter, in one sentence.
+        public let message: String
+        /// What to do, in one line.
+        public let remedy: String
+
+        package init(code: String, holder: Holder, file: URL?, message: String, remedy: String) {
+            (self.code, self.holder, self.file) = (code, holder, file)
+            (self.message, self.remedy) = (message, remedy)
+        }
+    }
+
     /// A transaction was committed, and is visible to a reader from now on.
     ///
     /// - `tables` names the changed tables; nil if they aren't known.
@@ -78,6 +99,12 @@ public enum StoreChange: Sendable, Equatable {
     case migrated(fromModel: String?, toModel: String, token: String)
     /// The announced relocation ended and moved nothing. `outcome` is a code; `message` is for people.
     case abandoned(outcome: String, message: String, token: String)
+    /// Commits to the store can be lost or hidden from now on.
+    ///
+    /// - Important: What the process of the hazard commits may never reach this store.
+    case hazard(Hazard, token: String)
+    /// A hazard that `hazard` reported is over. Its message and remedy are empty.
+    case hazardOver(Hazard, token: String)
     /// Everything the subscriber knows is stale and must be read again. `reason` is a code such as `subscribed`,
     /// `lagged`, `epoch` or `replaced`.
     case reset(reason: String, token: String)
@@ -96,7 +123,7 @@ public enum StoreChange: Sendable, Equatable {
     public var changesContent: Bool {
         switch self {
         case .changed, .relocated, .migrated, .reset: true
-        case .relocating, .progress, .abandoned, .disconnected, .notServed, .connected: false
+        case .relocating, .progress, .abandoned, .hazard, .hazardOver, .disconnected, .notServed, .connected: false
         }
     }
 
@@ -115,7 +142,9 @@ public enum StoreChange: Sendable, Equatable {
     var reopensStore: Bool {
         switch self {
         case .relocated, .migrated: true
-        case .changed, .relocating, .progress, .abandoned, .reset, .disconnected, .notServed, .connected: false
+        case .changed, .relocating, .progress, .abandoned, .hazard, .hazardOver, .reset, .disconnected, .notServed,
+            .connected:
+            false
         }
     }
 
@@ -125,7 +154,8 @@ public enum StoreChange: Sendable, Equatable {
     public var token: String? {
         switch self {
         case .changed(_, _, _, let token), .relocating(_, let token), .progress(_, let token),
-            .relocated(_, _, let token), .migrated(_, _, let token), .abandoned(_, _, let token), .reset(_, let token),
+            .relocated(_, _, let token), .migrated(_, _, let token), .abandoned(_, _, let token), .hazard(_, let token),
+            .hazardOver(_, let token), .reset(_, let token),
             .connected(let token):
             token
         case .disconnected, .notServed: nil
@@ -142,7 +172,8 @@ extension StoreChange {
             .changed(tables: tables, isComplete: isComplete, rows: rows, token: token)
         case .relocated(let from, let to, _): .relocated(from: from, to: to, token: token)
         case .reset(let reason, _): .reset(reason: reason, token: token)
-        case .relocating, .progress, .migrated, .abandoned, .disconnected, .notServed, .connected: self
+        case .relocating, .progress, .migrated, .abandoned, .hazard, .hazardOver, .disconnected, .notServed, .connected:
+            self
         }
     }
 
@@ -160,6 +191,8 @@ extension StoreChange {
             case .migrated(let fromModel, let toModel):
                 .migrated(fromModel: fromModel, toModel: toModel, token: token)
             case .abandoned(let outcome, let message): .abandoned(outcome: outcome, message: message, token: token)
+            case .hazard(let hazard): .hazard(Hazard(hazard), token: token)
+            case .hazardOver(let hazard): .hazardOver(Hazard(hazard), token: token)
             case .reset(let reason): .reset(reason: reason.rawValue, token: token)
             }
     }
@@ -173,6 +206,14 @@ extension URL {
 extension StoreChange.Holder {
     init(_ holder: StoreEvent.Holder) {
         self.init(pid: holder.pid, program: holder.program, isElsewhere: holder.isElsewhere)
+    }
+}
+
+extension StoreChange.Hazard {
+    fileprivate init(_ hazard: HazardDescription) {
+        self.init(
+            code: hazard.code, holder: StoreChange.Holder(hazard.holder),
+            file: hazard.path.isEmpty ? nil : URL(hazard.path), message: hazard.message, remedy: hazard.hint)
     }
 }
 

@@ -11,7 +11,7 @@ package struct HazardScan {
     private let isExcluded: (Int32) -> Bool
 
     /// - Parameters:
-    ///   - stores: The names of existing stores, with their directories.
+    ///   - stores: The stores' names, with their directories.
     ///   - readsLogs: True to recognise a renamed log by its first bytes. The process must have no SQLite connection:
     ///     closing a descriptor would drop the connection's locks if the file is a database.
     ///   - isExcluded: True for processes whose descriptors don't count, such as this one.
@@ -46,7 +46,7 @@ package struct HazardScan {
     }
 
     private func look() -> [Found] {
-        let named = stores.compactMap { NamedFiles($0.name, in: $0.directory) }
+        let named = stores.map { NamedFiles($0.name, in: $0.directory) }
         let known = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
         let processes = processes(known)
         let locks = RecordLocks()

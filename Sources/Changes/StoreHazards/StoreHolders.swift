@@ -6,28 +6,28 @@ import SystemPackage
 package struct NamedFiles: Equatable, Sendable {
     package let path: FilePath
     package let directory: FileIdentity
-    package let database: FileIdentity
+    /// Nil if nothing has the store's name: it was removed.
+    package let database: FileIdentity?
     package let log: FileIdentity?
     package let index: FileIdentity?
 
     package init(
-        path: FilePath, directory: FileIdentity, database: FileIdentity, log: FileIdentity?, index: FileIdentity?
+        path: FilePath, directory: FileIdentity, database: FileIdentity?, log: FileIdentity?, index: FileIdentity?
     ) {
         (self.path, self.directory, self.database) = (path, directory, database)
         (self.log, self.index) = (log, index)
     }
 
     /// Reads the status of the files and opens none: a descriptor that is closed would drop the locks of a connection
-    /// in this process. Returns nil if there is no database.
-    package init?(_ name: StoreName, in directory: Directory) {
+    /// in this process.
+    package init(_ name: StoreName, in directory: Directory) {
         func identity(_ name: FilePath.Component) -> FileIdentity? {
             guard let status = try? directory.status(name), status.kind == .regular else { return nil }
             return status.identity
         }
-        guard let database = identity(name.database) else { return nil }
         self.init(
-            path: directory.path.appending(name.database), directory: directory.identity, database: database,
-            log: identity(name.wal), index: identity(name.sharedMemory))
+            path: directory.path.appending(name.database), directory: directory.identity,
+            database: identity(name.database), log: identity(name.wal), index: identity(name.sharedMemory))
     }
 
     var all: Set<FileIdentity> { Set([database, log, index].compactMap { $0 }) }

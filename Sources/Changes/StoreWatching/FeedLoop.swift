@@ -16,7 +16,10 @@ package final class FeedLoop: Sendable {
     /// The thread that runs the loop calls it, except for `wake`, which any thread may call.
     nonisolated(unsafe) private let source: any EventSource
     private let mailbox = Mutex(Mailbox())
-    let scanner = PageMapScanner()
+    /// Reads whole stores for their page maps.
+    let scanner = WorkerThread(name: "gs-survey")
+    /// Looks for hazards.
+    let lookout = WorkerThread(name: "gs-hazards")
 
     package init(source: any EventSource) { self.source = source }
 
@@ -43,8 +46,11 @@ package final class FeedLoop: Sendable {
         source.wake()
     }
 
-    /// Ends the thread that reads whole stores. Call it when no thread runs the loop any more.
-    package func close() { scanner.stop() }
+    /// Ends the threads that work for the loop. Call it when no thread runs the loop any more.
+    package func close() {
+        scanner.stop()
+        lookout.stop()
+    }
 
     private static let workSlice = Duration.milliseconds(5)
 

@@ -39,7 +39,7 @@ package final class FeedThread: Sendable {
     @discardableResult
     package func stop(within duration: Duration = .seconds(5)) -> Bool {
         loop.stop()
-        defer { loop.scanner.stop() }
+        defer { loop.close() }
         return thread.withLock { $0.take() }?.join(within: duration) ?? true
     }
 }

@@ -46,7 +46,7 @@ extension FollowedStores {
         let includesReplacement = announced.contains { event in
             switch event {
             case .relocated, .migrated, .reset: true
-            case .change, .relocating, .progress, .abandoned: false
+            case .change, .relocating, .progress, .abandoned, .hazard, .hazardOver: false
             }
         }
         // A relocation that waits for other programs releases the store repeatedly, without an event.

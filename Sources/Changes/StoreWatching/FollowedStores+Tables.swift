@@ -24,7 +24,8 @@ extension FollowedStores {
     /// Has another thread scan the store if there is something to scan, and schedules a poll if that must wait.
     func scanTables(of store: FollowedStore) {
         if let scan = store.beginScan({ readQueuedEvents(of: store) }) {
-            let isUnderWay = loop.scanner.perform(scan) { [loop, address = store.address] in
+            let isUnderWay = loop.scanner.perform { [loop, address = store.address] in
+                scan.run()
                 loop.perform { $0.adopt(scan, of: address) }
             }
             if !isUnderWay { store.wantsTables = false }

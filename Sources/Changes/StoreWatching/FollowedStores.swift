@@ -59,6 +59,8 @@ package final class FollowedStores {
     var drowsy: [StoreAddress: ContinuousClock.Instant] = [:]
     /// The number of stores that are not dormant, by directory.
     var awakeCounts: [FilePath: Int] = [:]
+    /// The stores in danger.
+    var hazards = HazardWatch()
     /// Subscriptions whose answer waits for a page map, so that the first change after it can name its tables.
     var pendingAnswers: [StoreAddress: PendingAnswers] = [:]
 
@@ -84,6 +86,7 @@ extension FollowedStores {
         var times = pollScheduled.compactMap { stores[$0]?.pollAt } + pendingAnswers.values.map(\.until)
         if let watchRetryAt { times.append(watchRetryAt) }
         times += drowsy.values
+        if let due = hazards.due { times.append(due) }
         guard let next = times.min() else { return nil }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
@@ -135,6 +138,7 @@ extension FollowedStores {
         for (address, pending) in pendingAnswers where pending.until <= now { sendPendingAnswers(of: address) }
         if let watchRetryAt, watchRetryAt <= now { retryWatches() }
         fallAsleepWhereDue(now)
+        lookForHazards(now)
         busy = touched
     }
 
@@ -152,6 +156,7 @@ extension FollowedStores {
         }
         for (store, part) in parts[event.directory]?[event.name] ?? [] where store.record(part, event.kinds) {
             touched.insert(store.address)
+            noteHazards(of: store, event.kinds)
         }
         let isLegacy = plan.nameDirectories.contains(event.directory)
         if isLegacy && !event.kinds.isDisjoint(with: Self.nameKinds)
@@ -185,6 +190,8 @@ extension FollowedStores {
         // First: a subscriber that gets the event may ask for the status at once.
         reportState(of: store)
         guard let event else { return }
+        // A commit shows that a program has the store open.
+        if case .change = event { hazards.request(store.address, isUrgent: false) }
         publishedCount &+= 1
         store.publishedCount &+= 1
         receiver.publish(event, of: store.address)
@@ -253,6 +260,7 @@ extension FollowedStores {
     /// descriptors left.
     @discardableResult
     package func follow(_ address: StoreAddress) -> Bool {
+        hazards.announce(address)
         if let store = stores[address] { return wake(store) }
         return add(address, isDormant: false)
     }
@@ -280,6 +288,7 @@ extension FollowedStores {
         let store = FollowedStore(
             address, directory: directory, name: name, releasesUnused: plan.releasesUnusedStores)
         stores[address] = store
+        hazards.request(address, isUrgent: true)
         if !isDormant { awakeCounts[directory, default: 0] += 1 }
         for (file, part) in store.files {
             parts[directory, default: [:]][file, default: []].append((store, part))
@@ -311,6 +320,8 @@ extension FollowedStores {
         watchDatabase(of: store)
         stores[store.address] = nil
         drowsy[store.address] = nil
+        hazards.forget(store.address)
+        states.setHazards([], of: store.address)
         limited.remove(store.address)
         pollScheduled.remove(store.address)
         for (file, _) in store.files {

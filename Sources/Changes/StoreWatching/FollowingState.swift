@@ -1,4 +1,5 @@
 import AgentProtocol
+import StoreHazards
 import Synchronization
 import SystemPackage
 
@@ -25,11 +26,21 @@ package final class FollowingStates: Sendable {
     /// The reasons why directories can't be watched.
     private let directories = Mutex<[FilePath: String]>([:])
 
+    /// The hazards to stores.
+    private let hazards = Mutex<[StoreAddress: [StoreHazard]]>([:])
+
     package init() {}
 
     package subscript(store: StoreAddress) -> FollowingState? { states.withLock { $0[store] } }
 
     package func detail(_ store: StoreAddress) -> String? { details.withLock { $0[store] } }
+
+    /// Returns the hazards to the store: states in which commits to it can be lost.
+    package func hazards(_ store: StoreAddress) -> [StoreHazard] { hazards.withLock { $0[store] ?? [] } }
+
+    func setHazards(_ found: [StoreHazard], of store: StoreAddress) {
+        hazards.withLock { $0[store] = found.isEmpty ? nil : found }
+    }
 
     /// Returns why the directory can't be watched; nil if it is watched, or needn't be.
     package func unwatchable(_ directory: FilePath) -> String? { directories.withLock { $0[directory] } }

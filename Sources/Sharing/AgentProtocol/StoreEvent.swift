@@ -28,6 +28,10 @@ package enum StoreEvent: Sendable, Equatable {
     case migrated(fromModel: String?, toModel: String)
     /// The relocation announced by `relocating` ended and moved nothing; `outcome` is that of the command's summary.
     case abandoned(outcome: String, message: String)
+    /// Commits to the store can be lost or hidden from now on.
+    case hazard(HazardDescription)
+    /// The hazard is over.
+    case hazardOver(HazardDescription)
     /// Everything the subscriber knows is stale and must be read again.
     case reset(ResetReason)
 
@@ -68,6 +72,8 @@ package enum StoreEvent: Sendable, Equatable {
         case .relocated(_, let to): .relocated(from: [], to: to)
         case .abandoned(let outcome, _):
             .abandoned(outcome: outcome, message: "the relocation moved nothing: \(outcome)")
+        case .hazard(let hazard): .hazard(hazard.withoutPlaces)
+        case .hazardOver(let hazard): .hazardOver(hazard.withoutPlaces)
         case .change, .relocating, .progress, .migrated, .reset: self
         }
     }
@@ -100,6 +106,8 @@ package enum StoreEvent: Sendable, Equatable {
         case .abandoned(let outcome, let message):
             object["outcome"] = .string(outcome)
             object["message"] = .string(message)
+        case .hazard(let hazard): hazard.write(to: &object, isOver: false)
+        case .hazardOver(let hazard): hazard.write(to: &object, isOver: true)
         case .reset(let reason): object["reason"] = .string(reason.rawValue)
         }
         object["token"] = .string(token)
@@ -122,6 +130,8 @@ package enum StoreEvent: Sendable, Equatable {
             self = .migrated(fromModel: object.string("from_model"), toModel: object.string("to_model") ?? "")
         case "abandoned":
             self = .abandoned(outcome: object.string("outcome") ?? "", message: object.string("message") ?? "")
+        case "hazard": self = .hazard(HazardDescription(object))
+        case "hazard_over": self = .hazardOver(HazardDescription(object))
         case "reset": self = .reset(ResetReason(rawValue: object.string("reason") ?? ""))
         default: return nil
         }
@@ -149,6 +159,8 @@ package enum StoreEvent: Sendable, Equatable {
         case .relocated: "relocated"
         case .migrated: "migrated"
         case .abandoned: "abandoned"
+        case .hazard: "hazard"
+        case .hazardOver: "hazard_over"
         case .reset: "reset"
         }
     }
@@ -184,10 +196,14 @@ extension StoreEvent.Holder {
     }
 
     package var json: JSONObject {
-        var object: JSONObject = [
-            "pid": .integer(Int64(pid)), "program": .string(program.shortened(toWireLength: 256)),
-        ]
-        if isElsewhere { object["elsewhere"] = true }
+        var object = JSONObject()
+        write(to: &object)
         return object
+    }
+
+    func write(to object: inout JSONObject) {
+        object["pid"] = .integer(Int64(pid))
+        object["program"] = .string(program.shortened(toWireLength: 256))
+        if isElsewhere { object["elsewhere"] = true }
     }
 }

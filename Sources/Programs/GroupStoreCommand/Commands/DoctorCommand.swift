@@ -140,6 +140,7 @@ struct DoctorCommand: ProcIndependentCommand {
         }
         var object: JSONObject = ["type": "check", "check": .string(finding.check), "verdict": .string(finding.word)]
         object["message"] = .string(finding.message)
+        object["code"] = finding.code.map { .string($0) }
         object["remedy"] = finding.remedy.map { .string($0) }
         if !finding.holders.isEmpty { object["holders"] = .array(finding.holders.map { .object($0.record) }) }
         output.record(object, line)

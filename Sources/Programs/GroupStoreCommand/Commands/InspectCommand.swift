@@ -2,6 +2,7 @@ import AgentProtocol
 import ArgumentParser
 import CommandSupport
 import CoreDataStore
+import Glibc
 import GroupStoreAgent
 import LinuxSystem
 import SQLiteFormat
@@ -14,7 +15,7 @@ struct InspectCommand: ParsableCommand {
         abstract: "Describe a store: its files, settings, tables and rows, and its Core Data metadata.",
         discussion: """
             Changes nothing in the store, creates and removes no side file, and doesn't hinder programs that have \
-            it open.
+            it open. Exits with 65 and says why while programs' commits to the store can be lost (doctor).
 
             Example:
               groupstore inspect group.com.example.notes/Notes.sqlite
@@ -39,6 +40,7 @@ struct InspectCommand: ParsableCommand {
         try reporting(output) {
             let location = try StoreArgument(store).location()
             output.noteForeignLog(beside: location)
+            let isInDanger = warnOfHazards(to: location, output)
             let description = try StoreDescription(location, parsing: CoreDataMetadata.anyFormat)
             let configured = models.isEmpty && description.coreData != nil ? configuredModel(location) : nil
             let named = configured.map { ([$0.model] + $0.mergedModels).map(\.string) } ?? models
@@ -55,7 +57,22 @@ struct InspectCommand: ParsableCommand {
                 for line in description.lines(entities) { output.record([:], line) }
                 if let version { output.record([:], lines: ["", version.sentence]) }
             }
+            if isInDanger { throw ExitStatus.badData.code }
         }
+    }
+
+    /// Says which processes have commits that this one doesn't see. Returns true if there is any.
+    private func warnOfHazards(to location: StoreLocation, _ output: Output) -> Bool {
+        let hazards = HazardDiagnosis(location.directory.path, only: location.name).findings()
+        for hazard in hazards {
+            let remedy = hazard.remedy ?? ""
+            output.record([
+                "type": "hazard", "code": .string(hazard.check), "message": .string(hazard.message),
+                "hint": .string(remedy),
+            ])
+            Output.write("groupstore: \(hazard.check): \(hazard.message) (\(remedy))", to: STDERR_FILENO)
+        }
+        return !hazards.isEmpty
     }
 
     /// Returns the models that the standard configuration names for the store. Returns nil if there is none, or if the

@@ -122,8 +122,8 @@ struct FeedEvent {
     /// True if the store's content may have changed; the other events only report progress.
     var requiresReading: Bool {
         switch event {
-        case .relocating, .progress, .abandoned: false
-        case .change, .relocated, .migrated, .reset, nil: true
+        case .relocating, .progress, .abandoned, .hazardOver: false
+        case .change, .relocated, .migrated, .hazard, .reset, nil: true
         }
     }
 
@@ -141,6 +141,8 @@ struct FeedEvent {
         case .reset(let reason): reason.rawValue
         case .abandoned(let outcome, _): RelocationSentence.words(forOutcome: outcome)
         case .relocated(_, let to): FilePath(bytes: to).map { "to \(PrintablePath($0))" }
+        case .hazard(let hazard): "\(hazard.code)  \(hazard.message)" + (hazard.hint.isEmpty ? "" : " (\(hazard.hint))")
+        case .hazardOver(let hazard): "\(hazard.code)  \(hazard.holder.program) (pid \(hazard.holder.pid))"
         case .relocating, .migrated, nil: nil
         }
     }

@@ -44,18 +44,41 @@ package struct ContentRetention: Equatable, Sendable {
     private static let bookkeeping: Set = ["Z_METADATA", "Z_MODELCACHE", "Z_PRIMARYKEY"]
 }
 
+/// How the rows of two stores correspond.
+enum RowPairing {
+    /// By the row identifier, or the primary key of a table without one.
+    case rowid
+    /// By the declared primary key. A program that makes a table anew may number its rows again.
+    case primaryKey
+
+    func key(of table: DatabaseSchema.Table) -> [String] {
+        usesRowid(of: table) ? table.identifyingColumns : table.primaryKey.map(\.name)
+    }
+
+    /// The columns to compare.
+    func columns(of table: DatabaseSchema.Table) -> [String] {
+        usesRowid(of: table) ? table.readColumns : table.assignableColumns.map(\.name)
+    }
+
+    private func usesRowid(of table: DatabaseSchema.Table) -> Bool { self == .rowid || table.primaryKey.isEmpty }
+}
+
 extension StoreContent {
     /// Compares each row with the one that has its key in the other store. The key is the row identifier, or the
     /// primary key of a table without one. Both readers must be valid.
     package func retention(in other: StoreContent) throws -> ContentRetention {
         let identities = try [reader, other.reader].compactMap { try CoreDataMetadata($0)?.uuid }
         return ContentRetention(
-            tables: try tables.filter { $0.kind != .virtual }.compactMap { try retention(of: $0, in: other) },
+            tables: try tables.filter { $0.kind != .virtual }.compactMap {
+                try retention(of: $0, in: other, pairing: .rowid)
+            },
             isAnotherStore: Set(identities).count > 1)
     }
 
     /// Returns nil if the table is empty.
-    private func retention(of table: DatabaseSchema.Table, in other: StoreContent) throws -> ContentRetention.Table? {
+    func retention(
+        of table: DatabaseSchema.Table, in other: StoreContent, pairing: RowPairing
+    ) throws -> ContentRetention.Table? {
         var found = ContentRetention.Table(name: table.name, rows: try reader.rowCount(table))
         guard found.rows > 0 else { return nil }
         guard let counterpart = other.tables.first(where: { $0.name == table.name && $0.kind == table.kind }) else {
@@ -75,20 +98,22 @@ extension StoreContent {
             (found.changed, found.obstacle) = (found.rows, "has no column \(lost) in \(table.name)")
             return found
         }
-        let key = table.identifyingColumns
-        guard !key.isEmpty, key == counterpart.identifyingColumns else {
+        let key = pairing.key(of: table)
+        guard !key.isEmpty, key == pairing.key(of: counterpart) else {
             (found.changed, found.obstacle) = (found.rows, "has other keys in \(table.name)")
             return found
         }
-        try compareRows(of: table, with: other, &found)
+        try compareRows(of: table, with: other, pairing, &found)
         return found
     }
 
     private func compareRows(
-        of table: DatabaseSchema.Table, with other: StoreContent, _ found: inout ContentRetention.Table
+        of table: DatabaseSchema.Table, with other: StoreContent, _ pairing: RowPairing,
+        _ found: inout ContentRetention.Table
     ) throws {
-        let rows = try reader.rows(of: table)
-        let (names, key) = (table.readColumns, table.identifyingColumns)
+        let (names, key) = (pairing.columns(of: table), pairing.key(of: table))
+        let rows = try reader.prepare(
+            "SELECT \(names.map(\.sqlName).joined(separator: ", ")) FROM \(table.name.sqlName) NOT INDEXED")
         let counterpart = try other.reader.prepare(
             "SELECT \(names.map(\.sqlName).joined(separator: ", ")) FROM \(table.name.sqlName) WHERE "
                 + key.map { "\($0.sqlName) IS ?" }.joined(separator: " AND "))

@@ -63,31 +63,40 @@ extension StoreContent {
             let sql = "PRAGMA \(setting)"
             if try reader.text(sql) != other.reader.text(sql) { return .setting(setting) }
         }
-        if let difference = try schemaDifference(from: other) { return difference }
+        if let change = try schemaChanges(to: other).first { return .schema(type: change.type, name: change.name) }
         for table in tables where table.kind != .virtual {
             if let difference = try difference(in: table, from: other) { return difference }
         }
         return try sequenceDifference(from: other)
     }
 
-    private func schemaDifference(from other: StoreContent) throws -> ContentDifference? {
-        let sql = """
-            SELECT type, name, tbl_name, sql FROM sqlite_schema
-            WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type, name, tbl_name, sql
-            """
-        let mine = try reader.prepare(sql)
-        let theirs = try other.reader.prepare(sql)
-        while true {
-            let hasMine = try mine.step()
-            let hasTheirs = try theirs.step()
-            guard hasMine || hasTheirs else { return nil }
-            if hasMine && hasTheirs && mine.firstDifference(from: theirs) == nil { continue }
-            // Both are sorted, so the lesser of two different names is the one that only one store has.
-            let names = [hasMine ? mine : nil, hasTheirs ? theirs : nil].compactMap { statement in
-                statement.map { (type: $0.text(0) ?? "", name: $0.text(1) ?? "") }
-            }
-            return names.min(by: <).map { .schema(type: $0.type, name: $0.name) }
+    /// Returns what differs in the schemas, by type and name, without what SQLite makes for constraints.
+    func schemaChanges(to later: StoreContent) throws -> [ContentChanges.SchemaChange] {
+        let (mine, theirs) = (try definitions(), try later.definitions())
+        return Set(mine.keys).union(theirs.keys).sorted { ($0.type, $0.name) < ($1.type, $1.name) }.compactMap {
+            entry in
+            guard mine[entry] != theirs[entry] else { return nil }
+            let kind: ContentChanges.SchemaChange.Kind =
+                mine[entry] == nil ? .created : theirs[entry] == nil ? .dropped : .changed
+            return .init(kind: kind, type: entry.type, name: entry.name)
         }
+    }
+
+    private struct SchemaEntry: Hashable {
+        let type: String
+        let name: String
+    }
+
+    /// Returns each entry's table and statement.
+    private func definitions() throws -> [SchemaEntry: [[UInt8]?]] {
+        let rows = try reader.prepare(
+            "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
+        var found: [SchemaEntry: [[UInt8]?]] = [:]
+        while try rows.step() {
+            let entry = SchemaEntry(type: rows.text(0) ?? "", name: rows.text(1) ?? "")
+            found[entry, default: []] += [rows.bytes(2, limit: .max), rows.bytes(3, limit: .max)]
+        }
+        return found
     }
 
     /// Both stores declare the table the same.

@@ -20,6 +20,8 @@ package struct ArchiveNote: Codable, Sendable, Equatable {
     package var archived: FileState?
     /// The places that the store was restored to, while it stayed in the archive too; the last ones only.
     package var restored: [Restoration]?
+    /// True if `guard` made the copy before a command, nil otherwise.
+    package var isGuard: Bool?
 
     /// The facts that tell whether anybody has written to an archived database since.
     package struct FileState: Codable, Sendable, Equatable {

@@ -133,7 +133,7 @@ struct UnsupportedFile: ActionableError {
 }
 
 /// Copies a database and its support folder to other names. Syncs and verifies each file.
-private struct SetCopy {
+struct SetCopy {
     let source: StoreLocation
     /// The identity of the database to copy.
     let identity: FileIdentity
@@ -168,6 +168,15 @@ private struct SetCopy {
         return StagedSet.Copy(
             method: database.method == .reflink ? .reflink : .copy, hash: database.hash,
             database: database.identity, support: try target.directory.identity(target.name.support))
+    }
+
+    /// Copies the support folder alone.
+    func runSupport(to target: StoreLocation) throws {
+        var done: Int64 = 0
+        let total = try source.directory.bytes(under: source.name.support)
+        try copyTree(
+            source.name.support, in: source.directory, to: target.name.support, in: target.directory, done: &done,
+            total: total)
     }
 
     private func copyTree(

@@ -39,10 +39,18 @@ extension HeldFile {
     /// Returns true if one of the process's descriptors leads to such a file, of whatever kind. It costs a system call
     /// a descriptor.
     package static func hasFile(_ pid: Int32, where condition: (FileStatus) -> Bool) -> Bool {
-        guard let directory = try? Directory(FilePath("/proc/\(pid)/fd")), let names = try? directory.names() else {
-            return false
+        // Without a path for each descriptor: a look goes through those of all processes.
+        guard let stream = opendir("/proc/\(pid)/fd") else { return false }
+        defer { closedir(stream) }
+        while let entry = readdir(stream) {
+            guard entry.pointee.d_name.0 != CChar(bitPattern: UInt8(ascii: ".")) else { continue }
+            var found = stat()
+            let result = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                pointer.withMemoryRebound(to: CChar.self, capacity: 256) { fstatat(dirfd(stream), $0, &found, 0) }
+            }
+            if result == 0, condition(FileStatus(found)) { return true }
         }
-        return names.contains { status($0, in: directory).map(condition) ?? false }
+        return false
     }
 
     private init?(name: FilePath.Component, _ status: FileStatus, in directory: Directory, of pid: Int32) {

@@ -63,10 +63,23 @@ extension AgentStatus {
         return stores + [reload].compactMap { $0 } + files
     }
 
-    /// All that `status --check` reports: the problems, stores that wait for long, stores that aren't followed, and
-    /// stuck subscribers.
+    /// All that `status --check` reports: stores in danger, the problems, stores that wait for long, stores that aren't
+    /// followed, and stuck subscribers.
     func allProblems(_ limits: ProblemLimits) -> [AgentProblem] {
-        problems + waiting(after: limits.waiting) + unfollowed + stuckSubscribers(after: limits.stuckSubscriber)
+        hazards + problems + waiting(after: limits.waiting) + unfollowed
+            + stuckSubscribers(after: limits.stuckSubscriber)
+    }
+
+    /// The states in which commits to a store can be lost.
+    var hazards: [AgentProblem] {
+        rows.filter { $0.type == "store" }.flatMap { row in
+            row.object.objects("hazards").map(HazardDescription.init).map { hazard in
+                AgentProblem(
+                    check: "hazard", store: row.object.store, word: "hazard", code: hazard.code,
+                    message: hazard.hint.isEmpty ? hazard.message : "\(hazard.message) (\(hazard.hint))",
+                    exitCode: ExitStatus.badData.rawValue)
+            }
+        }
     }
 
     /// The stores at legacy places that have waited for at least that many seconds to be relocated.

@@ -4,6 +4,7 @@ import GroupContainers
 import GroupStore
 import GroupStoreAgent
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 /// The status of everything, of one group or of one store: from the agent if there is one, and from the group's
@@ -110,15 +111,33 @@ struct StatusReading {
     /// finishes it by itself.
     func problems(_ limits: ProblemLimits) -> [AgentProblem] {
         let behind = relays.problems(stuckAfter: limits.stuckSubscriber)
-        if let agent { return agent.allProblems(limits) + behind }
-        guard directory?.isInterrupted == true, let target else { return behind }
-        return [
+        if let agent {
+            let problems = agent.allProblems(limits)
+            // An agent doesn't look at the stores that nobody follows.
+            let unfollowed = hazards.filter { hazard in !problems.contains { $0.message == hazard.message } }
+            return unfollowed + problems + behind
+        }
+        guard directory?.isInterrupted == true, let target else { return hazards + behind }
+        return hazards + [
             AgentProblem(
                 check: "interrupted", path: target.directory, word: "interrupted",
                 message: "a relocation is under way or was interrupted (finish or undo it: "
                     + "groupstore recover \(target.container))",
                 exitCode: ExitStatus.busy.rawValue)
         ] + behind
+    }
+
+    /// The hazards to the stores in the groups' directories, as far as this process may look.
+    private var hazards: [AgentProblem] {
+        let groups = (agent?.rows ?? []).filter { $0.type == "group" }.compactMap { $0.object.path("directory") }
+        let directories = target?.directory.map { [$0] } ?? groups.compactMap { FilePath(bytes: $0) }
+        let only = target?.store.flatMap { StoreName($0) }
+        return directories.flatMap { HazardDiagnosis($0, only: only).findings() }.map { finding in
+            AgentProblem(
+                check: "hazard", word: "hazard", code: finding.code,
+                message: finding.remedy.map { "\(finding.message) (\($0))" } ?? finding.message,
+                exitCode: ExitStatus.badData.rawValue)
+        }
     }
 }
 

@@ -1,33 +1,29 @@
-import ChangeFeed
 import LinuxSystem
 import Synchronization
 
-/// The thread that reads whole stores, so that the feed thread never does. It starts with the first scan, and sleeps on
-/// a semaphore between scans.
-final class PageMapScanner: Sendable {
-    private struct Job {
-        let scan: PageMapScan
-        let done: @Sendable () -> Void
-    }
-
+/// A thread for work that would take the feed thread too long: reading whole stores, looking at all processes. It
+/// starts with the first work, and sleeps on a semaphore between works.
+final class WorkerThread: Sendable {
     private struct State {
-        var jobs: [Job] = []
+        var jobs: [@Sendable () -> Void] = []
         var thread: SystemThread?
         var isStopping = false
     }
 
+    private let name: String
     private let state = Mutex(State())
     private let arrived = MonotonicSemaphore()
 
-    /// Runs the scan after earlier ones, then calls `done` on the same thread. Returns false if the thread can't be
-    /// created.
-    func perform(_ scan: PageMapScan, _ done: @escaping @Sendable () -> Void) -> Bool {
+    init(name: String) { self.name = name }
+
+    /// Runs `job` after earlier ones. Returns false if the thread can't be created.
+    func perform(_ job: @escaping @Sendable () -> Void) -> Bool {
         let isThere = state.withLock { state in
             if state.thread == nil, !state.isStopping {
-                state.thread = try? SystemThread(name: "gs-survey") { [self] in work() }
+                state.thread = try? SystemThread(name: name) { [self] in work() }
             }
             guard state.thread != nil else { return false }
-            state.jobs.append(Job(scan: scan, done: done))
+            state.jobs.append(job)
             return true
         }
         if isThere { arrived.signal() }
@@ -37,17 +33,16 @@ final class PageMapScanner: Sendable {
     private func work() {
         while true {
             arrived.wait()
-            let job: Job? = state.withLock { $0.jobs.isEmpty ? nil : $0.jobs.removeFirst() }
+            let job: (@Sendable () -> Void)? = state.withLock { $0.jobs.isEmpty ? nil : $0.jobs.removeFirst() }
             if let job {
-                job.scan.run()
-                job.done()
+                job()
             } else if state.withLock({ $0.isStopping }) {
                 return
             }
         }
     }
 
-    /// Stops the thread. Cancelled scans end at once.
+    /// Stops the thread once the work is done.
     func stop() {
         let thread = state.withLock { state in
             state.isStopping = true

@@ -1,0 +1,137 @@
+import AgentProtocol
+import ArgumentParser
+import CommandSupport
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreRelocation
+import SystemPackage
+
+struct GuardCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "guard",
+        abstract: "Archive a copy of a store, run a command, and report what the command did to the store.",
+        discussion: """
+            The copy is of one moment, also while programs write, and goes into the archive of the store's directory. \
+            After the command, each table's rows are compared by primary key, the schema is compared, and SQLite checks \
+            the store (integrity_check). Exits with the command's exit code (128 and the signal's number if a signal \
+            ended it), or with 65 if the store is damaged or a table of --fail-on-loss has lost rows or columns.
+
+            Example:
+              groupstore guard Notes.sqlite --fail-on-loss note -- python3 manage.py migrate
+            """)
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
+    var store: String
+
+    @Option(
+        parsing: .upToNextOption,
+        help: ArgumentHelp(
+            "Exit with 65 if one of these tables, or rows or columns of it, are gone afterwards.", valueName: "table"))
+    var failOnLoss: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "Afterwards keep only this many of the copies of the store that 'guard' made (default: all).",
+            valueName: "number"))
+    var keep: Int?
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    @Argument(parsing: .postTerminator, help: "The command and its arguments, after --.")
+    var command: [String] = []
+
+    func validate() throws {
+        guard !command.isEmpty else { throw ValidationError("name a command after --") }
+        if let keep, keep < 1 { throw ValidationError("--keep must be at least 1") }
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        var status: Int32 = 0
+        try reporting(output, changing: true) {
+            // Not ignored, which the command would inherit.
+            _ = signal(SIGIO) { _ in }
+            let location = try StoreArgument(store).location()
+            try checkTables(of: location)
+            let engine = Relocation(
+                RelocationRequest(source: location.path, group: location.directory.path), isCancelled: { false },
+                report: { _ in })
+            let words = command.joined(separator: " ")
+            let copy = try engine.archiveCopy(
+                of: location, reason: "a copy of the store before: \(words.prefix(200))")
+            output.record(copy.json, "archived a copy as \(copy.id) (\(ByteCount(copy.bytes)))")
+            let exit = GuardedProcess.run(
+                command.map { ArgumentBytes.path($0).bytes },
+                output: output.json || output.quiet ? .descriptor(STDERR_FILENO) : .inherited)
+            _ = signal(SIGPIPE, SIG_IGN)
+            status = try report(exit, location, copy, output)
+            // After a loss, an older copy may be the better one.
+            if status != ExitStatus.badData.rawValue { removeOldCopies(of: location, keeping: copy.id, engine) }
+        }
+        if status != 0 { throw ExitCode(status) }
+    }
+
+    /// Throws `CommandFailure` if the store doesn't have one of the guarded tables: a misspelt name guards nothing.
+    private func checkTables(of location: StoreLocation) throws {
+        let names = try StoreReader.read(location) {
+            try StoreContent($0).tables.map { DatabaseSchema.key(of: $0.name) }
+        }
+        guard let missing = failOnLoss.first(where: { !names.contains(DatabaseSchema.key(of: $0)) }) else { return }
+        throw CommandFailure(
+            .usage, code: "no_table", "\(PrintablePath(location.path)) has no table \(missing)",
+            remedy: "see which there are: groupstore inspect \(location.path.shellWord)")
+    }
+
+    /// Reports what has become of the store. Returns the exit code.
+    private func report(
+        _ exit: Int32, _ location: StoreLocation, _ copy: ArchivedStore, _ output: Output
+    ) throws -> Int32 {
+        guard let archived = copy.location else { return exit }
+        let remedy =
+            "groupstore archive restore \(location.directory.path.shellWord) \(copy.id) --to "
+            + location.path.appending(suffix: ".before").shellWord
+        let report: GuardReport
+        do {
+            report = try GuardReport(location, since: archived, guarding: failOnLoss)
+        } catch let error as StoreError {
+            throw CommandFailure(
+                .badData, code: error.errorCode, "after the command (exit code \(exit)): \(error.message)",
+                remedy: "put the copy beside it: \(remedy)", underlying: error)
+        }
+        if output.json { for record in report.records { output.record(record) } }
+        let isLoss = !report.losses.isEmpty || !report.damage.isEmpty
+        let status = isLoss ? ExitStatus.badData.rawValue : exit
+        var summary: JSONObject = [
+            "type": "summary", "outcome": .string(report.outcome), "exit": .integer(Int64(exit)),
+            "archive": .string(copy.id.rawValue), "restore": .string(remedy),
+            "integrity": .array(report.damage.map { .string($0) }),
+        ]
+        if !report.losses.isEmpty { summary["lost"] = .array(report.losses.map { .string($0) }) }
+        let loss = report.losses.isEmpty ? [] : ["lost: " + report.losses.joined(separator: ", ")]
+        output.record(
+            summary,
+            lines: ["the command's exit code: \(exit)"] + report.lines + loss + ["the store as it was: \(remedy)"])
+        return status
+    }
+
+    /// Removes older copies that this command made of the store, if `--keep` limits their number.
+    private func removeOldCopies(
+        of location: StoreLocation, keeping newest: TransferIdentifier, _ engine: Relocation
+    ) {
+        guard let keep else { return }
+        do {
+            let sets = try ArchivedStore.all(in: GroupContainer(directory: location.directory))
+            let copies = sets.filter { set in
+                set.id != newest && set.entry.note?.isGuard == true && set.entry.name == location.name.database
+            }
+            let old = copies.prefix(max(0, copies.count - (keep - 1))).map(\.id)
+            guard !old.isEmpty else { return }
+            _ = try engine.purge(ArchivePurge(ids: old, age: nil, force: true), dryRun: false)
+        } catch {
+            Output.write("groupstore: older copies are kept: \(error)", to: STDERR_FILENO)
+        }
+    }
+}

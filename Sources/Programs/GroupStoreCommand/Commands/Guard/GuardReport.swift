@@ -1,0 +1,71 @@
+import AgentProtocol
+import CommandSupport
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreRelocation
+import SystemPackage
+
+/// What a command has done to a store, by a copy of the store as it was before.
+struct GuardReport {
+    let changes: ContentChanges
+    /// SQLite's findings about the store; empty if it is intact.
+    let damage: [String]
+    /// The tables that must not lose anything, and have.
+    let losses: [String]
+
+    /// Compares a store with its copy. Throws `StoreError` if one of them can't be read.
+    init(_ store: StoreLocation, since copy: StoreLocation, guarding tables: [String]) throws {
+        (changes, damage) = try StoreReader.read(store) { now in
+            let later = try StoreContent(now)
+            let found = try StoreReader.read(copy) { try StoreContent($0).changes(to: later) }
+            return (found, try now.integrityFindings())
+        }
+        let guarded = Set(tables.map(DatabaseSchema.key))
+        losses = changes.tables.filter { $0.isLoss && guarded.contains(DatabaseSchema.key(of: $0.name)) }.map(\.name)
+    }
+
+    var outcome: String {
+        if !damage.isEmpty { return "damaged" }
+        if !losses.isEmpty { return "lost" }
+        return changes.schema.isEmpty && changes.tables.allSatisfy(\.isSame) ? "unchanged" : "changed"
+    }
+
+    var records: [JSONObject] { changes.tables.map(Self.record) + changes.schema.map(Self.record) }
+
+    private static func record(_ table: ContentChanges.Table) -> JSONObject {
+        var object: JSONObject = [
+            "type": "table", "table": .string(table.name), "before": .integer(table.before),
+            "after": .integer(table.after), "came": .integer(table.came), "went": .integer(table.went),
+            "changed": .integer(table.changed),
+        ]
+        object["obstacle"] = table.obstacle.map { .string($0) }
+        return object
+    }
+
+    private static func record(_ change: ContentChanges.SchemaChange) -> JSONObject {
+        [
+            "type": "schema", "change": .string(change.kind.rawValue), "object": .string(change.type),
+            "name": .string(change.name),
+        ]
+    }
+
+    var lines: [String] {
+        let different = changes.tables.filter { !$0.isSame }
+        var table = TextTable()
+        table.add(
+            .number("before"), .number("after"), .number("came"), .number("went"), .number("changed"), .text("table"))
+        for row in different {
+            let numbers = [row.before, row.after, row.came, row.went, row.changed].map {
+                TextTable.Cell.number("\($0)")
+            }
+            let note = row.obstacle.map { "  the store \($0)" } ?? ""
+            table.add(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], .text(row.name + note))
+        }
+        let rows = different.isEmpty ? ["no row came, went or changed"] : table.lines(indent: "  ")
+        let schema = changes.schema.map { "\($0.kind.rawValue) \($0.type) \($0.name)" }
+        return rows + [schema.isEmpty ? "the schema is the same" : "schema: " + schema.joined(separator: ", ")]
+            + (damage.isEmpty ? ["integrity_check: ok"] : damage.map { "integrity_check: \($0)" })
+    }
+}

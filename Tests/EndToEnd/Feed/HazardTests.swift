@@ -1,0 +1,37 @@
+import AgentProtocol
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A store whose log was removed under a program, through an agent and without one.
+@Suite(.ownThreads) struct HazardTests {
+    @Test func aRemovedLogIsReportedEverywhereUntilItsProgramEnds() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE note (text)")
+        let shell = try sqliteShell(store)
+        try shell.execute("INSERT INTO note VALUES ('one')")
+        let agent = try AgentProcess(places, legacy: [])
+        let check = { try groupstore("status", "--check", environment: agent.environment) }
+        #expect(unlink(store.string + "-wal") == 0 && unlink(store.string + "-shm") == 0)
+        #expect(try check().status == 65, "nobody follows the store")
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        let event = try subscriber.next("hazard")
+        #expect(event.string("code") == "orphaned_log" && event.integer("pid") == Int64(shell.pid), "\(event.text)")
+        #expect(event.string("hint")?.contains("/proc/\(shell.pid)/fd/") == true, "\(event.text)")
+        #expect(try agent.subscribe("Notes.sqlite").next("hazard").string("code") == "orphaned_log")
+
+        for command: [Word] in [["status", "--check"], ["inspect", Word(store)], ["doctor", Word(store)]] {
+            let done = try groupstore(command[0], options: Array(command.dropFirst()), environment: agent.environment)
+            #expect(done.status == 65, "\(command): \(done.output)\(done.errors)")
+            #expect((done.output + done.errors).contains("pid \(shell.pid)"), "\(done.output)\(done.errors)")
+        }
+        shell.closeInput()
+        try shell.wait()
+        try subscriber.next("hazard_over")
+        let checked = try check()
+        #expect(checked.status == 0, "\(checked.output)")
+    }
+}
