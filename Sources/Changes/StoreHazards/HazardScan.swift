@@ -149,8 +149,11 @@ private struct ProcessView {
         }
         let root = roots.first { identity(file.path, at: $0) == file.identity }
         present = root == nil ? nil : file.identity
-        directory =
-            (root.map { [$0] } ?? roots.reversed()).lazy
-            .compactMap { identity(file.path.removingLastComponent(), at: $0) }.first
+        // Not `lazy`, whose `first` looks twice: the process may end in between.
+        var directory: FileIdentity?
+        for root in root.map({ [$0] }) ?? roots.reversed() where directory == nil {
+            directory = identity(file.path.removingLastComponent(), at: root)
+        }
+        self.directory = directory
     }
 }

@@ -77,7 +77,7 @@ import Testing
 
     private static func options(_ line: String) -> [String] {
         line.replacing("\\fB", with: "").replacing("\\fR", with: "").split(whereSeparator: { " ,/[]=".contains($0) })
-            .map(String.init).filter { $0.hasPrefix("--") }
+            .map(String.init).filter { $0.hasPrefix("--") && $0 != "--" }
     }
 
     /// Each variable that the sources name is on a page.

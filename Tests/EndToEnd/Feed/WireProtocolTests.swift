@@ -48,7 +48,9 @@ import Testing
         for operation in words("op") + ["status", "relocate"] {
             #expect(sent.contains { $0.contains("\"op\":\"\(operation)\"") }, "no example of \(operation)")
         }
-        for type in words("type") + words("event") + words("row") {
+        // `HazardTests` has those: whether a `change` comes with them depends on what was committed.
+        let untried = ["hazard", "hazard_over"]
+        for type in words("type") + words("event") + words("row") where !untried.contains(type) {
             #expect(received.contains { $0.contains("\"type\":\"\(type)\"") }, "no example of \(type)")
         }
         for code in words("code") {

@@ -19,6 +19,9 @@ struct MoveAppCommand: ParsableCommand {
             place. End the program first.
 
             After a crash, run the command again: it finishes the move, or goes on with the copy.
+
+            Example:
+              groupstore move-app ~/.newsboat /srv/shared/newsboat
             """)
 
     @Argument(
