@@ -35,7 +35,7 @@ import Testing
         #expect(try sqlite(published, "PRAGMA journal_mode").lowercased() == "\(mode.lowercased())\n")
     }
 
-    /// While a program has the legacy store open, the command leaves the group's empty store where it is, and no record.
+    /// While a program has the legacy store open, the group's empty store stays in its place, and no record is made.
     @Test(arguments: ["WAL", "DELETE"])
     func leavesAnEmptyStoreWhileTheOtherIsOpen(_ mode: String) throws {
         let places = try Places()
