@@ -17,6 +17,9 @@ import Testing
         let rig = try AppRig(.another)
         let longest = String(repeating: "n", count: 255)
         try run("touch", [Word(rig.source.appending(longest))])
+        for name in ["file", "sub", "fifo"] {
+            try run("touch", ["-d", "1969-12-31 23:59:58.5 UTC", Word(rig.source.appending(name))])
+        }
         let names = ["file", "sub", "sub/deep", "sparse", "fifo", longest]
         let before = try names.map { try status(rig.source.pushing(FilePath($0))) }
         let summary = try AppRelocation(rig.request()).run()

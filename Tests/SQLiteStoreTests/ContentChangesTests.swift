@@ -50,6 +50,17 @@ import Testing
         #expect(found.schema == [.init(kind: .changed, type: "table", name: "tag")])
     }
 
+    /// A key that isn't an INTEGER PRIMARY KEY may be NULL, in any number of rows.
+    @Test func rowsWithoutAKeyAreToldApart() throws {
+        let nulls = "INSERT INTO tag VALUES (NULL, 1), (NULL, 2), (NULL, 2);"
+        let (before, after) = (try Fixture(), try Fixture())
+        try before.make(Self.sql + nulls)
+        try after.make(Self.sql + nulls + "DELETE FROM tag WHERE name IS NULL AND n = 1;")
+        let found = try before.read { copy in try after.read { try StoreContent(copy).changes(to: StoreContent($0)) } }
+        let tag = try #require(found.tables.first { $0.name == "tag" })
+        #expect([tag.came, tag.went, tag.changed] == [0, 1, 0] && tag.isLoss)
+    }
+
     @Test func aDroppedTableOrColumnIsALoss() throws {
         let dropped = try changes("DROP TABLE tag; ALTER TABLE note DROP COLUMN title; CREATE INDEX i ON entry(text);")
         let tables = Dictionary(uniqueKeysWithValues: dropped.tables.map { ($0.name, $0) })

@@ -57,7 +57,8 @@ package struct HazardScan {
                 guard let file = process?.files.first(where: { $0.descriptor == sighting.descriptor }) else {
                     return nil
                 }
-                return Found(sighting: sighting, store: store.path, file: file, expected: store.expected(file))
+                return Found(
+                    sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code))
             }
         }
     }
@@ -128,9 +129,11 @@ package struct HazardScan {
 
 extension NamedFiles {
     /// Returns the file that should be where this one is, by the ending of its name.
-    fileprivate func expected(_ file: HeldFile) -> FileIdentity? {
+    fileprivate func expected(_ file: HeldFile, _ code: StoreHazard.Code) -> FileIdentity? {
         let name = file.path.lastComponent?.string ?? ""
-        return name.hasSuffix("-wal") ? log : name.hasSuffix("-shm") ? index : database
+        if name.hasSuffix("-shm") { return index }
+        // A renamed log may have any name.
+        return name.hasSuffix("-wal") || code == .orphanedLog ? log : database
     }
 }
 

@@ -48,12 +48,26 @@ extension StoreContent {
         let names = Set(mine.map(\.name)).union(theirs.map(\.name))
         return ContentChanges(
             tables: try names.sorted().map { name in
-                let kept = try mine.first { $0.name == name }.flatMap {
-                    try retention(of: $0, in: later, pairing: .primaryKey)
+                let kept = try mine.first { $0.name == name }.flatMap { table in
+                    // SQLite permits any number of rows whose key is NULL.
+                    let isUnique = try !reader.hasNullKeys(table) && !later.reader.hasNullKeys(table)
+                    return try retention(of: table, in: later, pairing: isUnique ? .primaryKey : .rowid)
                 }
                 let after = try theirs.first { $0.name == name }.map { try later.reader.rowCount($0) } ?? 0
                 return ContentChanges.Table(name, kept, after: after, isMissing: !theirs.contains { $0.name == name })
             }, schema: try schemaChanges(to: later))
+    }
+}
+
+extension StoreReader {
+    /// True if a row has NULL in a column of the table's declared primary key. False also if this store has no such
+    /// columns: then its keys are others.
+    fileprivate func hasNullKeys(_ table: DatabaseSchema.Table) throws -> Bool {
+        let key = table.primaryKey.map(\.name)
+        let mine = try DatabaseSchema(self).tablesByName.first { $0.name == table.name }
+        guard !key.isEmpty, mine?.primaryKey.map(\.name) == key else { return false }
+        let isNull = key.map { "\($0.sqlName) IS NULL" }.joined(separator: " OR ")
+        return try prepare("SELECT 1 FROM \(table.name.sqlName) WHERE \(isNull) LIMIT 1").step()
     }
 }
 

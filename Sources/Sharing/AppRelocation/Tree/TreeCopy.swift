@@ -114,9 +114,7 @@ final class TreeCopy {
         try ExtendedAttributes.removeInheritedLists(of: to.raw, path: to.path)
         try keepOwner(status, of: to.raw, path: to.path)
         try ExtendedAttributes.copy(from: from.raw, to: to.raw, mode: status.permissions, path: to.path)
-        let modified = timespec(
-            tv_sec: Int(status.modified / 1_000_000_000), tv_nsec: Int(status.modified % 1_000_000_000))
-        let times = [modified, modified]
+        let times = [status.modifiedTime, status.modifiedTime]
         try retrying("futimens", path: to.path) { futimens(to.raw, times) }
     }
 

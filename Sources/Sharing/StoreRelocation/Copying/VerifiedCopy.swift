@@ -104,9 +104,7 @@ package struct VerifiedCopy {
         try ExtendedAttributes.removeInheritedLists(of: raw, path: path)
         try keepOwner(status, of: raw, path: path)
         try ExtendedAttributes.copy(from: source, to: raw, mode: status.permissions, path: path)
-        let modified = timespec(
-            tv_sec: Int(status.modified / 1_000_000_000), tv_nsec: Int(status.modified % 1_000_000_000))
-        var times = (modified, modified)
+        var times = (status.modifiedTime, status.modifiedTime)
         try retrying("futimens", path: path) {
             withUnsafePointer(to: &times) { pointer in
                 pointer.withMemoryRebound(to: timespec.self, capacity: 2) { futimens(raw, $0) }

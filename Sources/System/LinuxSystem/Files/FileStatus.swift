@@ -54,6 +54,14 @@ package struct FileStatus: Equatable, Sendable {
 }
 
 extension FileStatus {
+    /// The time of the last write, as system calls take it: before 1970, only the seconds are negative.
+    package var modifiedTime: timespec {
+        let (seconds, rest) = modified.quotientAndRemainder(dividingBy: 1_000_000_000)
+        return rest < 0
+            ? timespec(tv_sec: Int(seconds - 1), tv_nsec: Int(rest + 1_000_000_000))
+            : timespec(tv_sec: Int(seconds), tv_nsec: Int(rest))
+    }
+
     /// Returns the status of the file at the path, with symbolic links followed. Returns nil if it does not exist or
     /// can't be reached.
     package init?(following path: FilePath) {

@@ -61,9 +61,7 @@ extension Directory {
                 name.withPlatformString { fchmodat(raw, $0, status.permissions, 0) }
             }
         }
-        let modified = timespec(
-            tv_sec: Int(status.modified / 1_000_000_000), tv_nsec: Int(status.modified % 1_000_000_000))
-        let times = [modified, modified]
+        let times = [status.modifiedTime, status.modifiedTime]
         try retrying("utimensat", path: path) {
             name.withPlatformString { utimensat(raw, $0, times, AT_SYMLINK_NOFOLLOW) }
         }

@@ -90,9 +90,11 @@ struct GuardCommand: ParsableCommand {
         _ exit: Int32, _ location: StoreLocation, _ copy: ArchivedStore, _ output: Output
     ) throws -> Int32 {
         guard let archived = copy.location else { return exit }
+        let suffixes = [".before"] + (2...).prefix(1000).map { ".before-\($0)" }
+        let free = suffixes.map { location.path.appending(suffix: $0) }.first { FileStatus(following: $0) == nil }
         let remedy =
             "groupstore archive restore \(location.directory.path.shellWord) \(copy.id) --to "
-            + location.path.appending(suffix: ".before").shellWord
+            + (free ?? location.path.appending(suffix: ".before")).shellWord
         let report: GuardReport
         do {
             report = try GuardReport(location, since: archived, guarding: failOnLoss)

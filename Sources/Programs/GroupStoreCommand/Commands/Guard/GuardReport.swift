@@ -37,10 +37,15 @@ struct GuardReport {
     private static func record(_ table: ContentChanges.Table) -> JSONObject {
         var object: JSONObject = [
             "type": "table", "table": .string(table.name), "before": .integer(table.before),
-            "after": .integer(table.after), "came": .integer(table.came), "went": .integer(table.went),
-            "changed": .integer(table.changed),
+            "after": .integer(table.after),
         ]
-        object["obstacle"] = table.obstacle.map { .string($0) }
+        if let obstacle = table.obstacle {
+            object["obstacle"] = .string(obstacle)
+        } else {
+            object["came"] = .integer(table.came)
+            object["went"] = .integer(table.went)
+            object["changed"] = .integer(table.changed)
+        }
         return object
     }
 
@@ -57,9 +62,9 @@ struct GuardReport {
         table.add(
             .number("before"), .number("after"), .number("came"), .number("went"), .number("changed"), .text("table"))
         for row in different {
-            let numbers = [row.before, row.after, row.came, row.went, row.changed].map {
-                TextTable.Cell.number("\($0)")
-            }
+            let compared = row.obstacle == nil ? [row.came, row.went, row.changed] : []
+            var numbers = ([row.before, row.after] + compared).map { TextTable.Cell.number("\($0)") }
+            while numbers.count < 5 { numbers.append(.number("")) }
             let note = row.obstacle.map { "  the store \($0)" } ?? ""
             table.add(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], .text(row.name + note))
         }
