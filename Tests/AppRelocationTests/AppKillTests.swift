@@ -118,4 +118,22 @@ import Testing
         #expect(FileStatus(following: rig.destination) == nil)
         #expect(try rig.leftovers() == [])
     }
+
+    /// Somebody took the hidden directory of a killed move for rubbish: the copy is all there is.
+    @Test func theOnlyCopyIsNotRemoved() throws {
+        let rig = try AppRig(.another)
+        #expect(try kill(rig, at: .withdrawn))
+        let (old, new) = (rig.source.removingLastComponent(), rig.destination.removingLastComponent())
+        let hidden = try #require(try Directory(old).names().first { $0.string.hasPrefix(".groupstore-") })
+        try Directory(old).removeTree(hidden)
+        let staged = try #require(try Directory(new).names().first { $0.string.hasSuffix(".staged") })
+        let other = try AppRig(.another)
+        var request = other.request()
+        request.destination = new.appending("other")
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request).run() }
+        #expect(failure?.code == "source_gone")
+        #expect(try rig.rows(new.appending(staged).appending("tree")) == "100")
+        try Directory(new).rename(staged, to: "kept", in: Directory(new), .refuse)
+        #expect(try AppRelocation(request).run().outcome == .moved)
+    }
 }

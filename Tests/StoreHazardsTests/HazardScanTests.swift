@@ -27,7 +27,10 @@ private struct Holder {
 
     func run(_ line: String) throws {
         process.send(Word(line))
-        guard try process.line() == "done" else { throw Unexpected("\(line) failed") }
+        let answer = try process.line()
+        guard answer == "done" else {
+            throw Unexpected("\(line): \(answer ?? "ended"), \(try process.line(.errors) ?? "without an error")")
+        }
     }
 
     func insert() throws { try run("c.execute('INSERT INTO t VALUES (1)')") }

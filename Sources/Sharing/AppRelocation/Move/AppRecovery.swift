@@ -45,7 +45,7 @@ struct AppRecovery {
         if keepingCopy {
             try container.write(AppMoveJournal(move, .copying))
         } else {
-            try places.destinationParent.removeTree(staging)
+            try removeCopy()
             if move.rewrites != nil { try container.removeAppReceipt(move.id) }
             try removeJournal()
         }
@@ -85,6 +85,22 @@ struct AppRecovery {
         }
         if try parent.status(hidden)?.kind == .symbolicLink { try parent.removeFile(hidden) }
         try parent.synchronize()
+    }
+
+    /// Removes the copy of a move that is undone, while the directory that it was made from has its name.
+    private func removeCopy() throws {
+        let parent = places.destinationParent
+        guard try parent.status(staging) != nil else { return }
+        guard move.isFile(move.root, try places.sourceParent.status(places.sourceName)) else {
+            let copy = parent.path.appending(staging)
+            throw RelocationFailure.app(
+                .conflict, "source_gone",
+                "\(PrintablePath(places.source)) is gone, which was being moved, and \(PrintablePath(copy)) may be its only "
+                    + "copy",
+                "move the copy aside, then run this again: mv \(copy.shellWord) "
+                    + places.source.appending(suffix: ".copied").shellWord)
+        }
+        try parent.removeTree(staging)
     }
 
     private func finishCopy(_ copy: FileIdentity) throws -> Result {

@@ -162,16 +162,10 @@ extension GroupContainer {
     /// Returns the directory's move in progress, or nil if there is none.
     package func appJournal() throws -> AppMoveJournal? {
         guard let bookkeeping = try existingBookkeeping(),
-            let (record, status) = try Record.readWithStatus(AppMoveJournal.self, Self.appJournalName, in: bookkeeping)
+            let (record, owner) = try Record.readOwned(AppMoveJournal.self, Self.appJournalName, in: bookkeeping)
         else { return nil }
-        // Anybody who may write to the file could have written this content.
-        guard status.permissions & 0o022 == 0 else {
-            throw UnreadableRecord(
-                path: bookkeeping.path.appending(Self.appJournalName),
-                reason: "users other than its owner may write to it")
-        }
         var journal = record
-        journal.writer = status.owner
+        journal.writer = owner
         return journal
     }
 
@@ -180,11 +174,7 @@ extension GroupContainer {
     }
 
     package func removeAppJournal() throws {
-        guard let bookkeeping = try existingBookkeeping() else { return }
-        try bookkeeping.removeFile(Self.appJournalName)
-        // A killed process may have left a partly written journal.
-        if let unfinished = Self.appJournalName.appending(".new") { try bookkeeping.removeFile(unfinished) }
-        try bookkeeping.synchronize()
+        if let bookkeeping = try existingBookkeeping() { try Record.remove(Self.appJournalName, in: bookkeeping) }
     }
 
     /// Returns the receipts of moves to this place, oldest first. Omits unreadable ones.

@@ -19,9 +19,7 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
     }
 
     package static func remove(_ move: AppMove, in parent: Directory) throws {
-        try parent.removeFile(name(move))
-        // A killed process may have left a partly written one.
-        if let unfinished = name(move).appending(".new") { try parent.removeFile(unfinished) }
+        try Record.remove(name(move), in: parent)
     }
 
     /// Returns the move back to a place, if it was interrupted. A note that others could have written doesn't count.
@@ -32,8 +30,8 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
             return TransferIdentifier(
                 hiddenName: FilePath.Component(String(text.dropLast(suffix.count))) ?? .currentDirectory) != nil
         }.compactMap { name -> AppMove? in
-            guard let (note, status) = try? Record.readWithStatus(AppUndoNote.self, name, in: parent),
-                [0, geteuid(), owner].contains(status.owner), status.permissions & 0o022 == 0
+            guard let (note, writer) = try? Record.readOwned(AppUndoNote.self, name, in: parent),
+                [0, geteuid(), owner].contains(writer)
             else { return nil }
             return note.move
         }.first { $0.destination.path == place && $0.undoes != nil }

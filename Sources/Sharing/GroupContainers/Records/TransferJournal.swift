@@ -177,15 +177,9 @@ extension GroupContainer {
 
     /// Reads one journal. Returns nil if the file doesn't exist.
     static func journal(_ name: FilePath.Component, in directory: Directory) throws -> TransferJournal? {
-        guard let (record, status) = try Record.readWithStatus(TransferJournal.self, name, in: directory)
-        else { return nil }
-        // Anybody who may write to the file could have written this content.
-        guard status.permissions & 0o022 == 0 else {
-            throw UnreadableRecord(
-                path: directory.path.appending(name), reason: "users other than its owner may write to it")
-        }
+        guard let (record, owner) = try Record.readOwned(TransferJournal.self, name, in: directory) else { return nil }
         var journal = record
-        journal.writer = status.owner
+        journal.writer = owner
         return journal
     }
 
@@ -194,11 +188,7 @@ extension GroupContainer {
     }
 
     package func removeJournal() throws {
-        guard let bookkeeping = try existingBookkeeping() else { return }
-        try bookkeeping.removeFile(Self.journalName)
-        // A killed process may have left a partly written journal.
-        if let unfinished = Self.journalName.appending(".new") { try bookkeeping.removeFile(unfinished) }
-        try bookkeeping.synchronize()
+        if let bookkeeping = try existingBookkeeping() { try Record.remove(Self.journalName, in: bookkeeping) }
     }
 }
 
@@ -210,6 +200,26 @@ enum Record {
     static func read<Value: Decodable>(
         _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
     ) throws -> Value? { try readWithStatus(type, name, in: directory)?.value }
+
+    /// Reads a record that only its owner may write, and returns the owner too. Throws `UnreadableRecord` if others
+    /// may: any of them could have written this content.
+    static func readOwned<Value: Decodable>(
+        _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
+    ) throws -> (value: Value, owner: uid_t)? {
+        guard let (record, status) = try readWithStatus(type, name, in: directory) else { return nil }
+        guard status.permissions & 0o022 == 0 else {
+            throw UnreadableRecord(
+                path: directory.path.appending(name), reason: "users other than its owner may write to it")
+        }
+        return (record, status.owner)
+    }
+
+    /// Removes a record, and what a killed process may have left of the next one. Syncs the directory.
+    static func remove(_ name: FilePath.Component, in directory: Directory) throws {
+        try directory.removeFile(name)
+        if let unfinished = name.appending(".new") { try directory.removeFile(unfinished) }
+        try directory.synchronize()
+    }
 
     static func readWithStatus<Value: Decodable>(
         _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
