@@ -181,6 +181,34 @@ package final class StepReader {
         }
     }
 
+    /// Returns the number of rows whose values the step deleted. Reads no record. Throws as `forEach`.
+    func deletedRowCount() throws -> UInt64 {
+        var reader = BufferedReader(file, at: start + Int64(LoggedStep.headLength))
+        var count: UInt64 = 0
+        while true {
+            switch try reader.word() {
+            case StepLayout.table:
+                reader.skip(8)
+                for _ in 0..<2 where try skipRecord(&reader) { _ = try skipRecord(&reader) }
+            case StepLayout.row:
+                reader.skip(8)
+                let (hasBefore, hasAfter) = (try skipRecord(&reader), try skipRecord(&reader))
+                if hasBefore, !hasAfter { count += 1 }
+            case StepLayout.end: return count
+            default: throw RowShadowError.damaged(file.path)
+            }
+        }
+    }
+
+    /// Passes over a definition's text or a record. Returns false if it isn't there.
+    private func skipRecord(_ reader: inout BufferedReader) throws -> Bool {
+        let count = try reader.word()
+        if count == StepLayout.absent { return false }
+        guard count < 1 << 31 else { throw RowShadowError.damaged(file.path) }
+        reader.skip(Int(count))
+        return true
+    }
+
     private func record(_ reader: inout BufferedReader) throws -> [UInt8]? {
         let count = try reader.word()
         if count == StepLayout.absent { return nil }

@@ -19,6 +19,11 @@ extension OwnFile {
         self.init(
             try directory.openOwn(name, flags: O_RDWR | O_CREAT, mode: 0o600), path: directory.path.appending(name))
     }
+
+    /// Opens a file to read it. Throws `SystemError`, also if there is none.
+    convenience init(reading name: FilePath.Component, in directory: Directory) throws(SystemError) {
+        self.init(try directory.openOwn(name, flags: O_RDONLY), path: directory.path.appending(name))
+    }
 }
 
 /// Writes consecutive bytes in large pieces.
@@ -80,6 +85,12 @@ struct BufferedReader {
             offset += Int64(count)
         }
         return Array(buffer[next..<next + count])
+    }
+
+    /// Passes over bytes. What is behind the end of the file shows at the next read.
+    mutating func skip(_ count: Int) {
+        offset += Int64(count)
+        if count <= buffer.count - next { next += count } else { (buffer, next) = ([], 0) }
     }
 
     mutating func word() throws -> UInt64 {

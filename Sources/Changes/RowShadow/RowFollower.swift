@@ -1,5 +1,4 @@
 import ChangeFeed
-import Glibc
 import LinuxSystem
 import RowChanges
 import SQLiteFormat
@@ -254,30 +253,7 @@ package final class RowFollower {
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
         guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
         let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
-        let known = view.pageSize == shadow.pages.pageSize ? shadow.pages.pageCount : 0
-        let length = view.pageSize
-        guard length > 0 else { return try view.isConfirmed() ? (staged, view) : nil }
-        let batch = max(1, (1 << 18) / length)
-        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 2 * batch * length, alignment: 4096)
-        defer { memory.deallocate() }
-        var first: UInt32 = 1
-        while first <= view.pageCount {
-            let count = min(batch, Int(view.pageCount - first) + 1)
-            let (now, former) = (
-                UnsafeMutableRawBufferPointer(rebasing: memory[..<(count * length)]),
-                UnsafeMutableRawBufferPointer(rebasing: memory[(batch * length)..<((batch + count) * length)])
-            )
-            try view.read(first, into: now)
-            let read = known >= first ? try shadow.pages.read(first, into: former) : 0
-            for place in 0..<count {
-                let number = first + UInt32(place)
-                let page = UnsafeRawBufferPointer(rebasing: now[(place * length)..<((place + 1) * length)])
-                let isKnown = number <= known && (place + 1) * length <= read
-                if isKnown, page.elementsEqual(in: former, at: place * length) { continue }
-                try staged.add(number, page)
-            }
-            first += UInt32(count)
-        }
+        try view.forEachDifference(from: shadow.pages) { try staged.add($0, $1) }
         try staged.finish()
         return try view.isConfirmed() ? (staged, view) : nil
     }
@@ -309,13 +285,5 @@ package final class RowFollower {
     /// Reads the map of the shadow's pages; nil if they contradict each other.
     private static func map(of shadow: RowShadow) throws -> TreeMap? {
         do { return try TreeMap(shadow.pages) } catch is Contradiction { return nil }
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// True if `other` has the same bytes from `offset` on.
-    fileprivate func elementsEqual(in other: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
-        guard let first = baseAddress, let second = other.baseAddress else { return false }
-        return memcmp(first, second + offset, count) == 0
     }
 }

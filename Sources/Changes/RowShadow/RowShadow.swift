@@ -27,7 +27,7 @@ package final class RowShadow {
     /// The length from which on the log continues in another file, in bytes.
     private static let maximumLogFile: Int64 = 32 << 20
     /// The length of all log files from which on the oldest is removed, in bytes.
-    private static let maximumLog: Int64 = 256 << 20
+    static let maximumLog: Int64 = 256 << 20
 
     package var epoch: UInt64 { state.epoch }
     /// The number of the last step.

@@ -38,8 +38,30 @@ package struct ShadowPlace {
 
     private static let slotCount = 64
 
+    /// The shadows that are there, the first one first. Throws `SystemError`.
+    func directories() throws(SystemError) -> [Directory] {
+        guard FileStatus(following: path) != nil else { return [] }
+        let base = try Directory(path)
+        var found: [Directory] = []
+        for number in 0..<Self.slotCount {
+            guard let name = FilePath.Component("\(number)"), try base.status(name)?.kind == .directory else {
+                continue
+            }
+            found.append(try base.directory(name))
+        }
+        return found
+    }
+
     /// Takes the directory of the shadow with that epoch, else the first one that nobody uses. Throws `SystemError`.
     package func takeSlot(epoch: UInt64?) throws(SystemError) -> Slot {
+        do throws(SystemError) { return try findSlot(epoch: epoch) } catch {
+            // `removeAll` may have removed the place meanwhile.
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return try findSlot(epoch: epoch)
+        }
+    }
+
+    private func findSlot(epoch: UInt64?) throws(SystemError) -> Slot {
         let base = try makeDirectory()
         if let epoch {
             for number in 0..<Self.slotCount {
@@ -54,16 +76,23 @@ package struct ShadowPlace {
             guard let name = FilePath.Component("\(number)") else { continue }
             if try base.status(name) == nil { try base.makeDirectory(name, mode: 0o700) }
             let directory = try base.directory(name)
-            if let lock = try OpenFileLock(ShadowName.lock, in: directory) { return Slot(directory, lock) }
+            if let slot = try Self.slot(directory) { return slot }
         }
         throw SystemError("lock", .resourceTemporarilyUnavailable, path: path)
+    }
+
+    /// Locks a shadow's directory, and notes there who has. Returns nil if another program has.
+    private static func slot(_ directory: Directory) throws(SystemError) -> Slot? {
+        guard let lock = try OpenFileLock(ShadowName.lock, in: directory) else { return nil }
+        try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+        return Slot(directory, lock)
     }
 
     /// Waits for a program that was killed and hasn't ended yet. Returns nil if it goes on.
     private static func awaitSlot(_ directory: Directory) throws(SystemError) -> Slot? {
         let deadline = Deadline(after: .seconds(3))
         while true {
-            if let lock = try OpenFileLock(ShadowName.lock, in: directory) { return Slot(directory, lock) }
+            if let slot = try slot(directory) { return slot }
             if deadline.hasPassed { return nil }
             pause(.milliseconds(10))
         }
@@ -92,6 +121,14 @@ package struct ShadowPlace {
             try base.removeDirectory(name)
         }
         try base.synchronize()
+        if used == 0, let name = path.lastComponent {
+            let parent = try Directory(path.removingLastComponent())
+            do throws(SystemError) { try parent.removeDirectory(name) } catch {
+                // Another program has put something there.
+                if error.errno != .directoryNotEmpty { throw error }
+            }
+            try parent.synchronize()
+        }
         return used
     }
 

@@ -7,10 +7,16 @@ import SystemPackage
 struct TokenFile: Sendable {
     let path: FilePath
 
-    /// Returns the token, or nil if there is no file yet. Throws if it can't be read or holds no token.
+    /// A token that nothing continues from: whoever begins with it gets a reset.
+    static let lost = "lost"
+
+    /// Returns the token, or nil if there is no file yet. A file that has lost its content to a power cut stands for a
+    /// token that is lost. Throws if the file can't be read or holds something else.
     func read() throws -> String? {
         let (directory, name) = try location()
         guard let bytes = try DurableFile.read(name, in: directory, limit: Self.maxLength + 1) else { return nil }
+        // What `PreparedToken` has renamed may never have reached the disk: the file is empty then, or zeros.
+        if bytes.allSatisfy({ $0 == 0 }) { return Self.lost }
         let line = bytes.last == 0x0A ? bytes.dropLast() : bytes[...]
         guard bytes.count <= Self.maxLength, !line.isEmpty, !line.contains(where: { $0 <= 0x20 }),
             let token = String(validating: line, as: UTF8.self)

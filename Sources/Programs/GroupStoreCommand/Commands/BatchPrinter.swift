@@ -30,7 +30,7 @@ struct BatchPrinter {
     mutating func lines(_ row: ChangedRow, of batch: ChangeBatch) -> [UInt8] {
         let table = batch.tables[row.table]
         switch format {
-        case .debezium: return encoded(envelope.json(row, of: table, history: batch.identifier))
+        case .debezium: return encoded(envelope.json(EnvelopeRow(row, of: table), history: batch.identifier))
         case .standard where output.json:
             let isNew = announced.insert(row.table).inserted
             return (isNew ? encoded(table.json) : []) + encoded(row.json(of: table))

@@ -9,8 +9,8 @@ import SystemPackage
 struct RowsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rows",
-        abstract: "Keep, or remove, the copy of a store's pages from which 'watch --values' tells its rows.",
-        subcommands: [RowsEnableCommand.self, RowsDisableCommand.self])
+        abstract: "Keep, show or remove the copy of a store's pages from which 'watch --values' tells its rows.",
+        subcommands: [RowsEnableCommand.self, RowsShowCommand.self, RowsDisableCommand.self])
 }
 
 struct RowsEnableCommand: ParsableCommand {
@@ -21,12 +21,18 @@ struct RowsEnableCommand: ParsableCommand {
             'watch' makes the copy by itself, unless the store has more than 1 GiB and the file system can't clone it. \
             The copy is in the user's state directory. Nothing is written to the store or beside it.
 
+            --dry-run says what it takes: disk space, and the time that is estimated from copying a part of the store \
+            to a file without a name.
+
             Example:
-              groupstore rows enable Notes.sqlite
+              groupstore rows enable Notes.sqlite --dry-run
             """)
 
     @Argument(help: "The store's database file.", completion: .stores)
     var store: String
+
+    @Flag(help: "Only say how much space and time the copy takes.")
+    var dryRun = false
 
     @OptionGroup var outputOptions: OutputOptions
 
@@ -34,6 +40,15 @@ struct RowsEnableCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let (path, place) = try RowsPlace.of(store)
+            let estimate = try ShadowEstimate(of: path, in: place)
+            guard estimate.fits else {
+                throw CommandFailure(
+                    .inputOutput, code: "no_space",
+                    "\(PrintablePath(place.path)) has \(ByteCount(estimate.available)) left, and a copy of "
+                        + "\(PrintablePath(path)) has \(ByteCount(estimate.size))",
+                    remedy: "free space there, or set XDG_STATE_HOME to a directory with more")
+            }
+            if dryRun { return describe(estimate, place, output) }
             let follower = try RowFollower(path, try place.takeSlot(epoch: nil), limit: .max)
             let shadow = follower.shadow
             try shadow.close()
@@ -41,6 +56,31 @@ struct RowsEnableCommand: ParsableCommand {
             summary.setPath("path", bytes: shadow.path.bytes)
             output.record(summary, "rows come from \(PrintablePath(shadow.path)) (\(ByteCount(shadow.size)))")
         }
+    }
+
+    private func describe(_ estimate: ShadowEstimate, _ place: ShadowPlace, _ output: Output) {
+        let measurement = estimate.measurement
+        var summary: JSONObject = [
+            "type": "summary", "outcome": "planned", "bytes": .integer(estimate.size),
+            "available": .integer(Int64(clamping: estimate.available)),
+            "log_limit": .integer(ShadowEstimate.logLimit),
+            "reflink": measurement.map { .bool($0.isCloned) } ?? .null,
+            "seconds": measurement.map { .number($0.seconds) } ?? .null,
+        ]
+        summary.setPath("path", bytes: place.path.bytes)
+        let way = measurement?.isCloned == true ? "a clone, which takes space only as the store changes" : "a copy"
+        var time = "not estimated: this file system has no files without names"
+        if let measurement {
+            let tenths = Int64((measurement.seconds * 10).rounded(.up))
+            time = "about \(tenths / 10).\(tenths % 10) s, by the measure of \(ByteCount(measurement.part))"
+        }
+        var table = TextTable()
+        table.add(.text("place"), .text("\(PrintablePath(place.path))"))
+        table.add(.text("pages"), .text("\(ByteCount(estimate.size)), \(way)"))
+        table.add(.text("log"), .text("grows to about \(ByteCount(ShadowEstimate.logLimit))"))
+        table.add(.text("free"), .text("\(ByteCount(estimate.available))"))
+        table.add(.text("time"), .text(time))
+        output.record(summary, lines: table.lines())
     }
 }
 
@@ -64,19 +104,21 @@ struct RowsDisableCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let (_, place) = try RowsPlace.of(store)
+            let before = try place.size()
             guard try place.removeAll() == 0 else {
                 throw CommandFailure(
                     .busy, code: "in_use", "a program tells rows from a copy in \(PrintablePath(place.path))",
                     remedy: "end 'groupstore watch' of the store, and try again")
             }
-            output.record(
-                ["type": "summary", "outcome": "disabled"], "removed what was in \(PrintablePath(place.path))")
+            var summary: JSONObject = ["type": "summary", "outcome": "disabled", "bytes": .integer(before)]
+            summary.setPath("path", bytes: place.path.bytes)
+            output.record(summary, "removed \(ByteCount(before)) from \(PrintablePath(place.path))")
         }
     }
 }
 
 /// The place of a store's shadows, by the command's argument.
-private enum RowsPlace {
+enum RowsPlace {
     static func of(_ argument: String) throws -> (FilePath, ShadowPlace) {
         let named = ArgumentBytes.path(argument).absolute(in: FilePath(workingDirectory()))
         guard let path = StorePlace(named)?.path else { throw DirectFeedError.notAStore(named) }

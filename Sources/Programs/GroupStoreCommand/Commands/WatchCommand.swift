@@ -74,6 +74,19 @@ struct WatchCommand: ParsableCommand {
             """)
     var values = false
 
+    @Flag(
+        help: """
+            Print rows with their former values too; implies --values. A history has them after 'history enable \
+            --before'.
+            """)
+    var before = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The form of the rows: standard, or debezium for an envelope a line; implies --values. Debezium's is for "
+                + "stores without a history, watched directly.", valueName: "form"))
+    var format: BatchFormat = .standard
+
     @Flag(help: "Request tokens that outlive the agent, if the store keeps a history.")
     var durable = false
 
@@ -116,7 +129,7 @@ struct WatchCommand: ParsableCommand {
             try Interruption.requestAtEndOfReader()
             let tokens = tokenFile.map { TokenFile(path: ArgumentBytes.path($0)) }
             let feed = try feed(since: since ?? tokens?.read(), output)
-            let batches = try values ? self.batches(feed, output) : nil
+            let batches = try wantsValues ? self.batches(feed, output) : nil
             if let store = feed.stores.first { try tokens?.write(store.token) }
             for store in feed.stores { announce(store, feed.openingType, output) }
             ProgramMemory.releaseUnused()
@@ -124,7 +137,14 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
+    private var wantsValues: Bool { values || before || format != .standard }
+
     private func batches(_ feed: any WatchedFeed, _ output: Output) throws -> WatchedBatches? {
+        if format == .debezium, feed is AgentFeed {
+            throw CommandFailure(
+                .usage, code: "no_envelopes", "--format debezium: these rows come from an agent or from a history",
+                remedy: "use 'changes --format debezium' for a history; add --direct for a store without one")
+        }
         var filter = rowFilter.wire
         filter.tables = tables.map(tableNames)
         return try (feed as? AgentFeed).map { try WatchedBatches($0, filter: filter, output: output) }
@@ -158,15 +178,17 @@ struct WatchCommand: ParsableCommand {
         _ given: [FilePath], since token: String?, _ output: Output
     ) throws -> any WatchedFeed {
         let paths = try given.map(Self.place)
-        guard rows || values || durable || !rowFilter.isEmpty else {
+        guard rows || wantsValues || durable || !rowFilter.isEmpty else {
             return try KernelFeed(paths, since: token, tables: filter)
         }
-        if rows || values, try DirectRows.areFromPages(paths, rowFilter) {
+        if rows || wantsValues, try DirectRows.areFromPages(paths, rowFilter) {
             let operations = rowFilter.wire.operations.map(Set.init)
             return try KernelFeed(paths, since: token, tables: filter) { path in
-                let printer = StepPrinter(
-                    store: path.bytes, output, values: values, tables: tables.map { Set(tableNames($0)) },
-                    operations: operations)
+                let name = path.lastComponent?.string ?? ""
+                let form = StepLines.Form(
+                    store: path.bytes, values: wantsValues, operations: operations,
+                    envelope: format == .debezium ? DebeziumEnvelope(database: name) : nil)
+                let printer = StepPrinter(form, output, tables: tables.map { Set(tableNames($0)) })
                 return try DirectRows(path, since: token, printer, output)
             }
         }
@@ -177,7 +199,7 @@ struct WatchCommand: ParsableCommand {
         subscription.tables = filter
         subscription.filter = rowFilter.wire
         subscription.wantsRows = rows
-        subscription.wantsDurableTokens = durable || values
+        subscription.wantsDurableTokens = durable || wantsValues
         subscription.wantsProgress = progress
     }
 
@@ -224,10 +246,7 @@ struct WatchCommand: ParsableCommand {
             let hasReceived = try feed.receive(until: deadline) { event in
                 // Several events may come at once.
                 guard !isDone else { return }
-                if event.isBookmark {
-                    try tokens?.write(event.store.token)
-                    return
-                }
+                if event.isBookmark { return try advance(past: event, feed, runners, tokens) }
                 try batches?.print(before: event)
                 // Little may be between the lines of rows and their token: a kill there repeats them.
                 let token = event.isProgress ? nil : event.token
@@ -251,7 +270,24 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
+    /// Advances the position past what needn't be told.
+    private func advance(
+        past bookmark: FeedEvent, _ feed: any WatchedFeed, _ runners: [EventCommand?], _ tokens: TokenFile?
+    ) throws {
+        let token = bookmark.store.token
+        guard bookmark.isTold else { return try tokens?.write(token) ?? () }
+        try tokens?.prepare(token).publish()
+        if let index = feed.stores.firstIndex(where: { $0 === bookmark.store }) {
+            try runners[index]?.skip(to: token)
+        }
+    }
+
     private func record(_ event: FeedEvent, _ output: Output) {
+        if format == .debezium, !output.json {
+            // A consumer of envelopes must not take the absence of lines for the absence of changes.
+            if case .reset = event.event { Output.write(json: event.object) }
+            return
+        }
         output.record(
             event.object,
             ["\(LocalTime.now(precise: true))", event.type, event.store.name, event.words].compactMap(\.self)

@@ -113,8 +113,8 @@ final class DirectRows {
 
     /// Records an event, and passes on what it stands for, or leaves that to `retry`.
     ///
-    /// - Parameter body: Called with each event, after its rows were printed.
-    func record(_ event: StoreEvent, _ body: (StoreEvent) throws -> Void) throws {
+    /// - Parameter body: Called with each event, after its rows were printed, and with nil if only the token advances.
+    func record(_ event: StoreEvent, _ body: (StoreEvent?) throws -> Void) throws {
         switch event {
         case .change(let tables): if !tables.isComplete { comparesAll = true }
         case .reset: comparesAll = true
@@ -125,7 +125,7 @@ final class DirectRows {
     }
 
     /// Reads the store, and passes on what has happened since the last time.
-    func retry(_ body: (StoreEvent) throws -> Void) throws {
+    func retry(_ body: (StoreEvent?) throws -> Void) throws {
         retryAt = nil
         switch try follower.advance(comparesAll: comparesAll) {
         case .busy: retryAt = .now.advanced(by: backoff.next())
@@ -143,12 +143,15 @@ final class DirectRows {
         }
     }
 
-    /// Prints the rows of each step that was logged before the call and not passed on, and passes on an event for it.
-    func passOnSteps(_ body: (StoreEvent) throws -> Void) throws {
+    /// Prints the rows of each step that was logged before the call and not passed on, and passes on an event for it;
+    /// nil after steps that the filter leaves out, which only advance the token.
+    func passOnSteps(_ body: (StoreEvent?) throws -> Void) throws {
         let last = follower.shadow.lastStep
+        var hasLeftOut = false
         while told < last, let reader = try follower.shadow.step(after: told) {
             let tables = reader.step.kind == .gap ? nil : try printer.print(reader, from: token)
             told = reader.step.number
+            hasLeftOut = false
             guard let tables else {
                 try body(.reset(.historyGap))
                 continue
@@ -157,10 +160,13 @@ final class DirectRows {
                 rest = printer.rest
                 defer { rest = [] }
                 try body(.change(ChangedTables(tables, isComplete: true)))
+            } else {
+                hasLeftOut = true
             }
             // The reader, or the disk with the token, may be slow.
             try follower.keepUp()
         }
+        if hasLeftOut { try body(nil) }
         if hasSteps { retryAt = .now }
     }
 }

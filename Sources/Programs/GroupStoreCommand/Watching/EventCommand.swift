@@ -8,6 +8,7 @@ import Synchronization
 final class EventCommand: Sendable {
     private struct State {
         var next: EventCommandInput?
+        var isRunning = false
         var isFinishing = false
         /// The position up to which runs have succeeded.
         var done: String
@@ -46,6 +47,17 @@ final class EventCommand: Sendable {
         }
     }
 
+    /// Moves the position past events that need no run, unless a run is pending: then the next call does. Throws
+    /// `SystemError`.
+    func skip(to token: String) throws {
+        let isIdle = state.withLock { state in
+            guard state.next == nil, !state.isRunning else { return false }
+            state.done = token
+            return true
+        }
+        if isIdle { try tokenFile?.prepare(token).publish() }
+    }
+
     /// The position up to which runs have succeeded.
     var done: String { state.withLock { $0.done } }
 
@@ -67,6 +79,7 @@ final class EventCommand: Sendable {
             work.wait()
             let (run, done, isFinishing) = state.withLock { state in
                 defer { state.next = nil }
+                state.isRunning = state.next != nil
                 return (state.next, state.done, state.isFinishing)
             }
             if let run {
@@ -78,6 +91,7 @@ final class EventCommand: Sendable {
                     work.signal()
                 }
             }
+            state.withLock { $0.isRunning = false }
             if isFinishing { return }
         }
     }

@@ -50,6 +50,7 @@ struct FeedEvent {
         case found(StoreEvent, DirectToken)
         /// The token is the log's of a shadow.
         case told(StoreEvent, String)
+        case advanced(String)
     }
 
     let store: WatchedStore
@@ -80,14 +81,27 @@ struct FeedEvent {
         line = rows.isEmpty ? nil : rows + event.json(store: store.bytes, token: token).text.utf8 + [0x0A]
     }
 
-    /// True if this process has told the rows from the store's pages.
-    var isTold: Bool { if case .told = content { true } else { false } }
+    /// Creates the bookmark of a store whose rows this process tells from its pages.
+    init(_ store: WatchedStore, bookmark token: String) {
+        self.store = store
+        content = .advanced(token)
+        line = nil
+    }
+
+    /// True if this process tells the rows from the store's pages.
+    var isTold: Bool {
+        switch content {
+        case .told, .advanced: true
+        case .received, .found: false
+        }
+    }
 
     /// The event; nil for a bookmark, and for an event of a later agent.
     var event: StoreEvent? {
         switch content {
         case .received(_, let event, _): event
         case .found(let event, _), .told(let event, _): event
+        case .advanced: nil
         }
     }
 
@@ -96,7 +110,7 @@ struct FeedEvent {
         switch content {
         case .received(_, _, let object): object.string("token")
         case .found(_, let token): token.description
-        case .told(_, let token): token
+        case .told(_, let token), .advanced(let token): token
         }
     }
 
@@ -104,6 +118,7 @@ struct FeedEvent {
         switch content {
         case .received(let type, _, _): type
         case .found(let event, _), .told(let event, _): event.type
+        case .advanced: "bookmark"
         }
     }
 
@@ -113,6 +128,7 @@ struct FeedEvent {
         case .received(_, _, let object): object
         case .found(let event, let token): event.json(store: store.bytes, token: token.description)
         case .told(let event, let token): event.json(store: store.bytes, token: token)
+        case .advanced(let token): ["type": "bookmark", "token": .string(token)]
         }
     }
 

@@ -66,6 +66,8 @@ final class KernelFeed: WatchedFeed {
             for (store, rows) in zip(stores, self.rows) {
                 store.token = rows.token
                 if let reason = rows.discontinuity {
+                    // Nobody was told of it yet.
+                    store.token = token ?? rows.token
                     missed.append(FeedEvent(store, .reset(reason), token: rows.token))
                 }
             }
@@ -130,9 +132,13 @@ final class KernelFeed: WatchedFeed {
         }
     }
 
-    /// Passes on an event whose rows were printed.
-    private func passOn(_ event: StoreEvent, of store: WatchedStore, _ rows: DirectRows) throws {
+    /// Passes on an event whose rows were printed, or a bookmark.
+    private func passOn(_ event: StoreEvent?, of store: WatchedStore, _ rows: DirectRows) throws {
         store.token = rows.token
+        guard let event else {
+            try body?(FeedEvent(store, bookmark: rows.token))
+            return
+        }
         hasReceived = true
         try body?(FeedEvent(store, event, token: rows.token, rows: rows.rest))
     }

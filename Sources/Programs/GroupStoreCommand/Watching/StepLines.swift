@@ -7,12 +7,29 @@ import SQLiteStore
 
 /// The lines of one step, written in large pieces: a step may have millions of rows.
 struct StepLines {
-    private let store: [UInt8]
+    /// What is printed of a store's steps.
+    struct Form {
+        /// The member `store` of the lines.
+        let store: [UInt8]
+        /// True if rows have their values.
+        let values: Bool
+        /// The only operations to print; nil for all.
+        let operations: Set<String>?
+        /// Nil for the lines of a change batch.
+        let envelope: DebeziumEnvelope?
+    }
+
+    private let form: Form
     private let output: Output
     private let step: LoggedStep
-    private let values: Bool
-    private let operations: Set<String>?
+    /// The start of the shadow's tokens.
+    private let shadow: String
     private var bytes: [UInt8] = []
+    /// The lines that are added before the next row: a table may have no row that is to be printed.
+    private var batchLine: [UInt8] = []
+    private var tableLine: [UInt8] = []
+    /// True if something was added: a row, or a table whose definition has changed.
+    private(set) var hasContent = false
     /// The members of each row's line before its number, and those of the step after its values.
     private let start: [UInt8]
     private let end: [UInt8]
@@ -23,14 +40,13 @@ struct StepLines {
 
     private static let limit = 1 << 16
 
-    init(store: [UInt8], _ output: Output, step: LoggedStep, values: Bool, operations: Set<String>?) {
-        self.store = store
+    init(_ form: Form, _ output: Output, step: LoggedStep, shadow: String) {
+        self.form = form
         self.output = output
         self.step = step
-        self.values = values
-        self.operations = operations
+        self.shadow = shadow
         number = step.firstRow - 1
-        start = Array(Self.line("row", store).text.utf8.dropLast()) + Array(",\"number\":".utf8)
+        start = Array(Self.line("row", form.store).text.utf8.dropLast()) + Array(",\"number\":".utf8)
         let known: JSONObject = step.kind == .exact ? ["exact": true] : ["exact": false, "net": true]
         var transaction = known
         transaction["id"] = .integer(Int64(step.number))
@@ -46,13 +62,13 @@ struct StepLines {
 
     /// Adds the first line.
     mutating func addBatch(from token: String, _ encoding: TextEncoding) {
-        guard output.json else { return }
-        var object = Self.line("batch", store)
+        guard output.json, form.envelope == nil else { return }
+        var object = Self.line("batch", form.store)
         object["from"] = .string(token)
         object["schema"] = .string("\(step.schemaVersion)")
         object["encoding"] = .string(encoding.rawValue)
         object["unrecorded"] = .array([])
-        append(object)
+        batchLine = Self.bytes(object)
     }
 
     /// Adds the line before the rows of a table. If its definition has changed, the line has what it was before.
@@ -60,15 +76,17 @@ struct StepLines {
         guard let present = table.present else { return }
         self.table = Array(JSONValue.string(table.logged.name).text.utf8)
         columns = present.columns.map { Array(JSONValue.string($0).text.utf8) }
-        guard output.json else { return }
-        var object = Self.line("table", store)
+        let isAltered = table.logged.before != table.logged.after
+        defer { if isAltered { addHead() } }
+        guard output.json, form.envelope == nil else { return }
+        var object = Self.line("table", form.store)
         object["table"] = .string(table.logged.name)
         if let rowid = present.table.rowid { object["rowid"] = .string(rowid) }
         object["key"] = .array(present.key.map { .string($0) })
         object["columns"] = .array(present.columns.map { .string($0) })
         if table.logged.after == nil {
             object["schema"] = "dropped"
-        } else if let before = table.logged.before, before != table.logged.after {
+        } else if let before = table.logged.before, isAltered {
             object["schema"] = "altered"
             object["before"] = .object([
                 "table": .string(before.name),
@@ -77,13 +95,17 @@ struct StepLines {
         } else if table.logged.before == nil {
             object["schema"] = "created"
         }
-        append(object)
+        tableLine = Self.bytes(object)
     }
 
-    private mutating func append(_ object: JSONObject) {
-        bytes += object.text.utf8
-        bytes.append(0x0A)
-        flushIfFull()
+    private static func bytes(_ object: JSONObject) -> [UInt8] { Array(object.text.utf8) + [0x0A] }
+
+    /// Adds the lines that stand before the next one.
+    private mutating func addHead() {
+        hasContent = true
+        bytes += batchLine
+        bytes += tableLine
+        (batchLine, tableLine) = ([], [])
     }
 
     /// Counts a row of the step, which may not be printed.
@@ -96,18 +118,25 @@ struct StepLines {
         let former = before.map { former in after.map { table.moved(former, latter: $0) } ?? former }
         if let former, let after, zip(former, after).allSatisfy({ $0.isIdentical(to: $1) }) { return }
         let operation = before == nil ? "insert" : after == nil ? "delete" : "update"
-        guard operations?.contains(operation) ?? true else { return }
+        guard form.operations?.contains(operation) ?? true else { return }
+        addHead()
+        if let envelope = form.envelope {
+            bytes += Self.bytes(
+                envelope.json(
+                    EnvelopeRow(table, key, before: before, after: after, number: number, of: step), history: shadow))
+            return flushIfFull()
+        }
         guard output.json else { return addForPeople(table, operation, key, after) }
         bytes += start
         bytes += "\(number),\"table\":".utf8
         bytes += self.table
         bytes += ",\"op\":\"\(operation)\",\"key\":".utf8
         if key.count == 1 { ValueJSON.append(key[0], to: &bytes) } else { append(key) }
-        if values, let after {
+        if form.values, let after {
             bytes += ",\"values\":".utf8
             append(after)
         }
-        if values, table.hasSameColumns, let before {
+        if form.values, table.hasSameColumns, let before {
             bytes += ",\"before\":".utf8
             append(before)
         }
@@ -138,7 +167,7 @@ struct StepLines {
         _ table: StepTable, _ operation: String, _ key: [StoredValue], _ after: [StoredValue]?
     ) {
         var words = [operation, table.logged.name, key.map(\.json.text).joined(separator: ",")]
-        if values, let after, let present = table.present {
+        if form.values, let after, let present = table.present {
             words += zip(present.columns, after).map { "\($0)=\($1.json.text)" }
         }
         output.record([:], "  " + words.joined(separator: "  "))
@@ -157,6 +186,23 @@ struct StepLines {
     mutating func flush() {
         if !bytes.isEmpty { Output.write(encoded: bytes[...]) }
         bytes.removeAll(keepingCapacity: true)
+    }
+}
+
+extension EnvelopeRow {
+    /// The row of a step.
+    fileprivate init(
+        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64,
+        of step: LoggedStep
+    ) {
+        let keyNames = table.present?.key ?? []
+        self.init(
+            table: table.logged.name, entity: nil, number: Int64(clamping: number), time: step.time,
+            key: (keyNames.isEmpty ? ["rowid"] : keyNames, key),
+            before: before.map { (table.before?.columns ?? [], $0) },
+            after: after.map { (table.after?.columns ?? [], $0) },
+            letter: before == nil ? "c" : after == nil ? "d" : "u", author: nil,
+            transaction: step.kind == .exact ? Int64(clamping: step.number) : nil, isNet: step.kind == .net)
     }
 }
 

@@ -9,30 +9,29 @@ import SQLiteStore
 /// Prints the rows of logged steps, as `watch` prints those of a history (Documentation/WireProtocol.md, "Rows with
 /// values").
 struct StepPrinter {
-    private let store: [UInt8]
+    private let form: StepLines.Form
     private let output: Output
-    /// True if rows have their values.
-    private let values: Bool
     /// The only tables to print; nil for all.
     private let tables: Set<String>?
-    /// The only operations to print; nil for all.
-    private let operations: Set<String>?
     private var known: [LoggedTable.Definition: StoredTable] = [:]
     private var knownEncoding = PageFormat.Encoding.utf8
     /// The last lines of the step for programs, which are to be written together with the event's line.
     private(set) var rest: [UInt8] = []
 
-    /// - Parameter store: The member `store` of the lines.
-    init(store: [UInt8], _ output: Output, values: Bool, tables: Set<String>?, operations: Set<String>?) {
-        self.store = store
+    /// True if the step that was printed last has a row, or a change of the schema, that the filter admits.
+    private var hasContent = false
+
+    init(_ form: StepLines.Form, _ output: Output, tables: Set<String>?) {
+        self.form = form
         self.output = output
-        self.values = values
         self.tables = tables
-        self.operations = operations
     }
 
-    /// True if a step that changed these tables is to be reported.
-    func admits(_ names: Set<String>) -> Bool { tables.map { !$0.isDisjoint(with: names) } ?? true }
+    /// True if the step that was printed last, which changed these tables, is to be reported.
+    func admits(_ names: Set<String>) -> Bool {
+        if form.operations != nil, !hasContent { return false }
+        return tables.map { !$0.isDisjoint(with: names) } ?? true
+    }
 
     /// Prints a step, but its `rest`. Returns the names of its tables; nil if they can't be told, because SQLite
     /// doesn't understand a table's definition.
@@ -43,7 +42,8 @@ struct StepPrinter {
         var names: Set<String> = []
         var isPrinted = false
         var table: StepTable?
-        var lines = StepLines(store: store, output, step: reader.step, values: values, operations: operations)
+        let shadow = token[..<(token.lastIndex(of: "-") ?? token.endIndex)]
+        var lines = StepLines(form, output, step: reader.step, shadow: String(shadow))
         let encoding = Self.encoding(reader.step.encoding)
         do {
             try reader.forEach { logged in
@@ -68,7 +68,9 @@ struct StepPrinter {
             lines.flush()
             return nil
         }
-        rest = lines.takeRest()
+        hasContent = lines.hasContent
+        // Only a line for programs follows together with them.
+        if output.json { rest = lines.takeRest() } else { lines.flush() }
         return names
     }
 

@@ -1,0 +1,157 @@
+import ChangeFeed
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// What is in a shadow's directory. It is found without a lock and without a write: a program may use it meanwhile.
+package struct ShadowReport: Sendable {
+    /// Whether the copy has the store's present state.
+    package enum Agreement: Sendable, Equatable {
+        case agrees
+        /// The number of pages that differ, or that only one of them has.
+        case differs(pages: Int)
+        /// The store can't be read now, or there is none.
+        case unknown
+    }
+
+    /// What the log has.
+    package struct Log: Sendable, Equatable {
+        package fileprivate(set) var steps: UInt64 = 0
+        package fileprivate(set) var rows: UInt64 = 0
+        /// The rows that were deleted and whose values are in the log. In a table WITHOUT ROWID, also each that was
+        /// updated.
+        package fileprivate(set) var deletedRows: UInt64 = 0
+        package fileprivate(set) var first: LoggedStep?
+        package fileprivate(set) var last: LoggedStep?
+    }
+
+    /// The directory.
+    package let path: FilePath
+    /// The size of the copy in bytes.
+    package let size: Int64
+    /// The size in bytes of the files of the log, and of the one with the pages of the step that was written last.
+    package let logSize: Int64
+    /// The number in the shadow's tokens; nil if it doesn't count, and is made anew by the next program.
+    package let epoch: UInt64?
+    package let log: Log
+    package let agreement: Agreement
+    /// True if a program uses the shadow.
+    package let isUsed: Bool
+    /// The number and the name of that program, as it has noted them.
+    package let user: String?
+
+    /// Returns nil if the directory has no file of a shadow. Throws `SystemError` and `RowShadowError.damaged`.
+    init?(_ directory: Directory, of store: FilePath) throws {
+        path = directory.path
+        var (size, logSize, isEmpty) = (Int64(0), Int64(0), true)
+        for name in try directory.names() where ShadowName.isOwn(name) {
+            isEmpty = false
+            let bytes = try directory.status(name)?.size ?? 0
+            if name == ShadowName.pages { size = bytes } else if name != ShadowName.state { logSize += bytes }
+        }
+        guard !isEmpty else { return nil }
+        (self.size, self.logSize) = (size, logSize)
+        // The lock's file is of the user, and so is the note.
+        isUsed = try directory.status(ShadowName.lock) != nil && !OpenFileLock.isFree(ShadowName.lock, in: directory)
+        let note = OpenFileLock.note(ShadowName.lock, in: directory)
+        user = isUsed && !note.isEmpty ? String(decoding: note, as: UTF8.self) : nil
+        guard let state = try Self.state(directory) else {
+            (epoch, log, agreement) = (nil, Log(), .unknown)
+            return
+        }
+        epoch = state.epoch
+        log = try Self.log(directory)
+        agreement = try Self.agreement(directory, store, isUsed: isUsed)
+    }
+
+    /// The state, if it counts.
+    private static func state(_ directory: Directory) throws(SystemError) -> ShadowState? {
+        let bytes = try DurableFile.read(ShadowName.state, in: directory, limit: ShadowState.length)
+        return bytes.flatMap { ShadowState($0) }.flatMap { $0.boot == .current || $0.isSynced ? $0 : nil }
+    }
+
+    /// Reads the log. The oldest file may be removed meanwhile: then it is read again.
+    private static func log(_ directory: Directory) throws -> Log {
+        for _ in 0..<5 {
+            do { return try readLog(directory) } catch let error as SystemError {
+                guard error.errno == .noSuchFileOrDirectory else { throw error }
+            }
+        }
+        return try readLog(directory)
+    }
+
+    private static func readLog(_ directory: Directory) throws -> Log {
+        guard let state = try state(directory) else { return Log() }
+        let files = try directory.names().compactMap(ShadowName.firstStep).sorted().filter { $0 <= state.step }
+        var log = Log()
+        for (place, first) in files.enumerated() {
+            let file = try OwnFile(reading: ShadowName.log(first), in: directory)
+            let end = place + 1 < files.count ? files[place + 1] : state.step + 1
+            var offset: Int64 = 0
+            for number in first..<end {
+                let reader = try StepReader(file, at: offset)
+                guard reader.step.number == number else { throw RowShadowError.damaged(file.path) }
+                log.steps += 1
+                log.rows += reader.step.rowCount
+                log.deletedRows += try reader.deletedRowCount()
+                log.first = log.first ?? reader.step
+                log.last = reader.step
+                offset = reader.next
+            }
+        }
+        return log
+    }
+
+    /// Compares the copy with the store. A program that uses it may be about to bring it to the store's state.
+    private static func agreement(_ directory: Directory, _ store: FilePath, isUsed: Bool) throws -> Agreement {
+        guard let file = store.lastComponent, let name = StoreName(file) else { return .unknown }
+        let place = store.removingLastComponent()
+        let hasExactTimes = FileTimes.areExact(in: place)
+        let deadline = Deadline(after: .seconds(2))
+        var found = Agreement.unknown
+        var isRepeated = false
+        repeat {
+            if isRepeated { pause(.milliseconds(20)) }
+            isRepeated = true
+            guard let files = try StoreFiles.current(place, name, unless: nil), let state = try state(directory)
+            else { return .unknown }
+            defer { files.closeDatabase() }
+            let pages = ShadowPages(
+                try directory.openOwn(ShadowName.pages, flags: O_RDONLY),
+                path: directory.path.appending(ShadowName.pages),
+                pageSize: state.pageSize, pageCount: state.pageCount)
+            do {
+                _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
+                guard let view = try StoreView(files, path: store, hasExactTimes: hasExactTimes) else { continue }
+                var count = Int(state.pageCount) - Int(min(view.pageCount, state.pageCount))
+                try view.forEachDifference(from: pages) { _, _ in count += 1 }
+                guard try view.isConfirmed(), try Self.state(directory) == state else { continue }
+                if count == 0 { return .agrees }
+                found = .differs(pages: count)
+                if !isUsed { return found }
+            } catch is Disturbed {}
+        } while !deadline.hasPassed
+        return found
+    }
+}
+
+extension ShadowPlace {
+    /// Returns what is in each shadow of a store.
+    ///
+    /// Throws `SystemError` and `RowShadowError`.
+    package func reports(of store: FilePath) throws -> [ShadowReport] {
+        try directories().compactMap { try ShadowReport($0, of: store) }
+    }
+
+    /// Returns the size in bytes of all files of a store's shadows. Throws `SystemError`.
+    package func size() throws(SystemError) -> Int64 {
+        var size: Int64 = 0
+        for directory in try directories() {
+            for name in try directory.names() where ShadowName.isOwn(name) {
+                size += try directory.status(name)?.size ?? 0
+            }
+        }
+        return size
+    }
+}

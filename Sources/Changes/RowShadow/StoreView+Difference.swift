@@ -1,0 +1,42 @@
+import Glibc
+
+extension StoreView {
+    /// Calls `body` with each page that differs from the shadow's, or that the shadow doesn't have.
+    ///
+    /// Throws what `body` throws, `Disturbed` and `SystemError`.
+    func forEachDifference(
+        from shadow: ShadowPages, _ body: (UInt32, UnsafeRawBufferPointer) throws -> Void
+    ) throws {
+        let length = pageSize
+        guard length > 0 else { return }
+        let known = length == shadow.pageSize ? shadow.pageCount : 0
+        let batch = max(1, (1 << 18) / length)
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 2 * batch * length, alignment: 4096)
+        defer { memory.deallocate() }
+        var first: UInt32 = 1
+        while first <= pageCount {
+            let count = min(batch, Int(pageCount - first) + 1)
+            let now = UnsafeMutableRawBufferPointer(rebasing: memory[..<(count * length)])
+            let former = UnsafeMutableRawBufferPointer(
+                rebasing: memory[(batch * length)..<((batch + count) * length)])
+            try read(first, into: now)
+            let read = known >= first ? try shadow.read(first, into: former) : 0
+            for place in 0..<count {
+                let number = first + UInt32(place)
+                let page = UnsafeRawBufferPointer(rebasing: now[(place * length)..<((place + 1) * length)])
+                let isKnown = number <= known && (place + 1) * length <= read
+                if isKnown, page.elementsEqual(in: former, at: place * length) { continue }
+                try body(number, page)
+            }
+            first += UInt32(count)
+        }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// True if `other` has the same bytes from `offset` on.
+    fileprivate func elementsEqual(in other: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
+        guard let first = baseAddress, let second = other.baseAddress else { return false }
+        return memcmp(first, second + offset, count) == 0
+    }
+}

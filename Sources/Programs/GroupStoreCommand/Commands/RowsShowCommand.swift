@@ -1,0 +1,93 @@
+import AgentProtocol
+import ArgumentParser
+import CommandSupport
+import LinuxSystem
+import RowShadow
+
+struct RowsShowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Show the copies of a store's pages, and what the logs of its rows keep.",
+        discussion: """
+            Each program that follows the store by itself has a copy of its own. The copy differs from the store after \
+            changes that nobody was told of yet. The values of deleted rows stay in the log until it has grown by 256 \
+            MiB, or until 'groupstore rows disable'.
+
+            Example:
+              groupstore rows show Notes.sqlite
+            """)
+
+    @Argument(help: "The store's database file.", completion: .stores)
+    var store: String
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    func run() throws {
+        let output = Output(outputOptions)
+        try reporting(output) {
+            let (path, place) = try RowsPlace.of(store)
+            let reports = try place.reports(of: path)
+            for report in reports { describe(report, output) }
+            var summary: JSONObject = ["type": "summary", "outcome": "shown", "copies": .integer(Int64(reports.count))]
+            summary["bytes"] = .integer(reports.reduce(0) { $0 + $1.size })
+            summary["log_bytes"] = .integer(reports.reduce(0) { $0 + $1.logSize })
+            summary["deleted_rows"] = .integer(Int64(clamping: reports.reduce(0) { $0 + $1.log.deletedRows }))
+            summary.setPath("path", bytes: place.path.bytes)
+            output.record(
+                summary,
+                lines: reports.isEmpty ? ["no copy in \(PrintablePath(place.path)): 'watch --values' makes one"] : [])
+        }
+    }
+
+    private func describe(_ report: ShadowReport, _ output: Output) {
+        let log = report.log
+        var object: JSONObject = ["type": "copy"]
+        object.setPath("path", bytes: report.path.bytes)
+        object["bytes"] = .integer(report.size)
+        object["log_bytes"] = .integer(report.logSize)
+        object["usable"] = .bool(report.epoch != nil)
+        object["token"] =
+            report.epoch.map {
+                .string(RowToken(epoch: $0, step: log.last?.number ?? 0).description)
+            } ?? .null
+        object["steps"] = .integer(Int64(clamping: log.steps))
+        object["rows"] = .integer(Int64(clamping: log.rows))
+        object["deleted_rows"] = .integer(Int64(clamping: log.deletedRows))
+        object["first"] = log.first.map { .time($0.time) } ?? .null
+        object["last"] = log.last.map { .time($0.time) } ?? .null
+        switch report.agreement {
+        case .agrees: (object["current"], object["differing_pages"]) = (true, 0)
+        case .differs(let pages): (object["current"], object["differing_pages"]) = (false, .integer(Int64(pages)))
+        case .unknown: object["current"] = .null
+        }
+        object["followed"] = .bool(report.isUsed)
+        let user = report.user.map { $0.split(separator: " ", maxSplits: 1).map(String.init) }
+        if let user, user.count == 2, let pid = Int64(user[0]) {
+            object["follower"] = .object(["pid": .integer(pid), "program": .string(user[1])])
+        }
+        output.record(object, lines: lines(report, user))
+    }
+
+    private func lines(_ report: ShadowReport, _ user: [String]?) -> [String] {
+        let log = report.log
+        var table = TextTable()
+        table.add(.text("copy"), .text("\(PrintablePath(report.path)) (\(ByteCount(report.size)))"))
+        var words = "\(ByteCount(report.logSize)), \(Counted(Int64(clamping: log.steps), "step"))"
+        if let first = log.first, let last = log.last {
+            words += " from \(LocalTime(first.time, precise: true)) to \(LocalTime(last.time, precise: true))"
+        }
+        table.add(.text("log"), .text(words))
+        table.add(.text("rows"), .text("\(log.rows) changed; the values of \(log.deletedRows) deleted ones are kept"))
+        let state =
+            switch report.agreement {
+            case .agrees: "the copy has the store's present state"
+            case .differs(let pages): "\(Counted(Int64(pages), "page")) of the store were written since"
+            case .unknown where report.epoch == nil: "the copy isn't usable, and is made anew"
+            case .unknown: "the store can't be read now"
+            }
+        table.add(.text("state"), .text(state))
+        let follower = user.flatMap { $0.count == 2 ? "\($0[1]) (pid \($0[0]))" : nil } ?? "a program"
+        table.add(.text("follower"), .text(report.isUsed ? follower : "none"))
+        return table.lines()
+    }
+}

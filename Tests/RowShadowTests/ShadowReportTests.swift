@@ -1,0 +1,86 @@
+import Foundation
+import GRDB
+import LinuxSystem
+import RowShadow
+import SystemPackage
+import TestSupport
+import Testing
+
+@Suite struct ShadowReportTests {
+    private static let note = "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note VALUES (1, 'a')"
+
+    @Test func countsStepsAndDeletedRows() throws {
+        let shadow = try FollowedShadow(Self.note)
+        #expect(try shadow.place.reports(of: shadow.store).first?.log.first == nil)
+        try shadow.write("INSERT INTO note VALUES (2, 'b'), (3, 'c')")
+        _ = try shadow.steps()
+        try shadow.write("BEGIN; DELETE FROM note WHERE id > 1; UPDATE note SET text = 'z'; COMMIT")
+        _ = try shadow.steps()
+        let report = try #require(try shadow.place.reports(of: shadow.store).first)
+        #expect(report.log.steps == 2 && report.log.rows == 5 && report.log.deletedRows == 2)
+        #expect(report.log.first?.number == 1 && report.log.last?.number == 2)
+        #expect(report.epoch == shadow.follower?.shadow.epoch)
+        #expect(report.size == shadow.follower?.shadow.size && report.logSize > 0)
+    }
+
+    @Test(arguments: ["wal", "delete"])
+    func saysWhetherTheCopyHasTheStoresState(_ mode: String) throws {
+        let shadow = try FollowedShadow(Self.note, mode: mode)
+        _ = try shadow.steps()
+        shadow.abandon()
+        #expect(try shadow.place.reports(of: shadow.store).first?.agreement == .agrees)
+        try shadow.write("UPDATE note SET text = 'z'")
+        let report = try #require(try shadow.place.reports(of: shadow.store).first)
+        guard case .differs(let pages) = report.agreement else {
+            Issue.record("\(report.agreement)")
+            return
+        }
+        #expect(pages > 0)
+    }
+
+    @Test func namesTheProgramThatFollows() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let report = try #require(try shadow.place.reports(of: shadow.store).first)
+        #expect(report.isUsed && report.user?.hasPrefix("\(getpid()) ") == true)
+        shadow.abandon()
+        let later = try #require(try shadow.place.reports(of: shadow.store).first)
+        #expect(!later.isUsed && later.user == nil)
+    }
+
+    @Test func saysThatADamagedCopyDoesNotCount() throws {
+        let shadow = try FollowedShadow(Self.note)
+        shadow.abandon()
+        let state = shadow.place.path.appending("0").appending("state")
+        try Data([1, 2, 3]).write(to: URL(fileURLWithPath: state.string))
+        let report = try #require(try shadow.place.reports(of: shadow.store).first)
+        #expect(report.epoch == nil && report.agreement == .unknown && report.size > 0)
+    }
+
+    @Test func estimatesWithoutLeavingAFile() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let state = shadow.directory.path.appending("other")
+        let estimate = try ShadowEstimate(of: shadow.store, in: ShadowPlace(of: shadow.store, stateDirectory: state))
+        #expect(estimate.size == FileStatus(following: shadow.store)?.size)
+        #expect(estimate.fits && estimate.measurement.map { $0.part == estimate.size } ?? true)
+        #expect(FileStatus(following: state) == nil)
+    }
+
+    /// The database has one page less than the log.
+    @Test func countsPagesThatAreOnlyInTheLog() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let length = try #require(FileStatus(following: shadow.store)?.size)
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, hex(zeroblob(10000)))") }
+        let estimate = try ShadowEstimate(of: shadow.store, in: shadow.place)
+        #expect(FileStatus(following: shadow.store)?.size == length && estimate.size > length)
+    }
+
+    @Test func removesThePlaceWithItsCopies() throws {
+        let shadow = try FollowedShadow(Self.note)
+        shadow.abandon()
+        #expect(try shadow.place.size() > 0)
+        #expect(try shadow.place.removeAll() == 0)
+        #expect(FileStatus(following: shadow.place.path) == nil)
+        #expect(try shadow.place.size() == 0 && shadow.place.reports(of: shadow.store).isEmpty)
+    }
+}
