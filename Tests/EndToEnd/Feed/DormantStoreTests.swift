@@ -243,8 +243,9 @@ import Testing
     private func storeFilesOpen() throws -> Int {
         let descriptors = FilePath("/proc/\(agent.process.pid)/fd")
         return try Directory(descriptors).names().count { name in
-            let target = try? run("readlink", [Word(descriptors.appending(name))]).output
-            return target?.hasPrefix(store.string) == true
+            var target = [CChar](repeating: 0, count: 4096)
+            let count = descriptors.appending(name).withPlatformString { readlink($0, &target, target.count) }
+            return target.prefix(max(0, count)).map { UInt8(bitPattern: $0) }.starts(with: store.bytes)
         }
     }
 
@@ -266,7 +267,8 @@ import Testing
         let inode = try #require(FileStatus(following: places.group)).identity.inode
         let information = FilePath("/proc/\(agent.process.pid)/fdinfo")
         for name in try Directory(information).names() {
-            let text = (try? run("cat", [Word(information.appending(name))]).output) ?? ""
+            let file = try? Descriptor(opening: information.appending(name), flags: O_RDONLY)
+            let text = String(decoding: (try? file?.read(count: 1 << 16, at: 0)) ?? [], as: UTF8.self)
             for line in text.split(separator: "\n") {
                 let fields = line.split(separator: " ")
                 guard fields.contains("ino:" + String(inode, radix: 16)),
