@@ -243,9 +243,8 @@ import Testing
     private func storeFilesOpen() throws -> Int {
         let descriptors = FilePath("/proc/\(agent.process.pid)/fd")
         return try Directory(descriptors).names().count { name in
-            var target = [CChar](repeating: 0, count: 4096)
-            let count = descriptors.appending(name).withPlatformString { readlink($0, &target, target.count) }
-            return target.prefix(max(0, count)).map { UInt8(bitPattern: $0) }.starts(with: store.bytes)
+            let target = try? run("readlink", [Word(descriptors.appending(name))]).output
+            return target?.hasPrefix(store.string) == true
         }
     }
 
