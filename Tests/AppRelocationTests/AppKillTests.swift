@@ -50,6 +50,33 @@ import Testing
         try expectReturned(rig, before)
     }
 
+    /// `recover` ends the move as its journal and the disk say, and not as the next run of the same move would.
+    @Test(arguments: points)
+    func recoverFinishesItOrTakesItBack(_ fileSystem: AppRig.FileSystem, _ step: AppMoveStep) throws {
+        let rig = try AppRig(fileSystem)
+        let before = try rig.files(rig.source)
+        let group = rig.destination.removingLastComponent()
+        #expect(try AppRelocation.interrupted(in: group) == nil)
+        #expect(try kill(rig, at: step))
+        let expected = try #require(try AppRelocation.interrupted(in: group))
+        #expect(expected.purpose == .moveApp && expected.from == rig.source && expected.to == rig.destination)
+        var found: [String] = []
+        let recovered = try AppRelocation.recover(in: group, deadline: .seconds(60), isCancelled: { false }) {
+            found.append($0.id)
+        }
+        #expect(found == [expected.id] && recovered?.remedy == expected.remedy)
+        switch expected.remedy {
+        case .finish:
+            #expect(try rig.isLink(rig.source))
+            #expect(try rig.files(rig.destination) == before)
+            #expect(try rig.rows(rig.destination) == "100")
+            #expect(try rig.leftovers() == [])
+        case .undo: try expectReturned(rig, before)
+        }
+        #expect(try AppRelocation.interrupted(in: group) == nil)
+        #expect(try AppRelocation(rig.request()).run().outcome == (expected.remedy == .finish ? .alreadyMoved : .moved))
+    }
+
     private func expectReturned(_ rig: AppRig, _ before: [[UInt8]: DirectorySnapshot.Entry]) throws {
         #expect(try !rig.isLink(rig.source))
         #expect(try rig.files(rig.source) == before)

@@ -29,6 +29,9 @@ import InotifyToolsWatching
     /// select(2), which libinotifytools waits with, accepts no descriptor above 1023.
     @Test(.enabled(if: ResourceLimit.maxDescriptors > 4096, "the hard limit on open files is too low"))
     func hearsWithManyDescriptors() throws {
+        // No other test may get an inotify instance with such a high number meanwhile.
+        let turn = Turn()
+        defer { withExtendedLifetime(turn) {} }
         let tree = try WatchedTree(.systemCalls)
         let directory = try Directory(tree.root.path)
         let files = ManyDescriptors()

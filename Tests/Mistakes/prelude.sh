@@ -30,7 +30,7 @@ signal.pause()' "$1" "${2:-SELECT count(*) FROM sqlite_master}")
 release() {
     while read -r pid; do
         kill "$pid" 2>/dev/null
-        while kill -0 "$pid" 2>/dev/null; do :; done
+        while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
     done <"$D/pids"
     rm "$D/pids"
 }
@@ -39,7 +39,7 @@ release() {
 agent() {
     groupstore agent "$@" >/dev/null 2>"$D/agent.log" </dev/null &
     echo $! >>"$D/pids"
-    until [ -S "${GROUPSTORE_SOCKET}" ]; do kill -0 $! || return 1; done
+    until [ -S "${GROUPSTORE_SOCKET}" ]; do kill -0 $! || return 1; sleep 0.01; done
 }
 
 # Mounts a small file system, or a read-only one.

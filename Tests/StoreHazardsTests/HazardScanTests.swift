@@ -133,6 +133,20 @@ private struct Holder {
         #expect(try hazards().isEmpty)
     }
 
+    /// The process is found by the name of its unlinked file alone, to which the kernel appends " (deleted)".
+    @Test(arguments: ["Notes.sqlite", "Notes.sqlite (deleted)", "Notes"])
+    func findsAFormerDatabaseOfWhichNoFileIsLeft(_ last: String) throws {
+        let path = scratch.path.appending(last)
+        let first = try holder(path)
+        for suffix in ["", "-wal", "-shm"] { #expect(unlink(path.string + suffix) == 0) }
+        let name = try #require(path.lastComponent.flatMap { StoreName($0) })
+        let found = HazardScan([(name, try Directory(scratch.path))]).hazards()
+        #expect(found.map(\.code) == [.orphanedDatabase])
+        #expect(found.first?.holder.pid == first.pid && found.first?.held.path == path)
+        let other = try #require(StoreName("Other.sqlite"))
+        #expect(HazardScan([(other, try Directory(scratch.path))]).hazards().isEmpty)
+    }
+
     /// The log stays at the store's name, and the next program takes it for the new file's.
     @Test func findsADatabaseThatWasRenamedWithoutItsLog() throws {
         let first = try holder()

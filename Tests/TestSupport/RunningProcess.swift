@@ -105,14 +105,17 @@ package final class RunningProcess {
     /// Returns true if the process ends within `limit`.
     package func hasEnded(within limit: Duration) throws -> Bool {
         let deadline = Deadline(after: limit)
+        var pause = Duration.milliseconds(2)
         while status == nil {
             var raw: CInt = 0
             let found = waitpid(pid, &raw, WNOHANG)
             if found == pid { status = Self.exitCode(raw) }
             if found < 0, errno != EINTR { throw Errno(rawValue: errno) }
             if status != nil || deadline.hasPassed { break }
-            // Its pipes may stay open in its children, so the end of file doesn't prove its end.
-            fill(Deadline(after: min(deadline.remaining ?? .zero, .milliseconds(2))))
+            // The end of its pipes ends the wait. They may stay open in its children, so that doesn't prove its end.
+            let isSilent = output.ended && errors.ended
+            pause = isSilent ? .milliseconds(1) : min(pause * 2, .milliseconds(50))
+            fill(Deadline(after: min(deadline.remaining ?? .zero, pause)))
         }
         return status != nil
     }

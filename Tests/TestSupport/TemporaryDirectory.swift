@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import SystemPackage
 
@@ -17,10 +18,24 @@ package final class TemporaryDirectory: Sendable {
     }
 
     deinit {
-        // The names inside may be any bytes, which rm(1) handles.
-        let words: [UnsafeMutablePointer<CChar>?] = [strdup("rm"), strdup("-rf"), strdup(path.string), nil]
-        defer { for word in words { free(word) } }
-        var pid = pid_t()
-        if posix_spawn(&pid, "/bin/rm", nil, nil, words, environ) == 0 { waitpid(pid, nil, 0) }
+        // Not with rm(1), which would be started thousands of times.
+        path.withPlatformString { Self.remove($0, in: AT_FDCWD) }
+    }
+
+    /// Removes a file, or a directory with its content. The names inside may be any bytes.
+    private static func remove(_ name: UnsafePointer<CChar>, in parent: CInt) {
+        guard unlinkat(parent, name, 0) != 0, errno == EISDIR else { return }
+        let raw = gs_openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0)
+        guard raw >= 0, let stream = fdopendir(raw) else { return }
+        while let entry = readdir(stream) {
+            withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                pointer.withMemoryRebound(to: CChar.self, capacity: 256) { child in
+                    let isDots = strcmp(child, ".") == 0 || strcmp(child, "..") == 0
+                    if !isDots { remove(child, in: raw) }
+                }
+            }
+        }
+        closedir(stream)
+        unlinkat(parent, name, AT_REMOVEDIR)
     }
 }

@@ -27,7 +27,10 @@ The package needs Python 3.9 or later and only its standard library. It logs the
 `groupstore`.
 """
 
-from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, ask_async
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ._blocking import Changes, DirectChanges, Watch, ask
 from ._choice import watch, watch_async
 from ._protocol import socket_path
@@ -59,6 +62,9 @@ from .events import (
     Relocating,
     Reset,
 )
+
+if TYPE_CHECKING:
+    from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, ask_async
 
 __all__ = [
     "Abandoned",
@@ -101,3 +107,16 @@ __all__ = [
     "watch",
     "watch_async",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A program that doesn't use asyncio doesn't import it: that takes longer than to import all the rest.
+    if name in ("AsyncChanges", "AsyncDirectChanges", "AsyncWatch", "ask_async"):
+        from . import _asyncio
+
+        return getattr(_asyncio, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import sys
@@ -68,6 +67,8 @@ def main() -> Optional[int]:
     store, is_async = options.pop("store"), options.pop("is_async")
     try:
         if is_async:
+            import asyncio
+
             asyncio.run(_print_all(store, options))
         else:
             with watch(store, **options) as events:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from . import _protocol as protocol
-from ._asyncio import AsyncChanges, AsyncDirectChanges, AsyncWatch, answer_async
 from ._blocking import Changes, DirectChanges, Watch, answer
 from ._direct import check_directory
 from ._protocol import Message, Path, Selection
 from ._sources import Request
 from .errors import NoAgent, Refused
+
+if TYPE_CHECKING:
+    from ._asyncio import AsyncWatch
 
 LOOKUP_TIMEOUT = 10.0
 ADDRESS = re.compile(rb"[^/]+/[^/]+")
@@ -175,6 +177,8 @@ async def watch_async(
             print(event)
     """
     choice = Choice(locals())
+    from ._asyncio import AsyncChanges, AsyncDirectChanges, answer_async
+
     if choice.needs_lookup:
         try:
             await answer_async(choice.lookup())

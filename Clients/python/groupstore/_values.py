@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ._asyncio import answer_async
 from ._blocking import answer
 from ._protocol import Message, NotUnderstood, Path, Selection
 from ._rows import ChangedRow, row
@@ -86,7 +85,10 @@ async def read_changes_async(
     timeout: Optional[float] = 40.0,
 ) -> ChangePage:
     """Like `read_changes`, with asyncio."""
-    return await answer_async(_request(locals()))
+    request = _request(locals())
+    from ._asyncio import answer_async
+
+    return await answer_async(request)
 
 
 def _request(arguments: Mapping[str, Any]) -> Request[ChangePage]:

@@ -22,6 +22,13 @@ class PackageTests(Places):
         done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout.strip(), groupstore.__version__)
 
+    def test_imports_asyncio_only_for_those_who_use_it(self) -> None:
+        seen = "print('asyncio' in sys.modules)"
+        use = f"import groupstore, sys; {seen}; groupstore.ask_async; {seen}"
+        done = subprocess.run([sys.executable, "-c", use], cwd=ROOT, capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout.split(), ["False", "True"])
+        self.assertLessEqual(set(groupstore.__all__), set(dir(groupstore)))
+
     def test_documents_every_public_name_and_option(self) -> None:
         for name in groupstore.__all__:
             value = getattr(groupstore, name)

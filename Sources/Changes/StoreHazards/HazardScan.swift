@@ -48,7 +48,7 @@ package struct HazardScan {
     private func look() -> [Found] {
         let named = stores.map { NamedFiles($0.name, in: $0.directory) }
         let known = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
-        let processes = processes(known)
+        let processes = processes(known, named: Set(stores.map { $0.name.database.bytes }))
         let locks = RecordLocks()
         return named.flatMap { store in
             let holders = processes.map { holder(of: store, $0, among: processes, locks) }
@@ -66,33 +66,41 @@ package struct HazardScan {
     private struct Process {
         let pid: Int32
         let files: [HeldFile]
+        /// What `StoreHolderFiles` says of them.
+        private(set) var directories: [FilePath: FileIdentity] = [:]
+        private(set) var present: [FilePath: FileIdentity] = [:]
+
+        init(_ pid: Int32) {
+            self.pid = pid
+            files = HeldFile.of(pid).sorted { $0.descriptor < $1.descriptor }
+            for file in files {
+                let view = ProcessView(pid, file)
+                present[file.path] = view.present
+                directories[file.directory] = view.directory
+            }
+        }
     }
 
-    /// Returns the processes that have one of the files open, or any that was unlinked.
-    private func processes(_ files: Set<FileIdentity>) -> [Process] {
-        guard let names = try? Directory("/proc").names() else { return [] }
-        return names.compactMap { Int32($0.string) }.sorted().compactMap { pid in
-            guard !isExcluded(pid),
-                HeldFile.hasFile(pid, where: { $0.kind == .regular && ($0.links == 0 || files.contains($0.identity)) })
-            else { return nil }
-            let files = HeldFile.of(pid).sorted { $0.descriptor < $1.descriptor }
-            return Process(pid: pid, files: files)
+    /// Returns the processes that have one of the files open, or an unlinked one that had one of the names. Most
+    /// processes with unlinked files have them for themselves: their names tell.
+    private func processes(_ files: Set<FileIdentity>, named names: Set<[UInt8]>) -> [Process] {
+        guard let numbers = try? Directory("/proc").names() else { return [] }
+        return numbers.compactMap { Int32($0.string) }.sorted().compactMap { pid in
+            guard !isExcluded(pid) else { return nil }
+            let isHolder = HeldFile.hasFile(pid) { status, name in
+                status.kind == .regular
+                    && (files.contains(status.identity) || status.links == 0 && names.contains(name()))
+            }
+            return isHolder ? Process(pid) : nil
         }
     }
 
     private func holder(
         of store: NamedFiles, _ process: Process, among processes: [Process], _ locks: RecordLocks?
     ) -> StoreHolderFiles {
-        var directories: [FilePath: FileIdentity] = [:]
-        var present: [FilePath: FileIdentity] = [:]
-        for file in process.files {
-            let view = ProcessView(process.pid, file)
-            present[file.path] = view.present
-            directories[file.directory] = view.directory
-        }
         let database = process.files.first { $0.canWrite && $0.identity == store.database }
         return StoreHolderFiles(
-            pid: process.pid, files: process.files, directories: directories, present: present,
+            pid: process.pid, files: process.files, directories: process.directories, present: process.present,
             logs: readsLogs && database != nil ? logs(process) : [],
             hasLock: database.map { hasLock(process.pid, $0, among: processes, locks) } ?? true)
     }

@@ -46,6 +46,13 @@ import Testing
     private func words(
         _ shell: Shell, _ line: String, in directory: String = ".", of program: Word = Programs.groupstore
     ) throws -> [String] {
+        try words(shell, [line], in: directory, of: program)[0]
+    }
+
+    /// Returns the words of each line, typed one after another in one shell.
+    private func words(
+        _ shell: Shell, _ lines: [String], in directory: String = ".", of program: Word = Programs.groupstore
+    ) throws -> [[String]] {
         let script = user.scratch("_\(FilePath("\(program)").lastComponent?.string ?? "")")
         let made = try #require(Shell.scripts.first { $0.shell == shell && $0.program.bytes == program.bytes })
         try write(try made.script.get(), to: script)
@@ -53,11 +60,13 @@ import Testing
             "sh",
             [
                 "-c", "cd \"$HOME/$0\" && exec \"$@\"", Word(directory), "python3",
-                Programs.source("Packaging/trial/complete"), Word(shell.rawValue), program, Word(line),
-                Word(script),
+                Programs.source("Packaging/trial/complete"), Word(shell.rawValue), program,
+                Word(lines.joined(separator: "\n")), Word(script),
             ], environment: user.environment.merging(["PATH": path]) { $1 })
         try #require(typed.status == 0, "\(typed.errors)")
-        return typed.lines
+        let words = lines.count == 1 ? [typed.output[...]] : typed.output.split(separator: "\n\n")
+        try #require(words.count == lines.count, "\(typed.output)")
+        return words.map { $0.split(separator: "\n").map(String.init) }
     }
 
     @Test(arguments: Shell.installed)
@@ -66,13 +75,18 @@ import Testing
         // A new word, where there is nothing else that it can be.
         #expect(try words(shell, "groupstore watch \\t", in: "empty") == ["watch", "group.a/Notes.sqlite"])
         try store("Diary.sqlite", in: "group.b")
-        #expect(try words(shell, "groupstore watch group.a\\t") == ["watch", "group.a/Notes.sqlite"])
-        let shown = try words(shell, "groupstore history show group.b/Di\\t")
-        #expect(shown == ["history", "show", "group.b/Diary.sqlite"])
-        // A second store, and an option before it.
+        // The last line has a second store, and an option before it.
+        let shown = try words(
+            shell,
+            [
+                "groupstore watch group.a\\t", "groupstore history show group.b/Di\\t",
+                "groupstore watch --once group.a/Notes.sqlite group.b\\t",
+            ])
         #expect(
-            try words(shell, "groupstore watch --once group.a/Notes.sqlite group.b\\t")
-                == ["watch", "--once", "group.a/Notes.sqlite", "group.b/Diary.sqlite"])
+            shown == [
+                ["watch", "group.a/Notes.sqlite"], ["history", "show", "group.b/Diary.sqlite"],
+                ["watch", "--once", "group.a/Notes.sqlite", "group.b/Diary.sqlite"],
+            ])
     }
 
     @Test(arguments: Shell.installed)
@@ -89,13 +103,12 @@ import Testing
     func completesGroupsForEachCommandThatTakesOne(_ shell: Shell) throws {
         try user.command("group", "create", "other.group")
         try makeStore(user.home.appending("app.db"), rows: 1)
-        for command in [
+        let commands = [
             "relocate app.db", "recover", "archive list", "archive restore", "archive purge", "status", "doctor",
             "group show",
-        ] {
-            let typed = command.split(separator: " ").map(String.init)
-            #expect(try words(shell, "groupstore \(command) oth\\t") == typed + ["other.group"])
-        }
+        ]
+        let shown = try words(shell, commands.map { "groupstore \($0) oth\\t" })
+        #expect(shown == commands.map { $0.split(separator: " ").map(String.init) + ["other.group"] })
     }
 
     @Test(arguments: Shell.installed)
@@ -109,9 +122,9 @@ import Testing
     @Test(arguments: Shell.installed)
     func completesStoresWhereAGroupMayStand(_ shell: Shell) throws {
         try store("Notes.sqlite")
-        for command in ["status", "doctor", "relocate"] {
-            #expect(try words(shell, "groupstore \(command) group.a/No\\t") == [command, "group.a/Notes.sqlite"])
-        }
+        let commands = ["status", "doctor", "relocate"]
+        let shown = try words(shell, commands.map { "groupstore \($0) group.a/No\\t" })
+        #expect(shown == commands.map { [$0, "group.a/Notes.sqlite"] })
     }
 
     @Test(arguments: Shell.installed)
@@ -119,11 +132,11 @@ import Testing
         try store("Notes.sqlite")
         try run("mkdir", [Word(user.home.appending("My Stores"))])
         try makeStore(user.home.appending("My Stores").appending("app.db"), rows: 1)
-        #expect(try words(shell, "groupstore inspect My\\tap\\t") == ["inspect", "My Stores/app.db"])
         try makeStore(user.home.appending("plain.db"), rows: 1)
-        for home in [user.home.string, "~"] {
-            #expect(try words(shell, "groupstore inspect \(home)/pl\\t") == ["inspect", "\(user.home)/plain.db"])
-        }
+        let shown = try words(
+            shell, ["My\\tap\\t", "\(user.home)/pl\\t", "~/pl\\t"].map { "groupstore inspect \($0)" })
+        let plain = ["inspect", "\(user.home)/plain.db"]
+        #expect(shown == [["inspect", "My Stores/app.db"], plain, plain])
     }
 
     /// The store's name arrives at the program as it is, and nothing in it runs: neither that of a store in a group nor
@@ -148,10 +161,9 @@ import Testing
         let id = try user.command("archive", "list", "group.b", "--json").objects.first?.string("id") ?? ""
         // Neither groups nor directories are offered.
         try run("mkdir", [Word(user.home.appending("1"))])
-        for command in ["show", "restore", "purge --dry-run"] {
-            let words = ["archive"] + command.split(separator: " ").map(String.init) + ["group.b", id]
-            #expect(try self.words(shell, "groupstore archive \(command) group.b 1\\t") == words)
-        }
+        let commands = ["show", "restore", "purge --dry-run"]
+        let shown = try words(shell, commands.map { "groupstore archive \($0) group.b 1\\t" })
+        #expect(shown == commands.map { ["archive"] + $0.split(separator: " ").map(String.init) + ["group.b", id] })
     }
 
     /// The relay asks the program `groupstore`.
@@ -163,9 +175,8 @@ import Testing
             ("publish group.a/No", ["publish", "group.a/Notes.sqlite"]), ("promote pl", ["promote", "plain.db"]),
             ("follow group.b", ["follow", "group.b"]),
         ]
-        for (line, words) in typed {
-            #expect(try self.words(shell, "groupstore-relay \(line)\\t", of: Programs.relay) == words)
-        }
+        let shown = try words(shell, typed.map { "groupstore-relay \($0.0)\\t" }, of: Programs.relay)
+        #expect(shown == typed.map(\.1))
     }
 
     /// An agent's groups are offered, wherever their directories are.

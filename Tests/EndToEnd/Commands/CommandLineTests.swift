@@ -35,6 +35,27 @@ import Testing
         }
     }
 
+    /// A debug build checks this at each start, except in continuous integration (`.ci/swiftc`).
+    @Test(arguments: [Programs.groupstore, Programs.relay])
+    func noArgumentHidesAnother(_ program: Word) throws {
+        let help = try run(program, ["--experimental-dump-help"]).output.replacing("\n", with: " ")
+        var commands = [try #require(JSONObject(line: help)?.object("command"))]
+        var count = 0
+        while let command = commands.popLast() {
+            commands += command.objects("subcommands").filter { $0.string("commandName") != "help" }
+            count += 1
+            let name: Comment = "\(command.string("commandName") ?? "?")"
+            let arguments = command.objects("arguments")
+            let options = arguments.flatMap { $0.objects("names") }.map(\.text)
+            #expect(Set(options).count == options.count, name)
+            let positional = arguments.filter { $0.string("kind") == "positional" }
+            #expect(!positional.dropLast().contains { $0.bool("isRepeating") == true }, name)
+            // A flag that is set by default can't be anything else.
+            #expect(!arguments.contains { $0.string("kind") == "flag" && $0["defaultValue"] != nil }, name)
+        }
+        #expect(count > 4)
+    }
+
     /// Each command's help ends its description with one example.
     @Test func theHelpOfEachCommandHasAnExample() throws {
         let all = try commands()

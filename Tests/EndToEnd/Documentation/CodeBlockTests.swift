@@ -170,8 +170,8 @@ import Testing
         var script: [String] = ["export PATH=\"\(Programs.directory):$PATH\"", "cd '\(scratch.path)'"]
         script += Array(first.lines.dropFirst())
         script += second.lines[..<change].map { $0.replacingOccurrences(of: " &", with: " > heard 2>&1 &") }
-        script += ["trap 'kill $!' EXIT", "until grep -q watching heard; do :; done", second.lines[change]]
-        script += ["until grep -q '  change  .*/shared/Notes.sqlite  ' heard; do :; done"]
+        script += ["trap 'kill $!' EXIT", "until grep -q watching heard; do sleep 0.02; done", second.lines[change]]
+        script += ["until grep -q '  change  .*/shared/Notes.sqlite  ' heard; do sleep 0.02; done"]
         let done = try run(
             "bash", ["-e", "-c", Word(script.joined(separator: "\n"))],
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])

@@ -99,18 +99,8 @@ import Testing
 
     /// Returns the legacy store's line of `status` after all activity has ended.
     private func settledRow(of agent: AgentProcess, refused: Bool) throws -> JSONObject {
-        let deadline = Deadline(after: .ample)
-        while true {
-            let done = try groupstore("status", "--json", environment: agent.environment)
-            let row = done.objects.first { $0.type == "legacy" }
-            if let row, let state = row.string("state"), !["arriving", "relocating", "waiting"].contains(state),
-                !refused || state != "absent"
-            {
-                return row
-            }
-            guard try !agent.process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
-                throw Unexpected("still \(done.output)")
-            }
+        try agent.legacyRow { state in
+            !["", "arriving", "relocating", "waiting"].contains(state) && (!refused || state != "absent")
         }
     }
 }

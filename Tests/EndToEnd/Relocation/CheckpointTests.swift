@@ -44,6 +44,19 @@ import Testing
         #expect(try !groupstore("doctor", Word(store)).output.contains("open in"))
     }
 
+    @Test func doctorTellsAMissingStoreFromADirectoryToCome() throws {
+        let places = try Places()
+        try makeStore(places.group.appending("Notes.sqlite"), rows: 1)
+        let missing = try groupstore("doctor", Word(places.group.appending("Note.sqlite")))
+        #expect(missing.status == 74, "\(missing.output)")
+        let directory = PrintablePath(places.group)
+        let expected = "there is no file \(directory)/Note.sqlite; did you mean \(directory)/Notes.sqlite? (name it: "
+        #expect(missing.output.contains(expected), "\(missing.output)")
+        let later = try groupstore("doctor", Word(places.group.appending("later")))
+        #expect(later.output.contains("\(directory)/later: does not exist yet; the agent waits for it"))
+        #expect(!later.output.contains("there is no file"))
+    }
+
     private static let program: Word = """
         import sqlite3, sys
         store = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -56,17 +56,24 @@ final class AgentProcess {
         return connection
     }
 
-    /// Polls `status` until the legacy store's line has a wanted state, and returns the line.
+    /// Polls the agent until the legacy store has a wanted state, and returns its line of `groupstore status`.
     func legacyRow(_ name: String? = nil, where isWanted: (String) -> Bool) throws -> JSONObject {
-        let deadline = Deadline(after: .ample)
-        while true {
-            let done = try groupstore("status", "--json", environment: environment)
-            let row = done.objects.first { row in
+        func row(_ rows: [JSONObject]) -> JSONObject? {
+            let row = rows.first { row in
                 row.type == "legacy" && name.map { row.string("store")?.hasSuffix("/\($0)") == true } ?? true
             }
-            if let row, isWanted(row.string("state") ?? "") { return row }
+            return row.flatMap { isWanted($0.string("state") ?? "") ? $0 : nil }
+        }
+        let deadline = Deadline(after: .ample)
+        let connection = try connect()
+        while true {
+            let rows = try connection.status()
+            // The state may have changed since.
+            if row(rows) != nil, let row = row(try groupstore("status", "--json", environment: environment).objects) {
+                return row
+            }
             guard try !process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
-                throw Unexpected("still \(done.output)")
+                throw Unexpected("still \(rows.map(\.text))")
             }
         }
     }
@@ -122,6 +129,17 @@ final class WireConnection {
     @discardableResult
     func next(_ types: String..., within limit: Duration = .ample) throws -> JSONObject {
         try next(within: limit) { object in types.contains { $0 == object.type } }
+    }
+
+    /// Returns the rows of the agent's status.
+    func status() throws -> [JSONObject] {
+        try send(["id": 1, "op": "status", "brief": true])
+        var rows: [JSONObject] = []
+        try next { object in
+            if object.type != nil { rows.append(object) }
+            return object.integer("id") == 1 && object.bool("ok") != nil
+        }
+        return rows
     }
 
     private func endOfAgent() throws -> String {

@@ -53,11 +53,11 @@ struct StoreFiles: Sendable, CustomStringConvertible {
 
     /// Copies every part into another directory, as `cp -a` does.
     func copy(to directory: FilePath) throws -> StoreFiles {
-        for part in try parts() {
-            let done = try run("cp", ["-a", "--", Word(self.directory.appending(part)), Word(directory)])
-            guard done.status == 0 else { throw Unexpected("cp: \(done.errors)") }
-            try run("chmod", ["-R", "u+rwX", "--", Word(directory.appending(part))])
-        }
+        let parts = try parts()
+        guard !parts.isEmpty else { return try StoreFiles(directory.appending(name.database)) }
+        let done = try run("cp", ["-a", "--"] + parts.map { Word(self.directory.appending($0)) } + [Word(directory)])
+        guard done.status == 0 else { throw Unexpected("cp: \(done.errors)") }
+        try run("chmod", ["-R", "u+rwX", "--"] + parts.map { Word(directory.appending($0)) })
         return try StoreFiles(directory.appending(name.database))
     }
 
@@ -114,9 +114,20 @@ func makeStore(_ path: FilePath, rows: Int, unflushed: Bool = false, padding: In
         """)
     if unflushed { try shell.killAtOnce() } else { shell.closeInput() }
     try shell.wait()
-    try run("mkdir", ["-p", Word(store.support.appending("_EXTERNAL_DATA"))])
-    try run("cp", [Word(path), Word(store.support.appending("_EXTERNAL_DATA").appending("1F2E"))])
+    let external = store.support.appending("_EXTERNAL_DATA")
+    for folder in [store.support, external] where FileStatus(following: folder) == nil {
+        try Directory(folder.removingLastComponent()).makeDirectory(folder.lastComponent ?? "", mode: 0o755)
+    }
+    try copy(path, to: external.appending("1F2E"))
     return store
+}
+
+/// Copies a file's content, as `cp` does. Its descriptors are closed when it returns.
+func copy(_ source: FilePath, to destination: FilePath) throws {
+    let from = try Descriptor(opening: source, flags: O_RDONLY)
+    let file = try Descriptor(opening: destination, flags: O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
+    let size = try from.status(path: source).size
+    try file.write(try from.read(count: Int(size), at: 0), at: 0, path: destination)
 }
 
 func noteCount(_ store: FilePath) throws -> Int {

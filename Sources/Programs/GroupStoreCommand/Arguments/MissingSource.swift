@@ -34,6 +34,12 @@ struct MissingSource {
         }
     }
 
+    /// True if the name is that of a store, not of a directory: it has the extension of a database, and its directory
+    /// exists.
+    var isStore: Bool {
+        !isDirectoryMissing && path.extension.map { ["sqlite", "sqlite3", "db", "db3"].contains($0) } == true
+    }
+
     var sentence: String { fact + suggestion }
 
     /// What is missing.

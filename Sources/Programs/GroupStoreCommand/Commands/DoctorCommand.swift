@@ -37,7 +37,7 @@ struct DoctorCommand: ProcIndependentCommand {
         let findings =
             SystemDiagnosis.findings() + InotifyDiagnosis().findings + configurationFindings + [socket(configuration)]
             + agent(configuration)
-            + directories(configuration).flatMap(Self.findings)
+            + missingStores + directories(configuration).flatMap(Self.findings)
         for finding in findings { print(finding, output) }
         summarize(findings, output)
         if let status = findings.lazy.compactMap(\.status).first { throw status.code }
@@ -81,7 +81,8 @@ struct DoctorCommand: ProcIndependentCommand {
         let working = FilePath(workingDirectory())
         for text in paths {
             let path = Self.group(text) ?? ArgumentBytes.path(text).absolute(in: working)
-            add(Self.isDirectory(path) || !Self.exists(path) ? path : path.removingLastComponent())
+            let isFile = Self.exists(path) && !Self.isDirectory(path) || MissingSource(path)?.isStore == true
+            add(isFile ? path.removingLastComponent() : path)
         }
         if !paths.isEmpty { return found }
         for group in configuration?.groups ?? [] {
@@ -90,6 +91,19 @@ struct DoctorCommand: ProcIndependentCommand {
         }
         if found.isEmpty { Self.containers.forEach(add) }
         return found
+    }
+
+    /// A finding for each argument that can only be a store, and isn't there. Others may be directories of which the
+    /// agent waits.
+    private var missingStores: [Finding] {
+        paths.compactMap { text in
+            guard Self.group(text) == nil else { return nil }
+            let path = ArgumentBytes.path(text).absolute(in: FilePath(workingDirectory()))
+            guard let missing = MissingSource(path), missing.isStore else { return nil }
+            return Finding(
+                "store", .problem(.inputOutput), "\(missing.fact)\(missing.suggestion)",
+                remedy: missing.nearest.map { "name it: \($0.shellWord)" } ?? "check the path")
+        }
     }
 
     /// The directory of all default containers, and each container in it.

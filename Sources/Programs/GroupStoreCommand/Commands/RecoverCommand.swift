@@ -1,4 +1,5 @@
 import AgentProtocol
+import AppRelocation
 import ArgumentParser
 import CommandSupport
 import GroupStoreAgent
@@ -9,10 +10,11 @@ import SystemPackage
 struct RecoverCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "recover",
-        abstract: "Finish or undo an interrupted relocation.",
+        abstract: "Finish or undo an interrupted relocation, or the move of a directory.",
         discussion: """
             Prints the journal and the action that follows from it, and performs it. Every relocation and every start \
-            of an agent does the same; this command shows it.
+            of an agent does the same; this command shows it. The move of a directory that was interrupted while it was \
+            copied is undone: to go on with the copy, run move-app again instead.
 
             Example:
               groupstore recover group.com.example.notes --dry-run
@@ -46,11 +48,18 @@ struct RecoverCommand: ParsableCommand {
         request.deadline = deadline.duration
         FileLease.ignoreBreakSignal()
         Interruption.installHandlers(announcing: true)
-        let found: [InterruptedTransfer]
+        var found: [InterruptedTransfer]
         do throws(RelocationFailure) {
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
             found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
+            let app =
+                dryRun
+                ? try AppRelocation.interrupted(in: group)
+                : try AppRelocation.recover(
+                    in: group, deadline: deadline.duration, isCancelled: { Interruption.isRequested },
+                    found: { show($0, output) })
+            if let app { found.append(app) }
             if dryRun { for transfer in found { show(transfer, output) } }
         } catch {
             let failure = error.markedIfInterrupted

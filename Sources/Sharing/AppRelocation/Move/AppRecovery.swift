@@ -34,11 +34,20 @@ struct AppRecovery {
     /// True if a partial copy may exist that another run can go on from.
     var hasCopy: Bool { journal.state != .renaming }
 
+    /// True if the commit point was passed.
+    func willFinish() throws -> Bool {
+        switch journal.state {
+        case .renaming: move.isFile(move.root, try arrived())
+        case .committing(let copy): move.isFile(copy, try arrived())
+        case .copying, .withdrawn: false
+        }
+    }
+
     /// Ends the move. With `keepingCopy`, a move that is undone keeps its journal and partial copy for another run.
     func end(keepingCopy: Bool) throws -> Result {
         switch journal.state {
         case .renaming: return try endRename()
-        case .committing(let copy) where move.isFile(copy, try arrived()): return try finishCopy(copy)
+        case .committing(let copy) where try willFinish(): return try finishCopy(copy)
         case .copying, .withdrawn, .committing: break
         }
         try giveNameBack()
@@ -55,7 +64,7 @@ struct AppRecovery {
     private func arrived() throws -> FileStatus? { try places.destinationParent.status(places.destinationName) }
 
     private func endRename() throws -> Result {
-        if move.isFile(move.root, try arrived()) {
+        if try willFinish() {
             try places.destinationParent.synchronize()
             try places.sourceParent.synchronize()
             try writeReceipt(.rename, published: move.root)

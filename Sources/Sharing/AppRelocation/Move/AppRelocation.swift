@@ -177,7 +177,7 @@ package struct AppRelocation {
 
     // MARK: - Waiting
 
-    private func underLock<Result>(of container: GroupContainer, _ body: () throws -> Result) throws -> Result {
+    func underLock<Result>(of container: GroupContainer, _ body: () throws -> Result) throws -> Result {
         let deadline = Deadline(after: request.deadline)
         var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while true {
@@ -235,6 +235,12 @@ package struct AppRelocation {
     }
 
     private func failing<Result>(_ body: () throws -> Result) throws(RelocationFailure) -> Result {
+        try Self.failing(request, body)
+    }
+
+    static func failing<Result>(
+        _ request: AppMoveRequest, _ body: () throws -> Result
+    ) throws(RelocationFailure) -> Result {
         do {
             return try body()
         } catch {

@@ -7,6 +7,8 @@ import SystemPackage
 package struct InterruptedTransfer: Sendable {
     package enum Purpose: String, Sendable {
         case relocate, archive, retire, restore
+        /// A whole directory.
+        case moveApp = "move-app"
     }
 
     package enum Remedy: String, Sendable {
@@ -15,12 +17,19 @@ package struct InterruptedTransfer: Sendable {
 
     package let id: String
     package let purpose: Purpose
-    /// `intended`, `withdrawn` or `committing`.
+    /// `intended`, `withdrawn` or `committing`; of a directory, also `renaming` or `copying`, but never `intended`.
     package let state: String
     package let from: FilePath
     /// Nil if the set has no destination.
     package let to: FilePath?
     package let remedy: Remedy
+
+    package init(
+        id: TransferIdentifier, _ purpose: Purpose, state: String, from: FilePath, to: FilePath, _ remedy: Remedy
+    ) {
+        self.id = id.rawValue
+        (self.purpose, self.state, self.from, self.to, self.remedy) = (purpose, state, from, to, remedy)
+    }
 
     init(_ journal: TransferJournal, in container: GroupContainer) throws {
         let transfer = journal.transfer

@@ -40,7 +40,7 @@ extension FileHolder {
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
         guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
         return names.compactMap { Int32($0.string) }
-            .filter { $0 != own && HeldFile.hasFile($0) { $0.identity == identity } }.sorted()
+            .filter { $0 != own && HeldFile.hasFile($0) { status, _ in status.identity == identity } }.sorted()
             .compactMap(FileHolder.init(process:))
     }
 

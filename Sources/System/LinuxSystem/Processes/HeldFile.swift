@@ -37,20 +37,38 @@ extension HeldFile {
     }
 
     /// Returns true if one of the process's descriptors leads to such a file, of whatever kind. It costs a system call
-    /// a descriptor.
-    package static func hasFile(_ pid: Int32, where condition: (FileStatus) -> Bool) -> Bool {
+    /// a descriptor, and another one for the second argument of `condition`, which returns the file's last name.
+    package static func hasFile(_ pid: Int32, where condition: (FileStatus, () -> [UInt8]) -> Bool) -> Bool {
         // Without a path for each descriptor: a look goes through those of all processes.
         guard let stream = opendir("/proc/\(pid)/fd") else { return false }
         defer { closedir(stream) }
         while let entry = readdir(stream) {
             guard entry.pointee.d_name.0 != CChar(bitPattern: UInt8(ascii: ".")) else { continue }
             var found = stat()
-            let result = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-                pointer.withMemoryRebound(to: CChar.self, capacity: 256) { fstatat(dirfd(stream), $0, &found, 0) }
+            let isWanted = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+                pointer.withMemoryRebound(to: CChar.self, capacity: 256) { number in
+                    fstatat(dirfd(stream), number, &found, 0) == 0
+                        && condition(FileStatus(found)) { lastName(of: number, in: dirfd(stream), found.st_nlink == 0) }
+                }
             }
-            if result == 0, condition(FileStatus(found)) { return true }
+            if isWanted { return true }
         }
         return false
+    }
+
+    /// The kernel appends this to a name that is gone, also of a file that has another name.
+    private static let mark = Array(" (deleted)".utf8)
+
+    /// Returns the last component of the path by which a descriptor's file was opened or to which it was renamed.
+    private static func lastName(of number: UnsafePointer<CChar>, in directory: CInt, _ isUnlinked: Bool) -> [UInt8] {
+        withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX) + 16, alignment: 1) { buffer in
+            let pointer = buffer.assumingMemoryBound(to: CChar.self).baseAddress
+            let count = pointer.map { readlinkat(directory, number, $0, buffer.count) } ?? -1
+            guard count > 0 else { return [] }
+            var path = UnsafeRawBufferPointer(rebasing: buffer[..<count])[...]
+            if isUnlinked, path.suffix(mark.count).elementsEqual(mark) { path = path.dropLast(mark.count) }
+            return Array(path[(path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1 } ?? path.startIndex)...])
+        }
     }
 
     private init?(name: FilePath.Component, _ status: FileStatus, in directory: Directory, of pid: Int32) {
@@ -58,15 +76,13 @@ extension HeldFile {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 16)
         let length = name.withPlatformString { readlinkat(directory.raw, $0, &buffer, buffer.count - 1) }
         guard length > 0 else { return nil }
-        // The kernel appends this to a name that is gone, also of a file that has another name. A file whose name ends
-        // so is still there.
-        let mark = " (deleted)"
+        // A file whose name ends so is still there.
         let text = buffer[..<length].map { UInt8(bitPattern: $0) }
         var path = FilePath(platformString: buffer)
-        if text.count > mark.utf8.count, text.suffix(mark.utf8.count).elementsEqual(mark.utf8),
+        if text.count > Self.mark.count, text.suffix(Self.mark.count).elementsEqual(Self.mark),
             FileStatus(following: path)?.identity != status.identity
         {
-            buffer[length - mark.utf8.count] = 0
+            buffer[length - Self.mark.count] = 0
             path = FilePath(platformString: buffer)
         }
         self.init(
