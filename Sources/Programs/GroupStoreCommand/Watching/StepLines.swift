@@ -6,7 +6,7 @@ import RowShadow
 import SQLiteStore
 
 /// The lines of one step, written in large pieces: a step may have millions of rows.
-struct StepLines {
+struct StepLines: StepRowReceiver {
     private let store: [UInt8]
     private let output: Output
     private let step: LoggedStep
@@ -157,16 +157,5 @@ struct StepLines {
     mutating func flush() {
         if !bytes.isEmpty { Output.write(encoded: bytes[...]) }
         bytes.removeAll(keepingCapacity: true)
-    }
-}
-
-extension StoredValue {
-    /// True if SQL can't tell the values apart. Swift takes some texts for equal that have other characters.
-    fileprivate func isIdentical(to other: StoredValue) -> Bool {
-        switch (self, other) {
-        case (.text(let first), .text(let second)): first.utf8.elementsEqual(second.utf8)
-        case (.real(let first), .real(let second)): first.bitPattern == second.bitPattern
-        default: self == other
-        }
     }
 }
