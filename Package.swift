@@ -148,8 +148,8 @@ let programs = floor(
     room("CommandSupport", "AgentProtocol", "LinuxSystem", "SQLiteStore", .argumentParser),
     room(
         "GroupStoreAgent", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
-        "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat", "SQLiteStore", "StoreHazards",
-        "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
+        "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "RowShadow", "SQLiteFormat", "SQLiteStore",
+        "StoreHazards", "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
         path: "Agent", exclude: ["systemd", "config.example.yaml"]),
     program(
         "GroupStoreCommand", "AgentProtocol", "AppRelocation", "CLinux", "CommandSupport", "CoreDataStore",

@@ -122,9 +122,10 @@ package final class Agent {
         }
         requests.onUnservedContainer(discover)
         history.maintainAll()
-        let receiver = FeedReceiver(publisher: publisher, scheduler: scheduler) { [weak history] event, store in
-            history?.receive(event, of: store)
-        }
+        let receiver = FeedReceiver(
+            publisher: publisher, scheduler: scheduler,
+            beforeEvent: { [weak history] event, store in history?.prepare(for: event, of: store) },
+            onEvent: { [weak history] event, store in history?.receive(event, of: store) })
         try feedThread.start(
             receiver: receiver, states: states, descriptors: descriptors, log: FeedLog(log),
             prepare: { [configuration] in $0.configure(FollowingPlan(configuration)) },

@@ -42,6 +42,8 @@ package struct Configuration: Sendable, Equatable {
         package var retirement: Transfer.Retirement
         /// The history settings; nil if the agent doesn't manage the history. A history that was enabled stays.
         package var history: History?
+        /// True if the agent follows the rows of a store without a history, from a copy of its pages.
+        package var rows = false
         /// The time without a new file after which a store that is being copied in counts as whole.
         package var settle: Duration
         /// The migration of a store of an older model version, when it is relocated or in place; nil for none.

@@ -10,7 +10,7 @@ import SystemPackage
 extension ConfigurationFile {
     private static let storeKeys: Set<String> = [
         "name", "legacy", "on-conflict", "retire", "settle", "journal-mode", "history", "model", "mappings",
-        "on-incompatible", "default-store", "assume-closed", "models", "configuration", "validate",
+        "on-incompatible", "default-store", "assume-closed", "models", "configuration", "validate", "rows",
     ]
 
     func read(store node: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
@@ -33,6 +33,7 @@ extension ConfigurationFile {
         if let value = section["assume-closed"] { store.assumeClosed = try boolean(value, "assume-closed") }
         store.migration = try migration(section)
         if let value = section["history"] { store.history = try history(value) }
+        if let value = section["rows"] { store.rows = try boolean(value, "rows") }
         try builder.add(store, line: nameNode.line)
         guard let legacy = section["legacy"] else { return }
         for path in try list(legacy, "legacy") { try builder.add(legacy: legacyPath(path), line: path.line) }

@@ -6,15 +6,19 @@ import StoreWatching
 package final class FeedReceiver: StoreEventReceiver {
     private let publisher: Publisher
     private let scheduler: (any RelocationScheduling)?
+    /// Called with each event before subscribers are sent it.
+    private let beforeEvent: @Sendable (StoreEvent, StoreAddress) -> Void
     /// Called with each event after subscribers were sent it.
     private let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
 
     package init(
         publisher: Publisher, scheduler: (any RelocationScheduling)?,
+        beforeEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in },
         onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in }
     ) {
         self.publisher = publisher
         self.scheduler = scheduler
+        self.beforeEvent = beforeEvent
         self.onEvent = onEvent
     }
 
@@ -23,6 +27,7 @@ package final class FeedReceiver: StoreEventReceiver {
     package func close(_ store: StoreAddress) -> Bool { publisher.close(store) }
 
     package func publish(_ event: StoreEvent, of store: StoreAddress) {
+        beforeEvent(event, store)
         publisher.publish(event, of: store)
         onEvent(event, store)
     }
@@ -45,8 +50,8 @@ extension FollowingPlan {
             for store in group.stores {
                 if let address = StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes) {
                     stores.insert(address)
-                    // The history's triggers must follow the schema, and old changes are purged after new ones.
-                    if store.history != nil { observedStores.insert(address) }
+                    // Triggers must follow the schema, old changes are purged after new ones, and copies follow pages.
+                    if store.history != nil || store.rows { observedStores.insert(address) }
                 }
                 nameDirectories.formUnion(store.legacy.map { $0.removingLastComponent() })
                 if !store.legacy.isEmpty { destinations.insert(group.directory) }

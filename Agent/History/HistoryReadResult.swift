@@ -47,8 +47,14 @@ struct RowPage: Sendable {
     /// True if the schema was changed since the history's triggers were made.
     let isOutdated: Bool
     let tables: Set<String>
+    /// True if the rows were read from the store's pages, which miss none and know no authors and entities.
+    let isFromPages: Bool
 
-    init(rows: [JSONObject] = [], gaps: [(Int64, String)] = [], token: HistoryToken, isOutdated: Bool = false) {
+    init(
+        rows: [JSONObject] = [], gaps: [(Int64, String)] = [], token: HistoryToken, isOutdated: Bool = false,
+        isFromPages: Bool = false
+    ) {
+        self.isFromPages = isFromPages
         self.rows = rows
         self.gaps = gaps
         self.token = token

@@ -21,7 +21,7 @@ extension HistoryService {
     func runRound(_ store: StoreAddress, _ read: (HistoryToken?) -> HistoryReadResult) {
         guard let round = publisher.beginRound(store) else { return }
         var reading = round.position.map { HistoryReadResult.page(RowPage(token: $0)) } ?? .none
-        if round.needsReading { reading = read(round.position) }
+        if round.needsReading || hasPageRows(store) { reading = read(round.position) }
         let returning = round.returning.mapValues { read($0) }
         // The rows may be of commits after the last event.
         let isCaughtUp = feed?.catchUp(store) ?? false
@@ -31,6 +31,11 @@ extension HistoryService {
     func read(_ store: StoreAddress, after position: HistoryToken?) -> HistoryReadResult {
         guard let path = path(of: store), program != nil else { return .none }
         guard states[store] != .released else { return .failed }
+        do {
+            if let rows = try pageRows(of: store) { return try rows.changes(after: position, limit: Self.maximumRows) }
+        } catch {
+            return pageRowsFailed(store, error)
+        }
         let start = position.map { "--since=\($0)" } ?? "--now"
         let words = ["changes", "--json", "--wire-lines", "--limit=\(Self.maximumRows)", start]
         do throws(SystemError) {

@@ -22,12 +22,16 @@ package final class HistoryService: Sendable {
         var isBatch = false
         /// Checked before the answer is sent: another file may have come to the store's name since.
         var mayRead: @Sendable () -> Bool = { true }
+        /// What was asked; nil for maintenance.
+        var operation: HistoryOperation?
     }
 
     enum Task: Sendable {
         case query(Query)
         /// A read of the store's history for its subscriptions.
         case round(StoreAddress)
+        /// A read of the store's pages, so that its log of rows has each commit.
+        case follow(StoreAddress)
     }
 
     struct State {
@@ -37,10 +41,12 @@ package final class HistoryService: Sendable {
         var isStopping = false
         var purged: [StoreAddress: ContinuousClock.Instant] = [:]
         var thread: SystemThread?
+        /// The stores whose rows are told from their pages.
+        var pages = PageRowsState()
     }
 
     let publisher: Publisher
-    private let configuration: CurrentConfiguration
+    let configuration: CurrentConfiguration
     let states: FollowingStates
     let feed: FeedControl?
     let program: FilePath?
@@ -79,7 +85,7 @@ package final class HistoryService: Sendable {
         }
         let query = Query(
             arguments: Self.command(Self.words(operation), path: path, grant: grant), id: id, connection: connection,
-            store: operation.store, isBatch: operation.isBatch, mayRead: mayRead)
+            store: operation.store, isBatch: operation.isBatch, mayRead: mayRead, operation: operation)
         publisher.expectAnswer(connection)
         if let refusal = enqueue(.query(query)) { answer(query, .failure(id: id, refusal)) }
     }
@@ -109,6 +115,7 @@ package final class HistoryService: Sendable {
         }
         work.signal()
         _ = thread?.join(within: .seconds(1))
+        closePageRows()
     }
 
     func path(of store: StoreAddress) -> FilePath? {
@@ -156,6 +163,7 @@ package final class HistoryService: Sendable {
 
     /// Enables history for the stores that exist and whose configuration requires it.
     package func maintainAll() {
+        followAllPages()
         for group in configuration.value.groups {
             guard let directory = try? Directory(group.directory) else { continue }
             for store in group.stores where store.history != nil {
@@ -210,12 +218,14 @@ package final class HistoryService: Sendable {
             let (task, isStopping) = state.withLock { state -> (Task?, Bool) in
                 let task = state.waiting.isEmpty ? nil : state.waiting.removeFirst()
                 if case .round(let store)? = task { state.scheduledRounds.remove(store) }
+                if case .follow(let store)? = task { state.pages.scheduled.remove(store) }
                 return (task, state.isStopping)
             }
             if isStopping { return }
             switch task {
             case .query(let query): answer(query)
             case .round(let store): runRound(store) { [self] in read(store, after: $0) }
+            case .follow(let store): followPages(of: store)
             case nil: break
             }
         }
@@ -266,6 +276,7 @@ package final class HistoryService: Sendable {
         if let connection = query.connection, publisher.waitingBytes(of: connection) > Self.maximumUnread {
             return answer(query, .failure(id: query.id, .unreadAnswers))
         }
+        if answerFromPages(query) { return }
         do throws(SystemError) {
             guard !query.isBatch else { return try answerBatch(query) }
             var messages: [AgentMessage] = []
@@ -288,7 +299,7 @@ package final class HistoryService: Sendable {
         }
     }
 
-    private func answer(_ query: Query, _ message: AgentMessage) {
+    func answer(_ query: Query, _ message: AgentMessage) {
         if let connection = query.connection { return publisher.answer(connection, message, wasExpected: true) }
         if case .failure(_, let error) = message { log.warning("history: \(error.message)") }
     }

@@ -111,7 +111,12 @@ struct RowCursor {
                 position = page.token
                 return Self.unattributed(change)
             }
-            if page.token.number > known { position = page.token }
+            if page.token.number > known || page.isFromPages { position = page.token }
+            if page.isFromPages, filter.needsHistory {
+                let tables = ChangedTables(Set(page.rows.compactMap { $0.string("table") }), isComplete: false)
+                guard let change else { return page.rows.isEmpty ? .nothing : .change(tables, rows: nil) }
+                return .change(change.tables.union(tables), rows: nil)
+            }
             return attribute(page, change, after: known, credited: credited, isReturning: isReturning)
         }
     }
@@ -129,7 +134,9 @@ struct RowCursor {
         let admitted = new.filter { isWanted($0.string("table") ?? "") && filter.admits($0) }
         let rowTables = ChangedTables(Set(new.compactMap { $0.string("table") }), isComplete: !isReturning)
         let tables = change.map { $0.tables.union(rowTables) } ?? rowTables
-        if let change, !isAttributed(change, to: page.tables.union(credited)) { return .change(tables, rows: nil) }
+        if let change, !page.isFromPages, !isAttributed(change, to: page.tables.union(credited)) {
+            return .change(tables, rows: nil)
+        }
         if isReturning, page.isOutdated { return .change(tables.union(.unknown), rows: nil) }
         if !admitted.isEmpty {
             return .change(tables, rows: wantsRows && admitted.count <= Self.maximumRows ? admitted : nil)

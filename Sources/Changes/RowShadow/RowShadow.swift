@@ -32,7 +32,10 @@ package final class RowShadow {
     package var epoch: UInt64 { state.epoch }
     /// The number of the last step.
     package var lastStep: UInt64 { state.step }
-    var identity: FileIdentity { state.identity }
+    /// The number of the last row of all steps.
+    package var lastRow: UInt64 { state.row }
+    /// The identity of the store's file as of the last step.
+    package var identity: FileIdentity { state.identity }
     /// The directory's path.
     package var path: FilePath { directory.path }
 

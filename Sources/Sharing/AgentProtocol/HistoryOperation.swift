@@ -116,6 +116,9 @@ extension HistoryOperation.Filter {
     /// True if the filter selects all rows.
     package var isEmpty: Bool { all.allSatisfy { $0.names == nil } }
 
+    /// True if only a history that the store itself keeps can tell what the filter selects.
+    package var needsHistory: Bool { entities != nil || authors != nil || !(exceptAuthors ?? []).isEmpty }
+
     func checkOperations() throws(WireError) {
         guard (operations ?? []).allSatisfy(["insert", "update", "delete"].contains) else {
             throw WireError(code: "bad_request", "operations must be insert, update or delete")

@@ -366,4 +366,11 @@ import Testing
         try main(group("a", "{ name: A, assume-closed: maybe }"), in: .user)
         #expect(throws: ConfigurationError.self) { try loader.load() }
     }
+
+    @Test func parsesRows() throws {
+        try main(group("a", "{ name: A, rows: true }, { name: B, rows: false }, { name: C }"), in: .user)
+        #expect(try loader.load().groups.first?.stores.map(\.rows) == [true, false, false])
+        try main(group("a", "{ name: A, rows: 1 }"), in: .user)
+        #expect(throws: ConfigurationError.self) { try loader.load() }
+    }
 }

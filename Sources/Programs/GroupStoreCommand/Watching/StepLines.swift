@@ -6,7 +6,7 @@ import RowShadow
 import SQLiteStore
 
 /// The lines of one step, written in large pieces: a step may have millions of rows.
-struct StepLines {
+struct StepLines: StepRowReceiver {
     /// What is printed of a store's steps.
     struct Form {
         /// The member `store` of the lines.
@@ -203,16 +203,5 @@ extension EnvelopeRow {
             after: after.map { (table.after?.columns ?? [], $0) },
             letter: before == nil ? "c" : after == nil ? "d" : "u", author: nil,
             transaction: step.kind == .exact ? Int64(clamping: step.number) : nil, isNet: step.kind == .net)
-    }
-}
-
-extension StoredValue {
-    /// True if SQL can't tell the values apart. Swift takes some texts for equal that have other characters.
-    fileprivate func isIdentical(to other: StoredValue) -> Bool {
-        switch (self, other) {
-        case (.text(let first), .text(let second)): first.utf8.elementsEqual(second.utf8)
-        case (.real(let first), .real(let second)): first.bitPattern == second.bitPattern
-        default: self == other
-        }
     }
 }

@@ -1,0 +1,204 @@
+import AgentProtocol
+import Glibc
+import GroupContainers
+import LinuxSystem
+import RowShadow
+import StoreWatching
+import SystemPackage
+
+/// The stores whose rows are told from their pages.
+struct PageRowsState {
+    var sources: [StoreAddress: PageRows] = [:]
+    /// The stores whose pages are to be read.
+    var scheduled: Set<StoreAddress> = []
+    /// The stores that something other than transactions in the log may have written.
+    var unproven: Set<StoreAddress> = []
+    /// The stores that keep a history of their own, which goes first.
+    var withHistory: Set<StoreAddress> = []
+}
+
+// The other source of rows. A store's own history goes first. Only the service's thread reads pages.
+extension HistoryService {
+    /// Records what an event says of the store's pages. Call it before subscribers are sent the event.
+    package func prepare(for event: StoreEvent, of store: StoreAddress) {
+        guard wantsPages(of: store) else { return }
+        if case .change(let tables) = event, tables.isComplete, tables.names?.contains("sqlite_schema") != true {
+            return
+        }
+        state.withLock { state in
+            state.pages.unproven.insert(store)
+            state.pages.withHistory.remove(store)
+        }
+    }
+
+    /// Queues a read of the store's pages, if its rows are told from them.
+    func schedulePages(of store: StoreAddress) {
+        guard wantsPages(of: store), state.withLock({ $0.pages.scheduled.insert(store).inserted }) else { return }
+        if enqueue(.follow(store)) != nil { state.withLock { _ = $0.pages.scheduled.remove(store) } }
+    }
+
+    /// Queues a read of the pages of each store whose rows are told from them, and forgets the others.
+    func followAllPages() {
+        let left = state.withLock { state in
+            let left = state.pages.sources.keys.filter { !wantsPages(of: $0) }
+            return left.compactMap { state.pages.sources.removeValue(forKey: $0) }
+        }
+        for source in left { source.close() }
+        for group in configuration.value.groups {
+            for store in group.stores where store.rows {
+                let address = StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes)
+                if let address { schedulePages(of: address) }
+            }
+        }
+    }
+
+    /// Closes the copies. Call it when the thread has ended.
+    func closePageRows() {
+        let sources = state.withLock { state in
+            defer { state.pages.sources = [:] }
+            return state.pages.sources.values
+        }
+        for source in sources { source.close() }
+    }
+
+    private func wantsPages(of store: StoreAddress) -> Bool {
+        guard let name = FilePath.Component(bytes: store.name) else { return false }
+        return configuration.value.group(store.group)?.store(named: name)?.rows ?? false
+    }
+
+    /// True if the rows of the store are told from its pages, as far as is known.
+    func hasPageRows(_ store: StoreAddress) -> Bool {
+        wantsPages(of: store) && !state.withLock { $0.pages.withHistory.contains(store) }
+    }
+
+    /// Reads the store's pages now.
+    func followPages(of store: StoreAddress) {
+        guard states[store] != .released else { return }
+        do { _ = try pageRows(of: store) } catch { _ = pageRowsFailed(store, error) }
+    }
+
+    /// Returns the rows of a store from its pages, as of now; nil if its own history tells them, or nothing.
+    ///
+    /// Throws `RowShadowError` and `SystemError`.
+    func pageRows(of store: StoreAddress) throws -> PageRows? {
+        guard hasPageRows(store), let path = path(of: store), let name = path.lastComponent else { return nil }
+        var (known, isUnproven) = state.withLock { state in
+            (state.pages.sources[store], state.pages.unproven.remove(store) != nil)
+        }
+        do {
+            if known == nil || isUnproven {
+                guard let tables = try StoreTables.names(ofStoreAt: path) else { throw PageRowsError.busy(path) }
+                if tables.contains("GS_HISTORY") || tables.isSuperset(of: ["ACHANGE", "ATRANSACTION"]) {
+                    let ended = state.withLock { state in
+                        state.pages.withHistory.insert(store)
+                        return state.pages.sources.removeValue(forKey: store)
+                    }
+                    ended?.close()
+                    return nil
+                }
+            }
+            let place = try Self.place(of: name, in: path.removingLastComponent())
+            let isNew = known == nil
+            var source: PageRows? = try known.take() ?? PageRows(path, place)
+            guard try source?.follow(comparesAll: isNew || isUnproven) == true else { throw PageRowsError.busy(path) }
+            if source?.isOfFormerFile == true {
+                state.withLock { _ = $0.pages.sources.removeValue(forKey: store) }
+                // Leaves the copy's directory.
+                source = nil
+                _ = try place.removeAll()
+                source = try PageRows(path, place)
+                guard try source?.follow(comparesAll: true) == true else { throw PageRowsError.busy(path) }
+            }
+            state.withLock { $0.pages.sources[store] = source }
+            return source
+        } catch {
+            state.withLock { _ = $0.pages.unproven.insert(store) }
+            throw error
+        }
+    }
+
+    /// Returns the place of a store's copies, which nobody but this user may enter.
+    private static func place(of name: FilePath.Component, in group: FilePath) throws -> ShadowPlace {
+        let place = ShadowPlace(of: name, inGroup: group)
+        let bookkeeping = try GroupContainer(group).bookkeeping()
+        if try bookkeeping.status(ShadowPlace.groupName) == nil {
+            try bookkeeping.makeDirectory(ShadowPlace.groupName, mode: 0o700)
+        }
+        let status = try bookkeeping.directory(ShadowPlace.groupName).status()
+        guard status.owner == geteuid(), status.permissions & 0o077 == 0 else {
+            throw PageRowsError.notPrivate(place.path.removingLastComponent())
+        }
+        return place
+    }
+
+    /// Logs why rows can't be told from pages now. A copy that failed is opened anew.
+    func pageRowsFailed(_ store: StoreAddress, _ error: any Error) -> HistoryReadResult {
+        if !(error is PageRowsError) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
+        log.warning("rows of \(store): \(error)")
+        return .failed
+    }
+
+    /// Answers a query from the store's pages. Returns false if its own history has the answer.
+    func answerFromPages(_ query: Query) -> Bool {
+        guard case .changes(_, let since, let limit, let filter, let content)? = query.operation,
+            !filter.needsHistory
+        else { return false }
+        do {
+            guard let rows = try pageRows(of: query.store) else { return false }
+            let isBatch = content != .changes
+            let page = try rows.page(since: since, limit: Int(limit ?? 256), filter, values: isBatch)
+            guard query.mayRead() else {
+                answer(query, .failure(id: query.id, .unknownStore(query.store)))
+                return true
+            }
+            var bytes: [UInt8] = []
+            for line in page.lines {
+                var object: JSONObject = ["type": line["type"] ?? "row"]
+                for member in line.members { object[member.key] = member.value }
+                let opening = Array("{".utf8) + (query.id.map { Array("\"id\":\($0.text),".utf8) } ?? [])
+                for whole in WireLine.wholeLines(object) { bytes += opening + whole.dropFirst() }
+            }
+            if let connection = query.connection, !bytes.isEmpty { publisher.send(connection, lines: bytes) }
+            answer(query, .reply(id: query.id, page.reply))
+        } catch {
+            _ = pageRowsFailed(query.store, error)
+            let refusal = (error as? any ActionableError).map { WireError($0) }
+            answer(query, .failure(id: query.id, refusal ?? WireError(code: "busy", "the rows can't be read now")))
+        }
+        return true
+    }
+}
+
+/// Why a store's pages can't be read now.
+enum PageRowsError: ActionableError {
+    case busy(FilePath)
+    /// Others may use the directory of the copies.
+    case notPrivate(FilePath)
+
+    var errorCode: String {
+        switch self {
+        case .busy: "busy"
+        case .notPrivate: "not_private"
+        }
+    }
+
+    var message: String {
+        switch self {
+        case .busy(let path): "\(PrintablePath(path)) can't be read now: it is being written"
+        case .notPrivate(let path): "\(PrintablePath(path)) isn't a directory of the agent's user alone"
+        }
+    }
+
+    var remedy: String {
+        switch self {
+        case .busy: "ask again"
+        case .notPrivate(let path): "remove it: rm -r \(path.shellWord)"
+        }
+    }
+
+    var errorPath: FilePath? {
+        switch self {
+        case .busy(let path), .notPrivate(let path): path
+        }
+    }
+}

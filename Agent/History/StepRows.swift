@@ -1,0 +1,170 @@
+import AgentProtocol
+import RowShadow
+import SQLiteFormat
+import SQLiteStore
+
+/// The rows of steps as JSON, for the wire.
+struct StepRows: StepRowReceiver {
+    private let known: UInt64
+    private let limit: Int
+    /// The token where a batch with values begins; nil for rows without values.
+    private let start: String?
+    private let tables: TableFilter?
+    private let operations: [String]?
+    private var end: JSONObject = [:]
+    private(set) var number: UInt64 = 0
+    private(set) var objects: [JSONObject] = []
+    /// The number of rows.
+    private(set) var count = 0
+    /// The number of the last row that was added.
+    private(set) var lastNumber: UInt64
+    /// True if there are more rows than `limit`.
+    private(set) var isFull = false
+    /// The rows of the present table, of which those WITHOUT ROWID come in another order.
+    private var rows: [(number: UInt64, object: JSONObject)] = []
+    private var bytes = 0
+
+    /// The number of bytes from which on a page is full.
+    private static let maximumBytes = 1 << 20
+    private struct Enough: Error {}
+
+    /// - Parameter known: The number of the last row that is known already.
+    init(after known: UInt64, limit: Int, values start: String?, filter: HistoryOperation.Filter?) {
+        self.known = known
+        self.limit = limit
+        self.start = start
+        lastNumber = known
+        tables = filter?.tables.map { TableFilter($0) }
+        operations = filter?.operations
+    }
+
+    /// Adds the rows of a step until it is full. Returns false if they aren't known.
+    mutating func read(_ reader: StepReader) throws -> Bool {
+        let step = reader.step
+        guard step.kind != .gap else { return false }
+        number = step.firstRow - 1
+        var transaction: JSONObject = ["id": .integer(Int64(step.number)), "exact": .bool(step.kind == .exact)]
+        if step.kind == .net { transaction["net"] = true }
+        end = ["time": .time(step.time), "transaction": .object(transaction)]
+        let encoding = Self.encoding(step.encoding)
+        if let start {
+            objects.append([
+                "type": "batch", "from": .string(start), "schema": .string("\(step.schemaVersion)"),
+                "encoding": .string(encoding.rawValue), "unrecorded": .array([]),
+            ])
+        }
+        var table: StepTable?
+        do {
+            try reader.forEach { logged in
+                try finish(&table)
+                guard tables?.admits(logged.name) ?? true else { return }
+                func definition(_ part: LoggedTable.Definition?) throws -> StoredTable? {
+                    try part.map { try StoredTable(name: $0.name, creation: $0.sql, encoding: encoding) }
+                }
+                table = StepTable(
+                    logged, before: try definition(logged.before), after: try definition(logged.after))
+            } row: { row in
+                number += 1
+                // The rows WITHOUT ROWID are paired, whichever of a pair is known.
+                guard number > known || table?.logged.hasRowids == false else { return }
+                try table?.add(row, &self)
+                // All rows of such a table come when it ends, so this counts only rows in their order.
+                if rows.count + count > limit || bytes > Self.maximumBytes { throw Enough() }
+            }
+            try finish(&table)
+        } catch is Enough {
+            cut(table)
+        } catch is StoreError {
+            return false
+        } catch is MalformedRecord {
+            return false
+        }
+        return true
+    }
+
+    /// Ends a table.
+    private mutating func finish(_ table: inout StepTable?) throws {
+        guard let ended = table else { return }
+        var unpaired = ended
+        unpaired.finish(&self)
+        rows.sort { $0.number < $1.number }
+        if rows.count + count > limit { throw Enough() }
+        append(of: ended)
+        table = nil
+    }
+
+    private mutating func append(of table: StepTable) {
+        let isRedefined = table.logged.before != table.logged.after
+        if start != nil, !rows.isEmpty || isRedefined, let line = table.wireLine { objects.append(line) }
+        for row in rows {
+            objects.append(row.object)
+            lastNumber = row.number
+        }
+        count += rows.count
+        rows = []
+    }
+
+    /// Keeps as many of the table's rows as there is room for.
+    private mutating func cut(_ table: StepTable?) {
+        isFull = true
+        rows.removeSubrange(min(rows.count, max(limit - count, 0))...)
+        if let table, !rows.isEmpty { append(of: table) }
+    }
+
+    mutating func addRow(
+        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64
+    ) {
+        guard number > known else { return }
+        let former = before.map { former in after.map { table.moved(former, latter: $0) } ?? former }
+        let isSame = former.flatMap { former in after.map { zip(former, $0).map { $0.isIdentical(to: $1) } } }
+        if let isSame, isSame.allSatisfy({ $0 }) { return }
+        let operation = before == nil ? "insert" : after == nil ? "delete" : "update"
+        guard operations?.contains(operation) ?? true else { return }
+        var object: JSONObject = [:]
+        if start != nil { object["type"] = "row" }
+        object["number"] = .integer(Int64(number))
+        object["table"] = .string(table.logged.name)
+        object["op"] = .string(operation)
+        if let first = key.first { object["key"] = key.count == 1 ? first.json : .array(key.map(\.json)) }
+        if start != nil {
+            if let after { object["values"] = .array(after.map(\.json)) }
+            if table.hasSameColumns, let before { object["before"] = .array(before.map(\.json)) }
+        }
+        if let isSame, let columns = table.after?.columns {
+            object["columns"] = .array(zip(columns, isSame).compactMap { $1 ? nil : .string($0) })
+        }
+        for member in end.members { object[member.key] = member.value }
+        if start != nil { bytes += object.text.utf8.count }
+        rows.append((number, object))
+    }
+
+    private static func encoding(_ encoding: PageFormat.Encoding) -> TextEncoding {
+        switch encoding {
+        case .utf8: .utf8
+        case .utf16LittleEndian: .utf16le
+        case .utf16BigEndian: .utf16be
+        }
+    }
+}
+
+extension StepTable {
+    /// The line before the first row of the table. If its definition has changed, it has what it was before.
+    fileprivate var wireLine: JSONObject? {
+        guard let present else { return nil }
+        var object: JSONObject = ["type": "table", "table": .string(logged.name)]
+        if let rowid = present.table.rowid { object["rowid"] = .string(rowid) }
+        object["key"] = .array(present.key.map { .string($0) })
+        object["columns"] = .array(present.columns.map { .string($0) })
+        if logged.after == nil {
+            object["schema"] = "dropped"
+        } else if logged.before == nil {
+            object["schema"] = "created"
+        } else if let former = logged.before, former != logged.after {
+            object["schema"] = "altered"
+            object["before"] = .object([
+                "table": .string(former.name), "columns": .array((before?.columns ?? []).map { .string($0) }),
+            ])
+        }
+        return object
+    }
+}

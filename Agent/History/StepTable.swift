@@ -1,0 +1,99 @@
+import RowShadow
+import SQLiteStore
+
+/// Takes the rows of a step.
+package protocol StepRowReceiver {
+    /// The number of the row that was counted last.
+    var number: UInt64 { get }
+    /// Adds a row, unless its values are the same before and after.
+    mutating func addRow(
+        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64)
+}
+
+/// A record that isn't what the table's definition allows.
+package struct MalformedRecord: Error {}
+
+/// A table of a step, with what its rows need.
+package struct StepTable {
+    package let logged: LoggedTable
+    package let before: StoredTable?
+    package let after: StoredTable?
+    /// A row of a table WITHOUT ROWID. Keys are compared by their bytes: Swift takes some texts for equal.
+    private struct Row {
+        let key: [StoredValue]
+        let values: [StoredValue]
+        let bytes: [UInt8]
+        let number: UInt64
+
+        init(_ key: [StoredValue], _ values: [StoredValue], number: UInt64) {
+            (self.key, self.values, self.number) = (key, values, number)
+            bytes = key.reduce(into: []) {
+                ValueJSON.append($1, to: &$0)
+                $0.append(UInt8(ascii: ","))
+            }
+        }
+    }
+
+    private var gone: [Row] = []
+    private var came: [Row] = []
+
+    package init(_ logged: LoggedTable, before: StoredTable?, after: StoredTable?) {
+        self.logged = logged
+        self.before = before
+        self.after = after
+    }
+
+    /// The table as it is now, or as it was.
+    package var present: StoredTable? { after ?? before }
+    /// True if the columns are the same before and after.
+    package var hasSameColumns: Bool { before == nil || after == nil || before?.columns == after?.columns }
+
+    /// Adds a row, or keeps it for `finish`. Throws `MalformedRecord`.
+    package mutating func add(_ row: LoggedRow, _ lines: inout some StepRowReceiver) throws {
+        let former = try row.before.map { try Self.values(before, row.rowid, $0) }
+        let latter = try row.after.map { try Self.values(after, row.rowid, $0) }
+        if logged.hasRowids {
+            let key = [StoredValue.integer(row.rowid)]
+            return lines.addRow(self, key, before: former, after: latter, number: lines.number)
+        }
+        if let former, let key = before?.key(rowid: 0, former) { gone.append(Row(key, former, number: lines.number)) }
+        if let latter, let key = after?.key(rowid: 0, latter) { came.append(Row(key, latter, number: lines.number)) }
+    }
+
+    /// Pairs the rows of a table WITHOUT ROWID by their keys.
+    package mutating func finish(_ lines: inout some StepRowReceiver) {
+        let latter = Set(came.map(\.bytes))
+        let former = Dictionary(gone.map { ($0.bytes, $0.values) }, uniquingKeysWith: { first, _ in first })
+        for row in gone where !latter.contains(row.bytes) {
+            lines.addRow(self, row.key, before: row.values, after: nil, number: row.number)
+        }
+        for row in came {
+            lines.addRow(self, row.key, before: former[row.bytes], after: row.values, number: row.number)
+        }
+        (gone, came) = ([], [])
+    }
+
+    private static func values(_ table: StoredTable?, _ rowid: Int64, _ record: [UInt8]) throws -> [StoredValue] {
+        guard let values = table?.values(rowid: rowid, record) else { throw MalformedRecord() }
+        return values
+    }
+
+    /// Returns the values of a former row in the present columns; a column that is new has the value of `latter`.
+    package func moved(_ former: [StoredValue], latter: [StoredValue]) -> [StoredValue] {
+        guard !hasSameColumns, let before, let after else { return former }
+        return after.columns.enumerated().map { place, name in
+            before.columns.firstIndex(of: name).map { former[$0] } ?? latter[place]
+        }
+    }
+}
+
+extension StoredValue {
+    /// True if SQL can't tell the values apart. Swift takes some texts for equal that have other characters.
+    package func isIdentical(to other: StoredValue) -> Bool {
+        switch (self, other) {
+        case (.text(let first), .text(let second)): first.utf8.elementsEqual(second.utf8)
+        case (.real(let first), .real(let second)): first.bitPattern == second.bitPattern
+        default: self == other
+        }
+    }
+}
