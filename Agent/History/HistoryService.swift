@@ -175,8 +175,13 @@ package final class HistoryService: Sendable {
         }
     }
 
-    /// Maintains the history of a store that came or whose schema changed, and purges old changes periodically.
+    /// Maintains the history of a store that came or whose schema changed, and purges old changes periodically. Follows
+    /// the pages of a store without one, also while nobody subscribes: a later subscriber may ask for its commits.
     func receive(_ event: StoreEvent, of store: StoreAddress) {
+        switch event {
+        case .change, .reset, .relocated, .migrated: schedulePages(of: store)
+        case .relocating, .progress, .abandoned, .hazard, .hazardOver: break
+        }
         switch event {
         case .relocated, .migrated, .reset(.appeared), .reset(.replaced): maintain(store)
         case .change(let tables):

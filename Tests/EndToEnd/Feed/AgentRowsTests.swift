@@ -61,6 +61,16 @@ import Testing
             return (lines, reply)
         }
 
+        /// Waits until the agent's log has so many steps, without a request that would make it read the store.
+        func awaitSteps(_ number: Int) throws {
+            let deadline = Deadline(after: .ample)
+            while true {
+                let shown = try groupstore("rows", "show", Word(name), "--json", environment: agent.environment)
+                if shown.objects.first?["steps"] == .integer(Int64(number)) { return }
+                try #require(!deadline.hasPassed, "\(shown.output)")
+            }
+        }
+
         /// Returns the present position.
         func token() throws -> String {
             let reply = try ask(["op": "subscribe", "durable": true]).reply
@@ -120,6 +130,27 @@ import Testing
         try writer.wait()
         let directory = scene.places.group.appending(".groupstore").appending("rows")
         #expect(FileStatus(following: directory)?.permissions == 0o700)
+    }
+
+    /// Nobody subscribes, so only the agent itself can know that there were two commits.
+    @Test func tellsTheCommitsApartThatNobodyListenedTo() throws {
+        let scene = try Scene(Self.table)
+        let token = try scene.token()
+        for (number, sql) in ["INSERT INTO t VALUES (1, 'a', 1)", "UPDATE t SET y = 2"].enumerated() {
+            try sqlite(scene.store, sql)
+            try scene.awaitSteps(number + 1)
+        }
+        var position = token
+        var operations: [String] = []
+        while true {
+            let (lines, reply) = try scene.ask(["op": "changes", "since": .string(position)])
+            operations += lines.compactMap { $0.string("op") }
+            position = try #require(reply.string("token"), "\(reply.text)")
+            if reply.bool("more") != true { break }
+        }
+        #expect(operations == ["insert", "update"])
+        let refused = try groupstore("rows", "disable", Word(scene.name), environment: scene.agent.environment)
+        #expect(refused.status == 75 && refused.errors.contains("remove 'rows: true'"), "\(refused.errors)")
     }
 
     @Test func watchPrintsTheRowsOfAStoreThatTheAgentFollows() throws {

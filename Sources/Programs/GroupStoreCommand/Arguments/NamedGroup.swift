@@ -47,7 +47,9 @@ struct NamedGroup {
         if GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) == nil {
             return "the place of the group \(identifier) is unknown: HOME is not set"
         }
-        let similar = KnownNames(environment: ProcessVariables.all).groups.similar(to: identifier.rawValue).prefix(3)
+        // An agent may serve a group of that name elsewhere.
+        let similar = KnownNames(environment: ProcessVariables.all).groups.filter { $0 != identifier.rawValue }
+            .similar(to: identifier.rawValue).prefix(3)
         return "there is no group \(identifier)" + (place.map { ", and no \($0)" } ?? "")
             + (similar.isEmpty ? "" : "; did you mean \(similar.joined(separator: " or "))?")
     }

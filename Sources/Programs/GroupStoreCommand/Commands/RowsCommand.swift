@@ -39,7 +39,8 @@ struct RowsEnableCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let (path, place) = try RowsPlace.of(store)
+            let rows = try RowsPlace(store)
+            let (path, place) = (rows.store, rows.own)
             let estimate = try ShadowEstimate(of: path, in: place)
             guard estimate.fits else {
                 throw CommandFailure(
@@ -103,25 +104,47 @@ struct RowsDisableCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let (_, place) = try RowsPlace.of(store)
-            let before = try place.size()
-            guard try place.removeAll() == 0 else {
+            let rows = try RowsPlace(store)
+            let before = try rows.all.reduce(0) { try $0 + $1.size() }
+            guard try rows.own.removeAll() == 0 else {
                 throw CommandFailure(
-                    .busy, code: "in_use", "a program tells rows from a copy in \(PrintablePath(place.path))",
+                    .busy, code: "in_use", "a program tells rows from a copy in \(PrintablePath(rows.own.path))",
                     remedy: "end 'groupstore watch' of the store, and try again")
             }
+            if let place = rows.agents, try place.removeAll() != 0 {
+                throw CommandFailure(
+                    .busy, code: "in_use", "an agent tells rows from a copy in \(PrintablePath(place.path))",
+                    remedy: "remove 'rows: true' from its configuration, reload it (SIGHUP), and try again")
+            }
             var summary: JSONObject = ["type": "summary", "outcome": "disabled", "bytes": .integer(before)]
-            summary.setPath("path", bytes: place.path.bytes)
-            output.record(summary, "removed \(ByteCount(before)) from \(PrintablePath(place.path))")
+            summary.setPath("path", bytes: rows.own.path.bytes)
+            let places = rows.all.map { "\(PrintablePath($0.path))" }.joined(separator: " and ")
+            output.record(summary, "removed \(ByteCount(before)) from \(places)")
         }
     }
 }
 
-/// The place of a store's shadows, by the command's argument.
-enum RowsPlace {
-    static func of(_ argument: String) throws -> (FilePath, ShadowPlace) {
-        let named = ArgumentBytes.path(argument).absolute(in: FilePath(workingDirectory()))
-        guard let path = StorePlace(named)?.path else { throw DirectFeedError.notAStore(named) }
-        return (path, ShadowPlace(of: path, stateDirectory: try DirectRows.stateDirectory()))
+/// The places of a store's shadows, by the command's argument: a path or `GROUP_ID/NAME`.
+struct RowsPlace {
+    /// The absolute path of the database, which need not exist.
+    let store: FilePath
+    /// The place in the user's state directory.
+    let own: ShadowPlace
+    /// The place in the group's directory, where an agent follows the store; nil if there is none.
+    let agents: ShadowPlace?
+
+    var all: [ShadowPlace] { [own] + (agents.map { [$0] } ?? []) }
+
+    init(_ argument: String) throws {
+        let given = ArgumentBytes.path(argument)
+        var named = given.absolute(in: FilePath(workingDirectory()))
+        if FileStatus(following: named) == nil, let path = try StoreArgument.groupStore(given) { named = path }
+        guard let path = StorePlace(named)?.path, let name = path.lastComponent else {
+            throw DirectFeedError.notAStore(named)
+        }
+        store = path
+        own = ShadowPlace(of: path, stateDirectory: try DirectRows.stateDirectory())
+        let place = ShadowPlace(of: name, inGroup: path.removingLastComponent())
+        agents = FileStatus(following: place.path)?.kind == .directory ? place : nil
     }
 }

@@ -9,7 +9,8 @@ struct RowsShowCommand: ParsableCommand {
         commandName: "show",
         abstract: "Show the copies of a store's pages, and what the logs of its rows keep.",
         discussion: """
-            Each program that follows the store by itself has a copy of its own. The copy differs from the store after \
+            Each program that follows the store by itself has a copy of its own, and so has an agent with 'rows: true'. \
+            The copy differs from the store after \
             changes that nobody was told of yet. The values of deleted rows stay in the log until it has grown by 256 \
             MiB, or until 'groupstore rows disable'.
 
@@ -25,8 +26,9 @@ struct RowsShowCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
-            let (path, place) = try RowsPlace.of(store)
-            let reports = try place.reports(of: path)
+            let rows = try RowsPlace(store)
+            let place = rows.own
+            let reports = try rows.all.flatMap { try $0.reports(of: rows.store) }
             for report in reports { describe(report, output) }
             var summary: JSONObject = ["type": "summary", "outcome": "shown", "copies": .integer(Int64(reports.count))]
             summary["bytes"] = .integer(reports.reduce(0) { $0 + $1.size })
