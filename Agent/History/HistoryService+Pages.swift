@@ -134,6 +134,12 @@ extension HistoryService {
     /// Logs why rows can't be told from pages now. A copy that failed is opened anew.
     func pageRowsFailed(_ store: StoreAddress, _ error: any Error) -> HistoryReadResult {
         if !(error is PageRowsError) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
+        // Nothing else would make a copy anew whose log can't be read.
+        if case RowShadowError.damaged? = error as? RowShadowError, let path = path(of: store),
+            let name = path.lastComponent, let place = try? Self.place(of: name, in: path.removingLastComponent())
+        {
+            do { _ = try place.removeAll() } catch { log.warning("rows of \(store): \(error)") }
+        }
         log.warning("rows of \(store): \(error)")
         return .failed
     }

@@ -115,8 +115,7 @@ struct StepRows: StepRowReceiver {
         _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64
     ) {
         guard number > known else { return }
-        let former = before.map { former in after.map { table.moved(former, latter: $0) } ?? former }
-        let isSame = former.flatMap { former in after.map { zip(former, $0).map { $0.isIdentical(to: $1) } } }
+        let isSame = before.flatMap { former in after.map { table.sameColumns(former, $0) } }
         if let isSame, isSame.allSatisfy({ $0 }) { return }
         let operation = before == nil ? "insert" : after == nil ? "delete" : "update"
         guard operations?.contains(operation) ?? true else { return }

@@ -78,11 +78,14 @@ package struct StepTable {
         return values
     }
 
-    /// Returns the values of a former row in the present columns; a column that is new has the value of `latter`.
-    package func moved(_ former: [StoredValue], latter: [StoredValue]) -> [StoredValue] {
-        guard !hasSameColumns, let before, let after else { return former }
+    /// Returns which of the present columns have the value that the former row had under the same name. False for a
+    /// column of a new name: only its `ALTER TABLE` tells the value that rows have in it, and this row was written.
+    package func sameColumns(_ former: [StoredValue], _ latter: [StoredValue]) -> [Bool] {
+        guard !hasSameColumns, let before, let after else {
+            return zip(former, latter).map { $0.isIdentical(to: $1) }
+        }
         return after.columns.enumerated().map { place, name in
-            before.columns.firstIndex(of: name).map { former[$0] } ?? latter[place]
+            before.columns.firstIndex(of: name).map { former[$0].isIdentical(to: latter[place]) } ?? false
         }
     }
 }

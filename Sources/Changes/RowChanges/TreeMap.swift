@@ -97,7 +97,12 @@ package struct TreeMap: Sendable {
             return format
         }
         let (before, after) = (try format(old), try format(new))
-        if let before, let after, !before.hasSamePages(as: after) { throw Contradiction.formatChanged }
+        if let before, let after {
+            // A step has one encoding, and its former texts would be read in the new one.
+            guard before.hasSamePages(as: after), before.encoding == after.encoding else {
+                throw Contradiction.formatChanged
+            }
+        }
         return after ?? before
     }
 

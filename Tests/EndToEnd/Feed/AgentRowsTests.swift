@@ -181,6 +181,24 @@ import Testing
         #expect(reply.object("error")?.string("code") == "no_history", "\(reply.text)")
     }
 
+    /// The log is the agent's own file; the copy is made anew, and a subscriber reads again.
+    @Test func aDamagedLogIsMadeAnew() throws {
+        let scene = try Scene(Self.table)
+        let token = try scene.token()
+        try sqlite(scene.store, "INSERT INTO t VALUES (1, 'a', 1)")
+        try scene.awaitSteps(1)
+        let place = scene.places.group.appending(".groupstore/rows/Notes.sqlite/0")
+        let log = try #require(try Directory(place).names().first { $0.string.hasPrefix("log-") })
+        #expect(truncate(place.appending(log).string, 100) == 0)
+        _ = try scene.ask(["op": "changes", "since": .string(token)])
+        let (lines, reply) = try scene.ask(["op": "changes", "since": .string(token)])
+        #expect(reply.string("outcome") == "reset" && lines.first?.string("reason") == "epoch", "\(reply.text)")
+        let present = try scene.token()
+        try sqlite(scene.store, "INSERT INTO t VALUES (2, 'b', 2)")
+        let rows = try scene.ask(["op": "changes", "since": .string(present)]).lines
+        #expect(rows.map { $0["key"] } == [2])
+    }
+
     @Test func aTokenOfAnotherCopyIsReset() throws {
         let scene = try Scene(Self.table)
         let (lines, reply) = try scene.ask(["op": "changes", "values": true, "since": "h1.pages-1.0.0"])

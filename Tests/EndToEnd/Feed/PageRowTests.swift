@@ -76,6 +76,45 @@ import Testing
         _ = try scene.next(watch, "change")
     }
 
+    /// No former value tells what a row had in a column of a new name.
+    @Test(
+        arguments: [
+            ("ALTER TABLE note ADD COLUMN stars DEFAULT 5; UPDATE note SET stars = 6 WHERE id = 1", [[1, "a", 6]]),
+            ("ALTER TABLE note ADD COLUMN stars; UPDATE note SET stars = 6, title = 'b' WHERE id = 1", [[1, "b", 6]]),
+            ("ALTER TABLE note RENAME title TO name; UPDATE note SET name = 'b' WHERE id = 1", [[1, "b"]]),
+            (
+                "DROP TABLE note; CREATE TABLE note (id INTEGER PRIMARY KEY, z); INSERT INTO note VALUES (1, 'z')",
+                [[1, "z"]]
+            ),
+        ] as [(String, [[JSONValue]])])
+    func tellsTheRowsOfAStepThatAltersTheirTable(_ sql: String, _ expected: [[JSONValue]]) throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a'), (2, 'b')")
+        let watch = try scene.watch("--values", "--json", "--operations", "update")
+        _ = try scene.next(watch, "watching")
+        try sqlite(scene.store, "BEGIN; \(sql); COMMIT")
+        var values: [JSONValue?] = []
+        while true {
+            let line = try scene.next(watch, "row", "change")
+            if line.type == "change" { break }
+            values.append(line["values"])
+        }
+        #expect(values == expected.map { .array($0) })
+    }
+
+    /// A step has one encoding: the texts before it would be told wrong.
+    @Test func anotherEncodingIsAReset() throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a')")
+        let other = scene.places.scratch("other")
+        try sqlite(
+            other, "PRAGMA encoding = 'UTF-16le'; CREATE TABLE note (id INTEGER PRIMARY KEY, title); VACUUM")
+        let watch = try scene.watch("--values", "--json")
+        _ = try scene.next(watch, "watching")
+        #expect(try run("cp", [Word(other), Word(scene.store)]).status == 0)
+        #expect(try scene.next(watch, "reset", "row").type == "reset")
+    }
+
     @Test func advancesTheTokenPastStepsThatAreLeftOut() throws {
         let scene = try Scene()
         let watch = try scene.watch("--values", "--json", "--tables", "note")

@@ -115,8 +115,8 @@ struct StepLines: StepRowReceiver {
     mutating func addRow(
         _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64
     ) {
-        let former = before.map { former in after.map { table.moved(former, latter: $0) } ?? former }
-        if let former, let after, zip(former, after).allSatisfy({ $0.isIdentical(to: $1) }) { return }
+        let isSame = before.flatMap { former in after.map { table.sameColumns(former, $0) } }
+        if let isSame, isSame.allSatisfy({ $0 }) { return }
         let operation = before == nil ? "insert" : after == nil ? "delete" : "update"
         guard form.operations?.contains(operation) ?? true else { return }
         addHead()
@@ -140,10 +140,10 @@ struct StepLines: StepRowReceiver {
             bytes += ",\"before\":".utf8
             append(before)
         }
-        if let former, let after {
+        if let isSame {
             bytes += ",\"columns\":[".utf8
             var isFirst = true
-            for place in after.indices where !former[place].isIdentical(to: after[place]) {
+            for place in isSame.indices where !isSame[place] {
                 if !isFirst { bytes.append(UInt8(ascii: ",")) }
                 isFirst = false
                 bytes += columns[place]
