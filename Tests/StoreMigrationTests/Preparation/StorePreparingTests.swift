@@ -84,9 +84,15 @@ import Testing
     }
 
     /// Each caller plans the migration before it waits for the others, but only one performs it.
-    @Test func concurrentCallsMigrateAnOlderStoreOnce() async throws {
+    @Test func concurrentCallsMigrateAnOlderStoreOnce() async throws { try await migrateConcurrently(rounds: 1) }
+
+    @Test(.soak) func concurrentCallsMigrateEachOlderStoreOnce() async throws {
+        try await migrateConcurrently(rounds: 20)
+    }
+
+    private func migrateConcurrently(rounds: Int) async throws {
         let both = try bundle(old, new)
-        for round in 1...10 {
+        for round in 1...rounds {
             let path = directory.path.appending("Store \(round).sqlite")
             _ = try await bundle(old).prepareStore(at: path)
             let outcomes = try await withThrowingTaskGroup(of: StorePreparation.self) { group in
