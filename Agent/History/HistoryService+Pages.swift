@@ -87,8 +87,10 @@ extension HistoryService {
         }
         do {
             if known == nil || isUnproven {
-                guard let tables = try StoreTables.names(ofStoreAt: path) else { throw PageRowsError.busy(path) }
-                if tables.contains("GS_HISTORY") || tables.isSuperset(of: ["ACHANGE", "ATRANSACTION"]) {
+                guard let keepsHistory = try StoreTables.keepHistory(ofStoreAt: path) else {
+                    throw PageRowsError.busy(path)
+                }
+                if keepsHistory {
                     let ended = state.withLock { state in
                         state.pages.withHistory.insert(store)
                         return state.pages.sources.removeValue(forKey: store)
@@ -131,16 +133,20 @@ extension HistoryService {
         return place
     }
 
-    /// Logs why rows can't be told from pages now. A copy that failed is opened anew.
+    /// Logs why rows can't be told from pages now. A copy that failed is opened anew, and one that is damaged is made
+    /// anew: nothing else would find a log that can't be read.
     func pageRowsFailed(_ store: StoreAddress, _ error: any Error) -> HistoryReadResult {
         if !(error is PageRowsError) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
-        // Nothing else would make a copy anew whose log can't be read.
-        if case RowShadowError.damaged? = error as? RowShadowError, let path = path(of: store),
-            let name = path.lastComponent, let place = try? Self.place(of: name, in: path.removingLastComponent())
-        {
-            do { _ = try place.removeAll() } catch { log.warning("rows of \(store): \(error)") }
+        log.warning("rows of \(PrintablePath(bytes: store.bytes)): \(error)")
+        guard case RowShadowError.damaged? = error as? RowShadowError, let path = path(of: store),
+            let name = path.lastComponent
+        else { return .failed }
+        do {
+            // It is a copy of the store and a log told from it. Whoever follows the rows gets a reset.
+            _ = try Self.place(of: name, in: path.removingLastComponent()).removeAll()
+        } catch {
+            log.warning("the copy of \(PrintablePath(bytes: store.bytes)) stays damaged: \(error)")
         }
-        log.warning("rows of \(store): \(error)")
         return .failed
     }
 

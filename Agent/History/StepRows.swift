@@ -46,7 +46,7 @@ struct StepRows: StepRowReceiver {
         var transaction: JSONObject = ["id": .integer(Int64(step.number)), "exact": .bool(step.kind == .exact)]
         if step.kind == .net { transaction["net"] = true }
         end = ["time": .time(step.time), "transaction": .object(transaction)]
-        let encoding = Self.encoding(step.encoding)
+        let encoding = TextEncoding(step.encoding)
         if let start {
             objects.append([
                 "type": "batch", "from": .string(start), "schema": .string("\(step.schemaVersion)"),
@@ -95,7 +95,9 @@ struct StepRows: StepRowReceiver {
 
     private mutating func append(of table: StepTable) {
         let isRedefined = table.logged.before != table.logged.after
-        if start != nil, !rows.isEmpty || isRedefined, let line = table.wireLine { objects.append(line) }
+        if start != nil, !rows.isEmpty || isRedefined, let definition = table.definition {
+            objects.append(JSONObject(members: [("type", "table")] + definition.members))
+        }
         for row in rows {
             objects.append(row.object)
             lastNumber = row.number
@@ -135,35 +137,5 @@ struct StepRows: StepRowReceiver {
         for member in end.members { object[member.key] = member.value }
         if start != nil { bytes += object.text.utf8.count }
         rows.append((number, object))
-    }
-
-    private static func encoding(_ encoding: PageFormat.Encoding) -> TextEncoding {
-        switch encoding {
-        case .utf8: .utf8
-        case .utf16LittleEndian: .utf16le
-        case .utf16BigEndian: .utf16be
-        }
-    }
-}
-
-extension StepTable {
-    /// The line before the first row of the table. If its definition has changed, it has what it was before.
-    fileprivate var wireLine: JSONObject? {
-        guard let present else { return nil }
-        var object: JSONObject = ["type": "table", "table": .string(logged.name)]
-        if let rowid = present.table.rowid { object["rowid"] = .string(rowid) }
-        object["key"] = .array(present.key.map { .string($0) })
-        object["columns"] = .array(present.columns.map { .string($0) })
-        if logged.after == nil {
-            object["schema"] = "dropped"
-        } else if logged.before == nil {
-            object["schema"] = "created"
-        } else if let former = logged.before, former != logged.after {
-            object["schema"] = "altered"
-            object["before"] = .object([
-                "table": .string(former.name), "columns": .array((before?.columns ?? []).map { .string($0) }),
-            ])
-        }
-        return object
     }
 }

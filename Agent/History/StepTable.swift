@@ -1,3 +1,4 @@
+import AgentProtocol
 import RowShadow
 import SQLiteStore
 
@@ -48,6 +49,27 @@ package struct StepTable {
     /// True if the columns are the same before and after.
     package var hasSameColumns: Bool { before == nil || after == nil || before?.columns == after?.columns }
 
+    /// The members of the line before the table's first row; nil for a table that was neither there before nor is now.
+    /// If its definition has changed, they have what it was before.
+    package var definition: JSONObject? {
+        guard let present else { return nil }
+        var object: JSONObject = ["table": .string(logged.name)]
+        if let rowid = present.table.rowid { object["rowid"] = .string(rowid) }
+        object["key"] = .array(present.key.map { .string($0) })
+        object["columns"] = .array(present.columns.map { .string($0) })
+        if logged.after == nil {
+            object["schema"] = "dropped"
+        } else if logged.before == nil {
+            object["schema"] = "created"
+        } else if let former = logged.before, former != logged.after {
+            object["schema"] = "altered"
+            object["before"] = .object([
+                "table": .string(former.name), "columns": .array((before?.columns ?? []).map { .string($0) }),
+            ])
+        }
+        return object
+    }
+
     /// Adds a row, or keeps it for `finish`. Throws `MalformedRecord`.
     package mutating func add(_ row: LoggedRow, _ lines: inout some StepRowReceiver) throws {
         let former = try row.before.map { try Self.values(before, row.rowid, $0) }
@@ -86,17 +108,6 @@ package struct StepTable {
         }
         return after.columns.enumerated().map { place, name in
             before.columns.firstIndex(of: name).map { former[$0].isIdentical(to: latter[place]) } ?? false
-        }
-    }
-}
-
-extension StoredValue {
-    /// True if SQL can't tell the values apart. Swift takes some texts for equal that have other characters.
-    package func isIdentical(to other: StoredValue) -> Bool {
-        switch (self, other) {
-        case (.text(let first), .text(let second)): first.utf8.elementsEqual(second.utf8)
-        case (.real(let first), .real(let second)): first.bitPattern == second.bitPattern
-        default: self == other
         }
     }
 }

@@ -20,6 +20,18 @@ package struct ShadowPlace {
         path = stateDirectory.appending("groupstore").appending("rows").appending(component)
     }
 
+    /// The directory of all shadows of a group's stores, in the group's `.groupstore`.
+    package static let groupName: FilePath.Component = "rows"
+
+    /// The place of the agent's shadow of a group's store.
+    ///
+    /// - Parameters:
+    ///   - name: The store's file name.
+    ///   - directory: The group's directory.
+    package init(of name: FilePath.Component, inGroup directory: FilePath) {
+        path = directory.appending(".groupstore").appending(Self.groupName).appending(name)
+    }
+
     /// FNV-1a: it keeps stores of the same name apart, whose shadows also name their file.
     private static func hash(_ bytes: [UInt8]) -> UInt64 {
         bytes.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01B3 }

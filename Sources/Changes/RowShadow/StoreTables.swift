@@ -6,10 +6,17 @@ import SystemPackage
 
 /// The tables of a store, read from its pages without a lock.
 package enum StoreTables {
+    /// Returns true if a store keeps a history of its own, Core Data's or groupstore's; nil if that can't be read now.
+    ///
+    /// Throws `RowShadowError.unreadable` and `SystemError`.
+    package static func keepHistory(ofStoreAt path: FilePath) throws -> Bool? {
+        try names(ofStoreAt: path).map { $0.contains("GS_HISTORY") || $0.isSuperset(of: ["ACHANGE", "ATRANSACTION"]) }
+    }
+
     /// Returns the names of a store's tables; none if there is no store. Returns nil if it can't be read now.
     ///
     /// Throws `RowShadowError.unreadable` and `SystemError`.
-    package static func names(ofStoreAt path: FilePath) throws -> Set<String>? {
+    static func names(ofStoreAt path: FilePath) throws -> Set<String>? {
         guard let file = path.lastComponent, let name = StoreName(file) else { return [] }
         let hasExactTimes = FileTimes.areExact(in: path.removingLastComponent())
         for attempt in 0..<50 {

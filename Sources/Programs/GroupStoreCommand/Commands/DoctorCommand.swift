@@ -81,7 +81,7 @@ struct DoctorCommand: ProcIndependentCommand {
         let working = FilePath(workingDirectory())
         for text in paths {
             let path = Self.group(text) ?? ArgumentBytes.path(text).absolute(in: working)
-            let isFile = Self.exists(path) && !Self.isDirectory(path) || MissingSource(path)?.isStore == true
+            let isFile = Self.exists(path) ? !Self.isDirectory(path) : MissingSource(path)?.isStore == true
             add(isFile ? path.removingLastComponent() : path)
         }
         if !paths.isEmpty { return found }

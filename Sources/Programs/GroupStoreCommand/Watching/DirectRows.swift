@@ -65,14 +65,12 @@ final class DirectRows {
     ///
     /// Throws `RowShadowError`, `SystemError` and `DirectFeedError`.
     static func areFromPages(_ paths: [FilePath], _ filter: RowFilterOptions) throws -> Bool {
-        let wire = filter.wire
-        guard wire.entities == nil, wire.authors == nil, wire.exceptAuthors?.isEmpty ?? true else { return false }
+        if filter.wire.needsHistory { return false }
         for path in paths {
             guard let place = StorePlace(path), FileStatus(following: place.path)?.kind != .directory else {
                 throw DirectFeedError.notAStore(path)
             }
-            guard let names = try StoreTables.names(ofStoreAt: place.path) else { continue }
-            if names.contains("GS_HISTORY") || names.isSuperset(of: ["ACHANGE", "ATRANSACTION"]) { return false }
+            if try StoreTables.keepHistory(ofStoreAt: place.path) == true { return false }
         }
         return true
     }

@@ -80,21 +80,7 @@ struct StepLines: StepRowReceiver {
         defer { if isAltered { addHead() } }
         guard output.json, form.envelope == nil else { return }
         var object = Self.line("table", form.store)
-        object["table"] = .string(table.logged.name)
-        if let rowid = present.table.rowid { object["rowid"] = .string(rowid) }
-        object["key"] = .array(present.key.map { .string($0) })
-        object["columns"] = .array(present.columns.map { .string($0) })
-        if table.logged.after == nil {
-            object["schema"] = "dropped"
-        } else if let before = table.logged.before, isAltered {
-            object["schema"] = "altered"
-            object["before"] = .object([
-                "table": .string(before.name),
-                "columns": .array((table.before?.columns ?? []).map { .string($0) }),
-            ])
-        } else if table.logged.before == nil {
-            object["schema"] = "created"
-        }
+        for member in table.definition?.members ?? [] { object[member.key] = member.value }
         tableLine = Self.bytes(object)
     }
 

@@ -44,7 +44,7 @@ struct StepPrinter {
         var table: StepTable?
         let shadow = token[..<(token.lastIndex(of: "-") ?? token.endIndex)]
         var lines = StepLines(form, output, step: reader.step, shadow: String(shadow))
-        let encoding = Self.encoding(reader.step.encoding)
+        let encoding = TextEncoding(reader.step.encoding)
         do {
             try reader.forEach { logged in
                 table?.finish(&lines)
@@ -81,13 +81,5 @@ struct StepPrinter {
         let table = try StoredTable(name: definition.name, creation: definition.sql, encoding: encoding)
         known[definition] = table
         return table
-    }
-
-    private static func encoding(_ encoding: PageFormat.Encoding) -> TextEncoding {
-        switch encoding {
-        case .utf8: .utf8
-        case .utf16LittleEndian: .utf16le
-        case .utf16BigEndian: .utf16be
-        }
     }
 }

@@ -1,4 +1,5 @@
 import CSQLite
+import SQLiteFormat
 
 /// A value exactly as a store holds it. `SQLiteValue` repairs text that isn't valid in the store's encoding; this type
 /// keeps its bytes.
@@ -21,6 +22,16 @@ package enum TextEncoding: String, Sendable {
     /// Reads the encoding of the connection's store.
     package init(_ database: SQLiteConnection) throws {
         self = try database.text("PRAGMA encoding").flatMap(TextEncoding.init(rawValue:)) ?? .utf8
+    }
+
+    /// The encoding that a database's header names.
+    package init(_ encoding: PageFormat.Encoding) {
+        self =
+            switch encoding {
+            case .utf8: .utf8
+            case .utf16LittleEndian: .utf16le
+            case .utf16BigEndian: .utf16be
+            }
     }
 
     /// Decodes text; returns nil if the bytes aren't valid.
@@ -67,6 +78,17 @@ extension SQLiteStatement {
             case .malformedText(let bytes): try bytes.withUnsafeBytes { try bind(text: $0, at: position) }
             case .blob(let bytes): try bytes.withUnsafeBytes { try bind(blob: $0, at: position) }
             }
+        }
+    }
+}
+
+extension StoredValue {
+    /// True if SQL can't tell the values apart. Swift takes some texts for equal that have other characters.
+    package func isIdentical(to other: StoredValue) -> Bool {
+        switch (self, other) {
+        case (.text(let first), .text(let second)): first.utf8.elementsEqual(second.utf8)
+        case (.real(let first), .real(let second)): first.bitPattern == second.bitPattern
+        default: self == other
         }
     }
 }
