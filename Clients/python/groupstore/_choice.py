@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Optional
 
 from . import _protocol as protocol
-from ._blocking import Changes, DirectChanges, Watch, answer
-from ._direct import check_directory
+from ._blocking import Watch, answer
+from ._core import Subscription
+from ._direct import ADDRESS, DirectSource, check_directory, names_group
+from ._fallback import FallbackSource
+from ._front import start
 from ._protocol import Message, Path, Selection
-from ._sources import Request
+from ._sources import AgentSource, Request, Source
+from ._tokens import TokenFile
 from .errors import NoAgent, Refused
 
 if TYPE_CHECKING:
     from ._asyncio import AsyncWatch
 
 LOOKUP_TIMEOUT = 10.0
-ADDRESS = re.compile(rb"[^/]+/[^/]+")
-Events = TypeVar("Events")
 
 
 class Choice:
@@ -63,7 +64,7 @@ class Choice:
         if self._may_watch:
             return None
         if self._is_address:
-            # The agent says why it doesn't serve it.
+            # Only an agent is wanted: it says why it doesn't serve it.
             return self._store
         raise Refused(
             "not_served",
@@ -73,25 +74,30 @@ class Choice:
 
     @property
     def _may_watch(self) -> bool:
-        """True if the file may be watched directly: it can only be a path, or leads to a directory that exists."""
-        is_possible = self._arguments["agent"] is not True
-        return is_possible and os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
+        """True if the file may be watched directly: its directory exists, or the program finds its group."""
+        if self._arguments["agent"] is True:
+            return False
+        return names_group(self._store) or os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
 
     def absent(self, error: NoAgent) -> None:
         """Raises an error unless the file is to be watched directly because there is no agent."""
         if error.code == "no_agent" and self._may_watch:
             return
-        if error.code == "no_agent" and self._arguments["agent"] is None and not self._is_address:
+        if error.code == "no_agent" and self._arguments["agent"] is None:
             check_directory(self._store)
         raise error
 
-    def events(self, agent: Callable[..., Events], direct: Callable[..., Events]) -> Events:
-        """Returns the events of one of the two kinds, with the arguments that apply to it."""
-        options = {**vars(self._selection), **{name: self._arguments[name] for name in ("since", "token_file")}}
-        if self.address is not None:
-            return agent(self.address, path=self._arguments["path"], wait=self._arguments["wait"], **options)
-        del options["detail"], options["progress"]
-        return direct(self._store, program=self._arguments["program"], **options)
+    def source(self) -> tuple[Source, Optional[TokenFile]]:
+        """Returns where the events come from, and the token file."""
+        given, selection = self._arguments, self._selection
+        tokens = TokenFile(given["token_file"]) if given["token_file"] else None
+        since = start(given["since"], tokens)
+        if self.address is None:
+            return DirectSource(self._store, since, selection, given["program"]), tokens
+        subscription = Subscription(self.address, since, selection, given["path"], bool(given["wait"]))
+        if given["agent"] is None and not given["wait"]:
+            return FallbackSource(subscription, selection, given["program"]), tokens
+        return AgentSource(subscription), tokens
 
 
 def _is_same(directory: bytes, other: bytes) -> bool:
@@ -129,7 +135,11 @@ def watch(
     A token of an agent means nothing to a direct watch, nor the other way round: the first event is then a Reset. With
     `durable`, it continues, if the store keeps a history.
 
-    - `store`: A database file, or GROUP_ID/NAME. A store that is watched directly need not exist, but its directory.
+    If the agent goes away, the first event is Disconnected. Unless `agent` or `wait` is given, the file itself is watched
+    after 10 seconds, if this user may read it, until the agent is back: a Reset precedes the changes.
+
+    - `store`: A database file, or GROUP_ID/NAME. A store that is watched directly need not exist, but its directory. A
+      directory that exists takes precedence over a group of that name.
     - `agent`: True receives events from the agent only, False watches the file even if an agent serves it.
     - `wait`: Waits for an agent that isn't there yet. The store is then named GROUP_ID/NAME.
     - `since`, `token_file`, `tables`, `entities`, `operations`, `authors`, `except_authors`, `rows`, `durable`: As for
@@ -138,8 +148,8 @@ def watch(
     - `path`: The agent's socket; by default, the environment names it.
     - `program`: The `groupstore` program that watches the file; by default, the one on `$PATH`.
 
-    Raises NoAgent if there is none and the file can't be watched instead, DirectoryMissing if its directory doesn't
-    exist, InvalidOption, and Refused. Iteration raises NoAgent, Refused, DirectoryMissing, ProgramMissing and
+    Raises NoAgent if there is none and the file can't be watched instead, DirectoryMissing if its directory or its group
+    doesn't exist, InvalidOption, and Refused. Iteration raises NoAgent, Refused, DirectoryMissing, ProgramMissing and
     ProgramFailed.
     """
     choice = Choice(locals())
@@ -148,7 +158,7 @@ def watch(
             answer(choice.lookup())
         except NoAgent as error:
             choice.absent(error)
-    return choice.events(Changes, DirectChanges)
+    return Watch(*choice.source())
 
 
 async def watch_async(
@@ -177,11 +187,11 @@ async def watch_async(
             print(event)
     """
     choice = Choice(locals())
-    from ._asyncio import AsyncChanges, AsyncDirectChanges, answer_async
+    from ._asyncio import AsyncWatch, answer_async
 
     if choice.needs_lookup:
         try:
             await answer_async(choice.lookup())
         except NoAgent as error:
             choice.absent(error)
-    return choice.events(AsyncChanges, AsyncDirectChanges)
+    return AsyncWatch(*choice.source())

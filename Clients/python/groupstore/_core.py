@@ -39,6 +39,10 @@ class Subscription:
         self.token = since
         self.path = os.fsdecode(path) if path else protocol.socket_path()
         self.until: Optional[float] = 0.0
+        self.lost_at: Optional[float] = None
+        """When the agent was lost, in seconds; None while it serves the subscription, or before it ever did."""
+        self.place: Optional[bytes] = None
+        """The store's path, as the agent names it; None before it has served the subscription."""
         self._selection = selection
         self._lines: Optional[LineBuffer] = None
         # An agent that was there once is waited for.
@@ -88,7 +92,8 @@ class Subscription:
             return None
         if message.get("ok") is True:
             token = protocol.text(message, "token")
-            self._awaits_agent, self.until = True, None
+            self._awaits_agent, self.until, self.lost_at = True, None, None
+            self.place = protocol.path_bytes(message, "path") or None
             had_reported_loss, self._has_reported_loss, self._failures = self._has_reported_loss, False, 0
             if self.token is not None:
                 return Connected(self.token) if had_reported_loss else None
@@ -114,6 +119,8 @@ class Subscription:
                 raise protocol.agent_lost(self.path) from error
             if not was_online and not _is_busy(error):
                 raise protocol.no_agent(self.path, error) from error
+        if self.lost_at is None:
+            self.lost_at = now
         if not self._has_reported_loss:
             self._has_reported_loss = True
             return Disconnected()
@@ -121,6 +128,11 @@ class Subscription:
         self._failures += 1
         self.until = now + random.uniform(maximum / 2, maximum)
         return None
+
+    def resume(self, token: Optional[str], now: float) -> None:
+        """Looks for the agent again, after the events since its loss came from elsewhere, up to the token."""
+        self.rewind(token)
+        self.lost_at = now
 
     def rewind(self, token: Optional[str]) -> None:
         """Goes offline after an interruption, and continues after the token."""
@@ -222,6 +234,8 @@ class ProgramOutput:
     def _event(self, message: Message) -> Optional[Event]:
         kind, token = message.get("type"), message.get("token")
         if kind == "watching":
+            if message.get("exists") is False:
+                log.warning("%s doesn't exist yet; waiting for it", os.fsdecode(protocol.path_bytes(message, "path")))
             if not self._is_first:
                 return None
             self.token = token if isinstance(token, str) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shlex
 import subprocess
@@ -14,12 +15,16 @@ from . import _protocol as protocol
 from ._core import ProgramOutput
 from ._protocol import Path, Selection
 from ._sources import Source, Wish
-from .errors import DirectoryMissing, ProgramFailed, ProgramMissing
+from .errors import DirectoryMissing, GroupStoreError, ProgramFailed, ProgramMissing
 from .events import Event
 
 PROGRAM = "groupstore"
+ADDRESS = re.compile(rb"[^/]+/[^/]+")
+"""The form of a store's name, GROUP_ID/NAME. A path in a directory beside has it, too."""
 END_TIMEOUT = 2.0
 """The seconds that the program may take to end."""
+NO_GROUP = "no_container"
+"""The program's error code for a group that doesn't exist."""
 POLL_INTERVAL = 0.005
 """The seconds between looks at a program that is about to end."""
 NO_PROGRAM = "install the package groupstore, or pass the path of the program: program=…"
@@ -36,8 +41,13 @@ def _arguments(selection: Selection) -> list[bytes]:
     return [word.encode() for word in words]
 
 
+def names_group(store: bytes) -> bool:
+    """Returns True if the store can only be one of a group, GROUP_ID/NAME: there is no such directory here."""
+    return ADDRESS.fullmatch(store) is not None and not os.path.exists(os.path.dirname(os.path.abspath(store)))
+
+
 def check_directory(store: bytes) -> None:
-    """Raises DirectoryMissing if a store can't appear at this path. The program would wait for the directory, too."""
+    """Raises DirectoryMissing if a store can't appear at this path."""
     directory = os.path.dirname(os.path.abspath(store))
     if os.path.isdir(directory):
         return
@@ -53,7 +63,7 @@ def check_directory(store: bytes) -> None:
 class Child:
     """The program that watches a store. Only `wait` waits, and not for long."""
 
-    def __init__(self, program: Path, words: list[bytes]) -> None:
+    def __init__(self, program: Path, words: list[bytes], directory: Optional[bytes] = None) -> None:
         try:
             # In a session of its own: the terminal's Ctrl-C is for this program, which ends the child.
             self._process = subprocess.Popen(
@@ -63,8 +73,13 @@ class Child:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
+                cwd=directory,
             )
         except FileNotFoundError as error:
+            if directory is not None and not os.path.isdir(directory):
+                gone = os.fsdecode(directory)
+                message = f"the working directory {gone} has gone"
+                raise DirectoryMissing("no_directory", message, "change to another one", gone) from error
             name = os.fsdecode(program)
             where = "" if os.sep in name else " on $PATH"
             raise ProgramMissing("no_program", f"there is no program {name}{where}", NO_PROGRAM, name) from error
@@ -124,12 +139,19 @@ class DirectSource(Source):
     """The events of the program that watches a store."""
 
     def __init__(self, store: Path, since: Optional[str], selection: Selection, program: Optional[Path]) -> None:
-        # A later change of the working directory doesn't move the store.
-        self._store = os.path.abspath(os.fsencode(store))
+        # A later change of the working directory doesn't move the store. The program resolves a group's name.
+        self._store, self._directory = os.fsencode(store), os.getcwdb()
+        self._names_group = names_group(self._store)
+        if not self._names_group:
+            self._store = os.path.abspath(self._store)
         self._selection = selection
         self._program = program or PROGRAM
         self._output = ProgramOutput(since)
         self._child: Optional[Child] = None
+
+    @property
+    def is_direct(self) -> bool:
+        return True
 
     @property
     def token(self) -> Optional[str]:
@@ -137,8 +159,9 @@ class DirectSource(Source):
 
     def step(self, is_ready: bool) -> Optional[Event]:
         if self._child is None:
-            check_directory(self._store)
-            self._child = Child(self._program, self._words())
+            if not self._names_group:
+                check_directory(self._store)
+            self._child = Child(self._program, self._words(), self._directory if self._names_group else None)
         elif is_ready:
             self._read(self._child)
         return self._output.event()
@@ -157,7 +180,18 @@ class DirectSource(Source):
         elif data is not None:
             status = child.wait()
             self._read_errors(child)
-            raise self._output.end(status)
+            raise self._failure(self._output.end(status))
+
+    def _failure(self, failure: ProgramFailed) -> GroupStoreError:
+        """Returns the error for the program's end: there is no such group, or another one."""
+        if failure.code != NO_GROUP:
+            return failure
+        path = os.path.join(self._directory, os.path.dirname(self._store))
+        name, remedy = os.fsdecode(path), failure.remedy
+        if not self._store.startswith(b"group."):
+            # Rather a directory than a group. A directory with a group's name would hide the group.
+            remedy = f"make it: mkdir -p {shlex.quote(name)}"
+        return DirectoryMissing(failure.code, failure.message, remedy, name)
 
     def _read_errors(self, child: Child) -> None:
         while not child.errors.closed:

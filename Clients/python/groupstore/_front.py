@@ -12,7 +12,8 @@ from ._sources import AgentSource, Source
 from ._tokens import TokenFile
 
 
-def _start(since: Optional[str], tokens: Optional[TokenFile]) -> Optional[str]:
+def start(since: Optional[str], tokens: Optional[TokenFile]) -> Optional[str]:
+    """Returns the token to begin after."""
     return tokens.read() if since is None and tokens is not None else since
 
 
@@ -36,7 +37,7 @@ class Front:
     @property
     def is_direct(self) -> bool:
         """True if the store is watched without an agent."""
-        return isinstance(self._source, DirectSource)
+        return self._source.is_direct
 
     def commit(self) -> None:
         """Marks the last event as handled: with `token_file`, its token is written.
@@ -71,7 +72,7 @@ class AgentFront(Front):
     ) -> None:
         selection = Selection.of(locals())
         tokens = TokenFile(token_file) if token_file else None
-        super().__init__(AgentSource(Subscription(store, _start(since, tokens), selection, path, wait)), tokens)
+        super().__init__(AgentSource(Subscription(store, start(since, tokens), selection, path, wait)), tokens)
 
 
 class DirectFront(Front):
@@ -94,4 +95,4 @@ class DirectFront(Front):
     ) -> None:
         selection = Selection.of(locals())
         tokens = TokenFile(token_file) if token_file else None
-        super().__init__(DirectSource(store, _start(since, tokens), selection, program), tokens)
+        super().__init__(DirectSource(store, start(since, tokens), selection, program), tokens)

@@ -33,6 +33,11 @@ class Source(abc.ABC):
     """A store's events, for a front that waits. Only the thread or task whose turn it is calls anything here."""
 
     @property
+    def is_direct(self) -> bool:
+        """True if the events come without an agent."""
+        return False
+
+    @property
     @abc.abstractmethod
     def token(self) -> Optional[str]:
         """The token of the last event that `step` returned, or a later one if the following events are left out."""
@@ -104,6 +109,11 @@ class AgentSource(Source):
     @property
     def token(self) -> Optional[str]:
         return self._subscription.token
+
+    @property
+    def subscription(self) -> Subscription:
+        """What is known of the agent."""
+        return self._subscription
 
     def step(self, is_ready: bool) -> Optional[Event]:
         core, now = self._subscription, time.monotonic()

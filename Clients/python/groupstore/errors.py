@@ -49,9 +49,10 @@ class NoAgent(GroupStoreError):
 
 
 class DirectoryMissing(GroupStoreError, FileNotFoundError):
-    """The directory of a store that is to be watched without an agent doesn't exist. The code is `no_directory`.
+    """The directory of a store that is to be watched without an agent doesn't exist.
 
-    `errno` and `filename` are set, as in any FileNotFoundError.
+    The codes: `no_directory`, and `no_container` if the store's name is GROUP_ID/NAME and there is neither such a group
+    nor such a directory. `errno` and `filename` are set, as in any FileNotFoundError.
     """
 
     def __init__(self, code: str, message: str, remedy: str = "", filename: Optional[str] = None) -> None:

@@ -160,6 +160,7 @@ class Reset:
 class Disconnected:
     """The agent went away. The client keeps trying to connect; no later change is missed without a Reset.
 
+    `watch` watches the file itself after 10 seconds without an agent, unless it was told to use the agent only.
     The state lasts until Connected or Reset.
     """
 

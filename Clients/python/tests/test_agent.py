@@ -87,7 +87,7 @@ class AgentTests(Places):
                 self.assertEqual(caught.exception.code, "no_agent")
                 self.assertTrue(caught.exception.message and caught.exception.remedy)
                 with self.assertRaises(groupstore.NoAgent):
-                    groupstore.watch(self.store, path=path)
+                    groupstore.watch(self.store, path=path, agent=True)
                 with self.assertRaises(groupstore.NoAgent):
                     groupstore.watch(self.file, path=path, agent=True)
                 with self.assertRaises(groupstore.NoAgent):
@@ -103,7 +103,7 @@ class AgentTests(Places):
             os.environ.pop("GROUPSTORE_SOCKET")
             os.environ.pop("XDG_RUNTIME_DIR", None)
             with self.assertRaisesRegex(groupstore.NoAgent, "GROUPSTORE_SOCKET"):
-                groupstore.watch(self.store)
+                groupstore.watch(self.store, agent=True)
 
     def test_waits_for_an_agent_if_asked_to(self) -> None:
         with groupstore.watch(self.store, wait=True) as events:
@@ -115,8 +115,9 @@ class AgentTests(Places):
 
     def test_refusals_end_the_iteration(self) -> None:
         self.start_agent()
-        for kind in (groupstore.Changes, groupstore.watch):
-            with self.assertRaises(groupstore.Refused) as caught, kind("group.nobody/Notes.sqlite") as events:
+        name = "group.nobody/Notes.sqlite"
+        for events in (groupstore.Changes(name), groupstore.watch(name, agent=True)):
+            with self.assertRaises(groupstore.Refused) as caught, events:
                 events.next(PATIENCE)
             self.assertEqual(caught.exception.code, "unknown_store")
             self.assertIsNone(events.next(PATIENCE))
@@ -306,7 +307,7 @@ class AgentTests(Places):
         self.addCleanup(environment.stop)
         done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, groupstore.__version__ + "\n")
-        for form in ([], ["--async"]):
+        for form in (["--agent"], ["--agent", "--async"]):
             done = subprocess.run([*words, *form, self.store], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 69)
             self.assertIn("start one: groupstore agent", done.stderr)

@@ -16,8 +16,9 @@ import groupstore
 from groupstore import Changed, Connected, Disconnected, NoAgent, ProgramFailed, Refused, Reset
 from groupstore._choice import Choice
 from groupstore._core import Exchange, ProgramOutput, Subscription
+from groupstore._fallback import FallbackSource
 from groupstore._protocol import GREETING_TIMEOUT, MAX_ENDED_GREETINGS, NotUnderstood, Selection
-from groupstore._sources import Connection
+from groupstore._sources import AgentSource, Connection
 
 from .support import CHANGE, HELLO, SUBSCRIBED, Impostor
 
@@ -215,6 +216,15 @@ class ProgramOutputTests(unittest.TestCase):
         core.warn(b"three\n")
         self.assertRegex(core.end(1).message, "1: three$")
 
+    def test_warns_of_a_store_that_does_not_exist(self) -> None:
+        core = ProgramOutput(None)
+        core.receive(b'{"type":"watching","path":"/x/nix.sqlite","exists":false,"token":"t0"}\n')
+        with self.assertLogs("groupstore") as logged:
+            self.assertEqual(core.event(), Reset("t0", "subscribed"))
+        self.assertEqual(
+            [each.getMessage() for each in logged.records], ["/x/nix.sqlite doesn't exist yet; waiting for it"]
+        )
+
     def test_another_program_continues_after_the_token(self) -> None:
         core = ProgramOutput(None)
         core.receive(b'{"type":"watching","token":"t0"}\n' + CHANGE[:20])
@@ -248,7 +258,8 @@ class ChoiceTests(unittest.TestCase):
             (self.file, None, [], None),
             (self.file, True, [], "not_served"),
             (absent, None, [], "not_served"),
-            ("other/s", None, self.rows, b"other/s"),
+            ("other-group/s", None, self.rows, None),
+            ("other-group/s", True, self.rows, b"other-group/s"),
         ]
         for store, agent, groups, expected in rows:
             with self.subTest(store=store, agent=agent):
@@ -273,7 +284,8 @@ class ChoiceTests(unittest.TestCase):
             (self.file, None, "no_agent", True),
             (self.file, None, "agent_silent", False),
             (self.file, True, "no_agent", False),
-            ("absent-directory/s", None, "no_agent", False),
+            ("absent-directory/s", None, "no_agent", True),
+            ("absent-directory/s", True, "no_agent", False),
         ):
             with self.subTest(store=store, agent=agent, code=code):
                 try:
@@ -283,13 +295,16 @@ class ChoiceTests(unittest.TestCase):
                 else:
                     self.assertTrue(may)
 
-    def test_passes_on_the_options_that_apply(self) -> None:
-        def options(address: Any, **options: Any) -> tuple[Any, set[str]]:
-            return address, {name for name in ("wait", "detail", "progress", "path", "program") if name in options}
-
-        served, direct = self.choice("g/s", wait=True), self.choice(self.file, agent=False)
-        self.assertEqual(served.events(options, options), (b"g/s", {"wait", "detail", "progress", "path"}))
-        self.assertEqual(direct.events(options, options), (os.fsencode(self.file), {"program"}))
+    def test_falls_back_to_the_file_unless_only_an_agent_is_wanted(self) -> None:
+        for agent, wait, kind in ((None, False, FallbackSource), (True, False, AgentSource), (None, True, AgentSource)):
+            choice = self.choice(self.file if not wait else "g/s", agent, wait)
+            if not wait:
+                choice.decide({}, self.rows)
+            with mock.patch.dict(os.environ, {"GROUPSTORE_SOCKET": "/socket"}):
+                source, tokens = choice.source()
+            self.assertIs(type(source), kind)
+            self.assertEqual((source.token, source.is_direct, tokens), ("t", False, None))
+        self.assertTrue(self.choice(self.file, agent=False).source()[0].is_direct)
 
 
 class ConnectionTests(unittest.TestCase):

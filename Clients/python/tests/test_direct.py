@@ -13,7 +13,7 @@ from unittest import mock
 
 import groupstore
 
-from .support import PATIENCE, PROGRAM, Places, children, eventually
+from .support import GROUP, PATIENCE, PROGRAM, Places, children, eventually
 
 
 class DirectTests(Places):
@@ -91,10 +91,75 @@ class DirectTests(Places):
             self.assertIn(f"mkdir -p '{directory}'", str(error))
         with self.assertRaisesRegex(groupstore.DirectoryMissing, "is not a directory"):
             groupstore.watch(os.path.join(self.file, "app.db"), program=PROGRAM)
-        # Only an agent is wanted, or it may be a group's name.
-        for store, only in ((os.path.join(directory, "app.db"), True), ("group.com.example.none/app.db", None)):
+        # Only an agent is wanted.
+        for store in (os.path.join(directory, "app.db"), "group.com.example.none/app.db"):
             with self.assertRaises(groupstore.NoAgent):
-                groupstore.watch(store, agent=only, program=PROGRAM)
+                groupstore.watch(store, agent=True, program=PROGRAM)
+
+    def in_containers(self) -> str:
+        """Makes the directory of groups, and returns an empty working directory beside it."""
+        containers, empty = os.path.join(self.scratch, "containers"), os.path.join(self.scratch, "empty")
+        for each in (containers, empty):
+            os.mkdir(each)
+        os.rename(self.group, os.path.join(containers, GROUP))
+        self.group = os.path.join(containers, GROUP)
+        self.file = os.path.join(self.group, "Notes.sqlite")
+        environment = mock.patch.dict(os.environ, {"GROUPSTORE_CONTAINERS": containers})
+        environment.start()
+        self.addCleanup(environment.stop)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(empty)
+        return empty
+
+    def test_finds_a_group_as_the_command_does(self) -> None:
+        empty = self.in_containers()
+        for agent in (None, False):
+            with groupstore.watch(self.store, agent=agent, program=PROGRAM) as events:
+                # A later change of the working directory, and what lies there, doesn't move the store.
+                other = os.path.join(self.scratch, f"other-{agent}")
+                os.makedirs(os.path.join(other, GROUP))
+                os.chdir(other)
+                self.assertIsInstance(events.next(PATIENCE), groupstore.Reset)
+                os.chdir(empty)
+                self.assertTrue(events.is_direct)
+                self.commit()
+                self.assertIsInstance(events.next(PATIENCE), groupstore.Changed)
+        self.assertEqual(os.listdir(empty), [])
+
+        async def main() -> None:
+            async with await groupstore.watch_async(self.store, program=PROGRAM) as events:
+                self.assertIsInstance(await events.__anext__(), groupstore.Reset)
+
+        asyncio.run(main())
+
+    def test_finds_a_group_that_the_agent_does_not_serve(self) -> None:
+        self.in_containers()
+        self.start_agent()
+        os.mkdir(os.path.join(self.scratch, "containers", "group.com.example.other"))
+        with groupstore.watch("group.com.example.other/Notes.sqlite", program=PROGRAM) as events:
+            self.assertIsInstance(events.next(PATIENCE), groupstore.Reset)
+            self.assertTrue(events.is_direct)
+
+    def test_says_that_there_is_no_such_group(self) -> None:
+        empty = self.in_containers()
+        for agent in (None, False):
+            for name, remedy in (
+                ("group.com.example.none", "groupstore group create group.com.example.none"),
+                ("none", f"make it: mkdir -p {os.path.join(empty, 'none')}"),
+            ):
+                with self.assertRaises(groupstore.DirectoryMissing) as caught:
+                    groupstore.watch(f"{name}/app.db", agent=agent, program=PROGRAM).next(PATIENCE)
+                error = caught.exception
+                self.assertEqual((error.code, error.remedy), ("no_container", remedy))
+                self.assertEqual((error.errno, error.filename), (errno.ENOENT, os.path.join(empty, name)))
+                self.assertIn(f"there is no group {name}", error.message)
+
+    def test_a_store_that_does_not_exist_is_a_warning(self) -> None:
+        self.in_containers()
+        for store in (f"{GROUP}/Nots.sqlite", os.path.join(self.group, "Nots.sqlite")):
+            with groupstore.watch(store, program=PROGRAM) as events, self.assertLogs("groupstore") as logged:
+                self.assertIsInstance(events.next(PATIENCE), groupstore.Reset)
+            self.assertIn("Nots.sqlite doesn't exist yet", logged.output[0])
 
     def test_a_wrong_operation_is_a_wrong_value(self) -> None:
         for function in (groupstore.watch, groupstore.Changes, groupstore.DirectChanges, groupstore.read_changes):

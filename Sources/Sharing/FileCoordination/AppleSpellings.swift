@@ -18,7 +18,8 @@ public typealias NSFileAccessIntent = FileAccessIntent
 extension FileCoordinator {
     /// Write `FileCoordinator(in:filePresenter:)`.
     @available(*, unavailable, message: "name the container: FileCoordinator(in: container, filePresenter:)")
-    public convenience init?(filePresenter: (any FilePresenter)?) { return nil }
+    // Implicitly unwrapped, so that a call on the result has no error of its own.
+    public convenience init!(filePresenter: (any FilePresenter)?) { return nil }
 
     /// Write `addFilePresenter(_:in:)`.
     @available(*, unavailable, message: "name the container: try await addFilePresenter(presenter, in: container)")
@@ -63,6 +64,19 @@ extension FileCoordinator {
     public func coordinate(
         with intents: [FileAccessIntent], queue: AnyObject, byAccessor accessor: ((any Error)?) -> Void
     ) {}
+
+    /// Write `coordinate(with:deadline:byAccessor:)`.
+    @available(*, unavailable, message: "write try await coordinate(with: intents) { intents in … }, without a queue")
+    public func coordinate(
+        with intents: [FileAccessIntent], queue: AppleQueue, byAccessor accessor: ((any Error)?) -> Void
+    ) {}
+
+    /// The queue `.main` in Apple's spelling of `coordinate(with:)`. FoundationEssentials has no `OperationQueue`.
+    @available(*, unavailable, message: "write try await coordinate(with: intents) { intents in … }, without a queue")
+    public enum AppleQueue {
+        /// `OperationQueue.main`.
+        case main
+    }
 
     /// Write `coordinate(with:deadline:byAccessor:)`, which claims any number of items together.
     @available(*, unavailable, message: "write try await coordinate(with: intents), which claims all items together")

@@ -37,6 +37,12 @@ import Testing
         ("coordinator.coordinate(readingItemAt: url, options: [], error: nil) { _ in }", "leave out error"),
         ("coordinator.coordinate(writingItemAt: url, error: nil) { _ in }", "leave out error"),
         ("coordinator.coordinate(with: [], queue: OperationQueue()) { _ in }", "try await coordinate(with:"),
+        ("coordinator.coordinate(with: [], queue: .main) { _ in }", "try await coordinate(with:"),
+        ("var e: NSError?; coordinator.coordinate(readingItemAt: url, error: &e) { _ in }", "leave out error"),
+        (
+            "var e: NSError?; NSFileCoordinator(filePresenter: nil).coordinate(readingItemAt: url, error: &e) { _ in }",
+            "renamed to 'FileCoordinator'"
+        ),
         ("coordinator.item(at: url, willMoveTo: url)", "item(at:didMoveTo:)"),
         (
             "_ = FileManager.default.containerURL(forSecurityApplicationGroupIdentifier: \"g\")",
