@@ -135,8 +135,8 @@ def watch(
     A token of an agent means nothing to a direct watch, nor the other way round: the first event is then a Reset. With
     `durable`, it continues, if the store keeps a history.
 
-    If the agent goes away, the first event is Disconnected. Unless `agent` or `wait` is given, the file itself is watched
-    after 10 seconds, if this user may read it, until the agent is back: a Reset precedes the changes.
+    If the agent goes away, the next event is Disconnected. Unless `agent` or `wait` is given, the file itself is
+    watched after 10 seconds, if this user may read it, until the agent is back: a Reset precedes the changes.
 
     - `store`: A database file, or GROUP_ID/NAME. A store that is watched directly need not exist, but its directory. A
       directory that exists takes precedence over a group of that name.
@@ -148,9 +148,9 @@ def watch(
     - `path`: The agent's socket; by default, the environment names it.
     - `program`: The `groupstore` program that watches the file; by default, the one on `$PATH`.
 
-    Raises NoAgent if there is none and the file can't be watched instead, DirectoryMissing if its directory or its group
-    doesn't exist, InvalidOption, and Refused. Iteration raises NoAgent, Refused, DirectoryMissing, ProgramMissing and
-    ProgramFailed.
+    Raises NoAgent if there is none and the file can't be watched instead, DirectoryMissing if its directory doesn't
+    exist, InvalidOption, and Refused. Iteration raises NoAgent, Refused, DirectoryMissing (also for a group that
+    doesn't exist), ProgramMissing and ProgramFailed.
     """
     choice = Choice(locals())
     if choice.needs_lookup:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Optional
 
-from . import _protocol as protocol
 from ._core import Subscription, log
 from ._direct import DirectSource
 from ._protocol import Path, Selection
@@ -60,7 +59,8 @@ class FallbackSource(Source):
         elif now >= self._look_at:
             self._look_at = now + LOOK_INTERVAL
             if self._agent_listens():
-                return self._leave_direct(self._direct, now)
+                self._leave_direct(self._direct, now)
+                return None
         return self._step_direct(is_ready, now)
 
     def _is_due(self, now: float) -> bool:
@@ -88,7 +88,8 @@ class FallbackSource(Source):
             # The agent may know better.
             log.warning("can't watch the store without the agent, waiting for it: %s", error)
             self._may_fall_back = False
-            return self._leave_direct(self._direct, now)
+            self._leave_direct(self._direct, now)
+            return None
         self._has_event = self._has_event or event is not None
         return event
 

@@ -90,9 +90,9 @@ class FallbackTests(Places):
             self.take(events, groupstore.Changed)
 
     def test_waits_for_the_agent_if_it_alone_is_wanted(self) -> None:
-        for options in ({"agent": True}, {"wait": True}):
+        for agent, wait in ((True, False), (None, True)):
             self.start_agent()
-            with groupstore.watch(self.store, program=PROGRAM, **options) as events:
+            with groupstore.watch(self.store, agent=agent, wait=wait, program=PROGRAM) as events:
                 self.take(events, groupstore.Reset)
                 self.end_agent()
                 self.assertEqual(events.next(PATIENCE), groupstore.Disconnected())

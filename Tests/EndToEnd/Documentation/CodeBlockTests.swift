@@ -113,6 +113,10 @@ import Testing
                 return nil
             }
             #expect(!named.isEmpty, place)
+            // Without a name, it is the one of the clone's directory.
+            for line in block.lines where line.contains("path:") {
+                #expect(line.contains(#".package(name: "groupstore", path:"#), place)
+            }
             for product in named {
                 guard case .string(let name) = product[0] else { throw Unexpected("\(product)") }
                 #expect(products.contains(name) && product[1] == "groupstore", place)

@@ -346,6 +346,27 @@ import Testing
         #expect(try noteCount(store.path) == 20)
     }
 
+    /// The link stands for a store that is in the archive; the one that it leads to never was there.
+    @Test(arguments: ["keep-group", "merge"])
+    func refusesToReplaceTheLinkThatAConflictLeft(_ choice: Word) throws {
+        let places = try Places()
+        let (link, kept) = (places.legacy.appending("Notes.sqlite"), places.group.appending("Notes.sqlite"))
+        for (number, path) in [link, kept].enumerated() {
+            let sql = "CREATE TABLE note (id INTEGER PRIMARY KEY); INSERT INTO note VALUES (\(number))"
+            try run("sqlite3", [Word(path), Word(sql)])
+        }
+        let done = try groupstore(
+            "relocate", Word(link), Word(places.group), "--retire", "symlink", "--on-conflict", choice)
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(try run("readlink", [Word(link)]).lines == [kept.string])
+        let refused = try groupstore("relocate", Word(kept), Word(places.legacy), "--json")
+        #expect(refused.status == 65, "\(refused.output)")
+        let remedy = try #require(refused.summary.object("error")?.string("hint"))
+        #expect(remedy.hasSuffix(": rm \(link)"), "\(refused.output)")
+        try run("rm", [Word(link)])
+        #expect(try groupstore("relocate", Word(kept), Word(places.legacy)).status == 0)
+    }
+
     /// The store in its former place is the only one: nothing advises to move it away.
     @Test func saysThatAStoreHasReturnedAlready() throws {
         let places = try Places()
