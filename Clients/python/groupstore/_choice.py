@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
 from . import _protocol as protocol
 from ._blocking import Watch, answer
 from ._core import Subscription
-from ._direct import ADDRESS, DirectSource, check_directory, names_group
+from ._direct import ADDRESS, PROGRAM, DirectSource, check_directory, names_group
 from ._fallback import FallbackSource
 from ._front import start
 from ._protocol import Message, Path, Selection
@@ -77,13 +78,16 @@ class Choice:
         """True if the file may be watched directly: its directory exists, or the program finds its group."""
         if self._arguments["agent"] is True:
             return False
-        return names_group(self._store) or os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
+        if names_group(self._store):
+            # Without the program, the agent's answer says more than that it is missing.
+            return shutil.which(os.fsdecode(self._arguments["program"] or PROGRAM)) is not None
+        return os.path.isdir(os.path.dirname(os.path.abspath(self._store)))
 
     def absent(self, error: NoAgent) -> None:
         """Raises an error unless the file is to be watched directly because there is no agent."""
         if error.code == "no_agent" and self._may_watch:
             return
-        if error.code == "no_agent" and self._arguments["agent"] is None:
+        if error.code == "no_agent" and self._arguments["agent"] is None and not names_group(self._store):
             check_directory(self._store)
         raise error
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import socket
+import sys
 import tempfile
 import threading
 import unittest
@@ -244,9 +245,11 @@ class ChoiceTests(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         return directory.name
 
-    def choice(self, store: str, agent: Optional[bool] = None, wait: bool = False) -> Choice:
+    def choice(
+        self, store: str, agent: Optional[bool] = None, wait: bool = False, program: str = sys.executable
+    ) -> Choice:
         arguments = dict.fromkeys(groupstore.watch.__annotations__)
-        return Choice({**arguments, "store": store, "agent": agent, "wait": wait, "since": "t"})
+        return Choice({**arguments, "store": store, "agent": agent, "wait": wait, "since": "t", "program": program})
 
     def test_decides(self) -> None:
         absent = os.path.join(self.directory, "absent", "s")
@@ -294,6 +297,13 @@ class ChoiceTests(unittest.TestCase):
                     self.assertFalse(may)
                 else:
                     self.assertTrue(may)
+
+    def test_leaves_a_group_to_the_agent_if_there_is_no_program(self) -> None:
+        self.assertEqual(
+            self.choice("other-group/s", program="/absent").decide({}, self.rows).address, b"other-group/s"
+        )
+        with self.assertRaises(NoAgent):
+            self.choice("other-group/s", program="/absent").absent(NoAgent("no_agent", "none"))
 
     def test_falls_back_to_the_file_unless_only_an_agent_is_wanted(self) -> None:
         for agent, wait, kind in ((None, False, FallbackSource), (True, False, AgentSource), (None, True, AgentSource)):
