@@ -28,6 +28,8 @@ package struct AppMoveSummary: Sendable {
         case moved
         case alreadyMoved = "already_moved"
         case undone
+        /// The directory is at its old place, and no move of it is recorded.
+        case nothingToUndo = "nothing_to_do"
     }
 
     package enum Method: String, Sendable {
@@ -47,6 +49,10 @@ package struct AppMoveSummary: Sendable {
     /// The cells that `undo` has left as they are.
     package var left: [LeftCells] = []
     package var notes: [String] = []
+
+    package init(outcome: Outcome, from: FilePath, to: FilePath) {
+        (self.outcome, self.from, self.to) = (outcome, from, to)
+    }
 }
 
 /// What a directory contains, as counted before the move.

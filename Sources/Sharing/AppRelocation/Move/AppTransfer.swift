@@ -36,6 +36,10 @@ struct AppTransfer {
         do {
             return try transfer()
         } catch let error as SystemError {
+            // The copy, which is removed next, may have taken the last inode.
+            if error.errno == .noSpace, try places.destinationParent.fileSystem().availableFiles == 0 {
+                throw Self.noInodes(places.destinationParent.path, left: 0, needed: nil)
+            }
             throw SystemError(error.call, error.errno, path: error.path.map { visible($0, places.destination) })
         } catch let error as StoreError {
             throw error.at(visible(error.path, places.source))
@@ -62,7 +66,8 @@ struct AppTransfer {
         try relocation.step(.journalled)
         let staging = try self.staging()
         let manifest = try AppManifest(in: staging, isNewBoot: move.boot != ProcessIdentity.current.boot)
-        try Self.checkSpace(survey, from: places.source, in: staging)
+        // What a killed run has copied takes space already.
+        if manifest.entries.isEmpty { try Self.checkSpace(survey, places) }
         if try staging.status(Self.copyName)?.kind != .directory {
             try staging.makeDirectory(Self.copyName, mode: 0o700)
         }
@@ -107,13 +112,30 @@ struct AppTransfer {
     }
 
     /// Throws `RelocationFailure` if a copy would not fit.
-    static func checkSpace(_ survey: AppSurvey, from source: FilePath, in directory: Directory) throws {
-        let available = try directory.fileSystem().available
+    ///
+    /// - Parameter own: The files of groupstore's own that are still to be made.
+    static func checkSpace(_ survey: AppSurvey, _ places: AppPlaces, own: Int = 0) throws {
+        let (source, directory) = (places.source, places.destinationParent)
+        let fileSystem = try directory.fileSystem()
+        let needed = survey.contents.files + survey.contents.directories + own
+        if let files = fileSystem.availableFiles, files < UInt64(needed) {
+            throw noInodes(directory.path, left: files, needed: needed)
+        }
+        let available = fileSystem.available
         guard let bytes = survey.contents.bytes, UInt64(survey.allocated) > available else { return }
         throw RelocationFailure.app(
             .unusablePlace, "no_space",
             "\(PrintablePath(directory.path)) has \(ByteCount(Int64(available))) left, and "
                 + "\(PrintablePath(source)) has \(ByteCount(bytes))", "free space there, then try again")
+    }
+
+    private static func noInodes(_ directory: FilePath, left: UInt64, needed: Int?) -> RelocationFailure {
+        .app(
+            .unusablePlace, "no_space",
+            "the file system of \(PrintablePath(directory)) has \(left == 0 ? "no" : "\(left)") inodes left for new files"
+                + (needed.map { ", and \($0) are needed" } ?? ""),
+            "remove files there, or name a place on another file system; this counts them: df -i \(directory.shellWord)"
+        )
     }
 
     private func checkHolders(_ root: Directory) throws {

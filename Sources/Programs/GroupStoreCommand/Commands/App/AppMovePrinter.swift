@@ -87,6 +87,7 @@ final class AppMovePrinter {
         case .moved: "moved \(from) to \(to)\(method)"
         case .undone: "moved \(from) back to \(to)\(method)"
         case .alreadyMoved: "\(from) is at \(to) already"
+        case .nothingToUndo: "nothing is left to undo: \(to) is a directory, and no move of it is recorded"
         }
     }
 

@@ -79,7 +79,12 @@ struct MoveAppCommand: ParsableCommand {
         FileLease.ignoreBreakSignal()
         var from = ArgumentBytes.path(source)
         do {
-            let request = try request()
+            guard let request = try request() else {
+                // Only --undo needs no destination.
+                let path = try AppPlaceArguments.source(source)
+                let summary = AppMoveSummary(outcome: .nothingToUndo, from: path, to: path)
+                return try reporting(output) { printer.finish(summary, seconds: started.duration(to: .now).seconds) }
+            }
             from = request.source
             let engine = AppRelocation(
                 request, isCancelled: { Interruption.isRequested }, report: { printer.report($0) })
@@ -110,13 +115,15 @@ struct MoveAppCommand: ParsableCommand {
         return rewrite
     }
 
-    private func request() throws -> AppMoveRequest {
+    /// Returns nil if an undo names a directory that no move has brought there or taken from there.
+    private func request() throws -> AppMoveRequest? {
         let source = try AppPlaceArguments.source(source)
         let places: (source: FilePath, destination: FilePath)
         if let destination {
             places = (source, try AppPlaceArguments.destination(destination, of: source, isUndo: undo))
         } else {
-            places = try AppRelocation.recorded(source)
+            guard let recorded = try AppRelocation.recorded(source) else { return nil }
+            places = recorded
         }
         var request = AppMoveRequest(source: places.source, destination: places.destination)
         request.deadline = deadline.duration
