@@ -15,6 +15,8 @@ package struct AppMoveRequest: Sendable {
     package var deadline = Duration.seconds(30)
     /// True to go on where the file system can't prove that no program has a store open.
     package var assumeClosed = false
+    /// The directory below which the systemd units are that a move by root may not lock out.
+    package var unitRoot: FilePath = "/"
     package var gracePeriod = OpenerGracePeriod.standard
 
     package init(source: FilePath, destination: FilePath) {

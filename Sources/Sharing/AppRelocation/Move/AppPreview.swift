@@ -30,6 +30,7 @@ package struct AppPreview: Sendable {
             let rewrites = relocation.request.rewrites
             isMoved = false
             try places.checkWritable()
+            try places.checkAccess(directory, survey, units: relocation.request.unitRoot)
             let isNear = try places.destinationParent.status().identity.device == root.device
             method = isNear && rewrites.isEmpty ? .rename : .copy
             if method == .copy {

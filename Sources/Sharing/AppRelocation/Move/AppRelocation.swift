@@ -95,6 +95,11 @@ package struct AppRelocation {
                 leavesLink: undoing == nil, replacesLink: replacesLink, undoes: undoing)
             move.rewrites = request.rewrites.isEmpty || undoing != nil ? nil : request.rewrites
             try places.checkWritable()
+            if undoing == nil {
+                let directory = try places.sourceParent.directory(places.sourceName)
+                // A directory of very many files is moved for its owner's sake alone.
+                try places.checkAccess(directory, AppSurvey(directory, .names), units: request.unitRoot)
+            }
             try step(.planned)
             return try perform(move, places, container, resuming: false)
         }

@@ -18,6 +18,8 @@ final class AppSurvey {
     private(set) var inodes: Set<UInt64> = []
     /// Databases, relative to the root: those with a header of SQLite, if files are looked at.
     private(set) var stores: [FilePath] = []
+    /// The owners of the stores, likewise.
+    private(set) var owners: Set<uid_t> = []
     /// The space that the files take on the disk, in bytes, if they are looked at.
     private(set) var allocated: Int64 = 0
     /// Files with a write-ahead log or a journal beside them.
@@ -51,6 +53,7 @@ final class AppSurvey {
         contents.linksOutside = other.contents.linksOutside
         other.contents = contents
         other.stores = stores
+        other.owners = owners
     }
 
     private func visit(_ directory: Directory, _ path: FilePath) throws {
@@ -155,7 +158,10 @@ final class AppSurvey {
         allocated += min(status.allocated, status.size)
         do throws(SystemError) {
             let start = try Self.start(of: name, in: directory)
-            if DatabaseHeader(start) != nil { stores.append(path) }
+            if DatabaseHeader(start) != nil {
+                stores.append(path)
+                owners.insert(status.owner)
+            }
         } catch {
             if error.isPermission { throw Self.unreadable(directory.path.appending(name), "r") }
             // Removed meanwhile.
