@@ -141,6 +141,54 @@ import Testing
         #expect(try !isLink(app))
     }
 
+    @Test func movesByARecipeOfTheUser() throws {
+        let places = try Places()
+        let app = try makeApp(places)
+        let directory = places.scratch("config").pushing("groupstore/apps.d")
+        try run("mkdir", ["-p", Word(directory)])
+        let recipe = """
+            {recipe: 1, name: notes, about: Notes, stores: [Notes.sqlite], leave: [sub/], rewrite: yes,
+            after: [{store: Notes.sqlite, table: note}]}
+            """
+        try write(recipe, to: directory.appending("notes.yaml"))
+        let variables = ["XDG_CONFIG_HOME": places.scratch("config").string, "XDG_DATA_DIRS": "/nonexistent"]
+        func groupstore(_ words: Word...) throws -> FinishedProcess {
+            try run(Programs.groupstore, words + ["--json"], environment: variables)
+        }
+        let listed = try groupstore("app", "recipes")
+        #expect(listed.objects.first?.string("name") == "notes", "\(listed.output)\(listed.errors)")
+        let checked = try groupstore("app", "check", "notes", Word(app))
+        #expect(checked.objects.first { $0.type == "check" }?.integer("rows") == 9, "\(checked.output)")
+        #expect(try groupstore("app", "check", "notes", Word(places.group)).status == 65)
+        let moved = places.group.appending("app")
+        let done = try groupstore("move-app", Word(app), Word(moved), "--recipe", "notes")
+        #expect(done.outcome == "moved" && done.summary.string("method") == "copy", "\(done.output)\(done.errors)")
+        #expect(done.objects.first { $0.type == "check" }?.integer("rows") == 9)
+        #expect(try Directory(moved.appending("sub")).names() == [])
+        try write("{recipe: 1,\nnome: x}", to: directory.appending("broken.yaml"))
+        let broken = try groupstore("app", "recipes")
+        #expect(broken.status == 65 && broken.errors.contains("broken.yaml:2: unknown key nome"), "\(broken.errors)")
+    }
+
+    @Test func theRecipesOfThePackageAreValid() throws {
+        let place = FilePath(#filePath).removingLastComponent().removingLastComponent().removingLastComponent()
+            .removingLastComponent().pushing("Packaging/apps.d")
+        let names = try Directory(place).names()
+        #expect(names.count >= 6)
+        for name in names {
+            let checked = try groupstore("app", "check", Word(place.appending(name)), "--json")
+            #expect(checked.outcome == "valid", "\(checked.errors)")
+            #expect(checked.summary.string("name") == name.stem)
+        }
+    }
+
+    /// Each recipe with its program, as far as the programs are installed.
+    @Test(.soak) func theRecipesSuitTheirPrograms() throws {
+        let tester = Programs.source("Tests/Recipes/recipes.py")
+        let done = try run("python3", [tester, Programs.groupstore, "--installed"], within: .ample)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+    }
+
     private func isOther(_ entry: (key: [UInt8], value: DirectorySnapshot.Entry)) -> Bool {
         !String(decoding: entry.key, as: UTF8.self).hasPrefix("app/Notes.sqlite")
     }

@@ -11,6 +11,8 @@ package struct AppMoveRequest: Sendable {
     package var destination: FilePath
     /// Paths to change in the stores. The directory is then copied, even on one file system.
     package var rewrites: [PathRewrite] = []
+    /// What is known of the directory; nil if nothing.
+    package var recipe: AppRecipe?
     /// The longest wait for programs that have a file of the directory open.
     package var deadline = Duration.seconds(30)
     /// True to go on where the file system can't prove that no program has a store open.
@@ -51,6 +53,8 @@ package struct AppMoveSummary: Sendable {
     /// The cells that `undo` has left as they are.
     package var left: [LeftCells] = []
     package var notes: [String] = []
+    /// The rows of the tables that the recipe checks, the same before and after.
+    package var checked: [CheckedTable] = []
 
     package init(outcome: Outcome, from: FilePath, to: FilePath) {
         (self.outcome, self.from, self.to) = (outcome, from, to)

@@ -28,6 +28,8 @@ package struct AppPreview: Sendable {
             let directory = try places.sourceParent.directory(places.sourceName)
             let survey = try AppSurvey(directory, .files)
             let rewrites = relocation.request.rewrites
+            let recipe = relocation.request.recipe
+            try recipe?.check(survey, of: from)
             isMoved = false
             try places.checkWritable()
             try places.checkAccess(directory, survey, units: relocation.request.unitRoot)
@@ -43,7 +45,8 @@ package struct AppPreview: Sendable {
             contents = survey.contents
             holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: from)
             notes =
-                (rewriting?.notes ?? []) + places.notes(survey.contents)
+                (recipe?.notes(survey, isCopy: method == .copy) ?? []) + (rewriting?.notes ?? [])
+                + places.notes(survey.contents)
                 + (method == .copy ? AppTransfer.notes(survey.contents) : [])
         }
     }

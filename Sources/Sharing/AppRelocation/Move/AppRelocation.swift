@@ -94,11 +94,14 @@ package struct AppRelocation {
                 id: TransferIdentifier(), source: places.source, destination: places.destination, root: root,
                 leavesLink: undoing == nil, replacesLink: replacesLink, undoes: undoing)
             move.rewrites = request.rewrites.isEmpty || undoing != nil ? nil : request.rewrites
+            if undoing == nil, let leave = request.recipe?.leave, !leave.isEmpty { move.leave = leave.map(\.text) }
             try places.checkWritable()
             if undoing == nil {
                 let directory = try places.sourceParent.directory(places.sourceName)
-                // A directory of very many files is moved for its owner's sake alone.
-                try places.checkAccess(directory, AppSurvey(directory, .names), units: request.unitRoot)
+                // Without a recipe, a directory of very many files is moved for its owner's sake alone.
+                let survey = try AppSurvey(directory, request.recipe == nil ? .names : .files)
+                try request.recipe?.check(survey, of: places.source)
+                try places.checkAccess(directory, survey, units: request.unitRoot)
             }
             try step(.planned)
             return try perform(move, places, container, resuming: false)

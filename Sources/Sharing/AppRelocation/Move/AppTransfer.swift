@@ -30,6 +30,7 @@ struct AppTransfer {
         var rewritten: [RewrittenColumn] = []
         var left: [LeftCells] = []
         var notes: [String] = []
+        var checked: [CheckedTable] = []
     }
 
     func run() throws -> AppMoveSummary {
@@ -73,6 +74,7 @@ struct AppTransfer {
         }
         let copy = TreeCopy(root, to: try staging.directory(Self.copyName), manifest: manifest)
         copy.isCancelled = relocation.isCancelled
+        copy.leave = move.leavePatterns
         var outcome = Outcome()
         try relocation.awaitClosed(places.source) {
             try checkHolders(root)
@@ -88,7 +90,7 @@ struct AppTransfer {
         }
         var summary = relocation.summary(move.undoes == nil ? .moved : .undone, places)
         (summary.method, summary.contents, summary.resumedFiles) = (.copy, survey.contents, copy.resumedFiles)
-        (summary.rewritten, summary.left) = (outcome.rewritten, outcome.left)
+        (summary.rewritten, summary.left, summary.checked) = (outcome.rewritten, outcome.left, outcome.checked)
         summary.notes = outcome.notes + further + notes
         return summary
     }
@@ -150,7 +152,9 @@ struct AppTransfer {
     private func attempt(_ root: Directory, _ copy: TreeCopy) throws -> Outcome {
         let survey = try AppSurvey(root, .files)
         try survey.checkShared()
-        let locks = try AppStoreLocks(survey.stores, in: root)
+        let kept = survey.stores.filter { store in !copy.leave.contains { $0.matches(store) } }
+        let locks = try AppStoreLocks(kept, in: root)
+        let counted = try relocation.request.recipe.map { try locks.count($0, at: places.source) } ?? []
         try relocation.step(.quiesced)
         copy.quiescent = locks.quiescent
         copy.isHeld = { [identities = locks.identities] in identities.contains($0) }
@@ -158,6 +162,7 @@ struct AppTransfer {
         let rewriting = try AppRewriting(move, container)?.run(in: copy.target, locks.quiescent)
         try retrying("syncfs", path: places.destination) { gs_syncfs(copy.target.raw) }
         try relocation.step(.copied)
+        try compare(counted, in: copy.target)
         try withdraw()
         do {
             // No name leads to a store any more: nobody needs to be locked out, and a lease needs the store closed.
@@ -171,7 +176,18 @@ struct AppTransfer {
         }
         return Outcome(
             rewritten: rewriting?.columns ?? [], left: rewriting?.left ?? [],
-            notes: locks.notes + (rewriting?.notes ?? []))
+            notes: locks.notes + (rewriting?.notes ?? []), checked: counted)
+    }
+
+    /// Throws `RelocationFailure` if a checked table of the copy has not as many rows as were counted.
+    private func compare(_ counted: [CheckedTable], in copy: Directory) throws {
+        guard let recipe = relocation.request.recipe else { return }
+        let copied = try recipe.count(in: copy, at: places.source)
+        guard let (old, new) = zip(counted, copied).first(where: { $0 != $1 }) else { return }
+        throw RelocationFailure.app(
+            .failed, "check",
+            "table \(old.check.table) of \(PrintablePath(old.check.store)) has \(new.rows) rows in the copy, and "
+                + "\(old.rows) in the store", "nothing was moved: run this again, and report it if it stays so")
     }
 
     private func copy(_ copy: TreeCopy, _ survey: AppSurvey) throws {

@@ -18,6 +18,8 @@ final class AppSurvey {
     private(set) var inodes: Set<UInt64> = []
     /// Databases, relative to the root: those with a header of SQLite, if files are looked at.
     private(set) var stores: [FilePath] = []
+    /// All regular files, likewise.
+    private(set) var files: [FilePath] = []
     /// The owners of the stores, likewise.
     private(set) var owners: Set<uid_t> = []
     /// The space that the files take on the disk, in bytes, if they are looked at.
@@ -153,6 +155,7 @@ final class AppSurvey {
     private func lookAtContent(
         _ name: FilePath.Component, in directory: Directory, _ path: FilePath, _ status: FileStatus
     ) throws {
+        files.append(path)
         contents.bytes = (contents.bytes ?? 0) + status.size
         if status.links > 1 { names[status.identity, default: ([], status.links)].paths.append(path) }
         allocated += min(status.allocated, status.size)

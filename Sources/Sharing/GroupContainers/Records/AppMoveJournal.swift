@@ -19,6 +19,8 @@ package struct AppMove: Codable, Sendable, Equatable {
     package var undoes: TransferIdentifier?
     /// The paths to change in the stores; nil if none.
     package var rewrites: [PathRewrite]?
+    /// The patterns of files that a copy leaves out, and that are removed from the old place; nil if none.
+    package var leave: [String]?
     /// The boot in which the identities were read. Another boot may renumber devices.
     package var boot: String
 

@@ -37,8 +37,8 @@ package struct OwnerAccess {
     }
 
     /// Returns what keeps the owner from writing to the directory, or, for a directory `name` in it, from reaching
-    /// that. Nil also if the owner can't reach the present place from here: then the owner sees both places in another mount
-    /// namespace.
+    /// that. Nil also if the owner can't reach the present place from here: then the owner sees both places in another
+    /// mount namespace.
     package func obstacle(from present: FilePath, reaching name: FilePath.Component? = nil) -> Obstacle? {
         if name == nil, !access.mayWrite(to: target) {
             return Obstacle(owner: owner, closed: target.path, target: target.path)

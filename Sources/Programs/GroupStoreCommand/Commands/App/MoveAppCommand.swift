@@ -52,6 +52,13 @@ struct MoveAppCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
+            "What is known of the program: a file, or a name that 'groupstore app recipes' lists.",
+            valueName: "recipe"),
+        completion: .file(extensions: ["yaml"]))
+    var recipe: String?
+
+    @Option(
+        help: ArgumentHelp(
             "The longest wait for programs that have a file open (default: 30s).", valueName: "time"),
         transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
@@ -66,6 +73,7 @@ struct MoveAppCommand: ParsableCommand {
         guard !undo || rewrites.isEmpty else {
             throw ValidationError("--undo takes back what --rewrite changed: leave --rewrite out")
         }
+        guard !undo || recipe == nil else { throw ValidationError("--undo needs no recipe: leave --recipe out") }
         for rewrite in rewrites { _ = try Self.rewrite(rewrite) }
         guard undo || destination != nil else { throw ValidationError("Missing expected argument '<destination>'") }
         try deadline.validate("--deadline", in: 0...86_400)
@@ -129,6 +137,20 @@ struct MoveAppCommand: ParsableCommand {
         request.deadline = deadline.duration
         request.assumeClosed = assumeClosed
         request.rewrites = try rewrites.map(Self.rewrite)
+        if let recipe {
+            let file = AppRecipe.file(ArgumentBytes.path(recipe), environment: ProcessVariables.all)
+            do throws(AppRecipeError) {
+                request.recipe = try AppRecipe(reading: file)
+            } catch {
+                throw RelocationFailure(.badData, code: error.errorCode, error.message, remedy: error.remedy)
+            }
+            let isMoved = request.rewrites.contains { $0.old.path == places.source }
+            if request.recipe?.rewrite == true, !isMoved,
+                let rewrite = PathRewrite(old: places.source, new: places.destination)
+            {
+                request.rewrites.append(rewrite)
+            }
+        }
         return request
     }
 }
