@@ -84,7 +84,7 @@ let sharing = floor(
         "SQLiteFormat", "SQLiteStore"),
     room(
         "AppRelocation", "CLinux", "CSQLite", "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore",
-        "StoreRelocation"))
+        "StoreRelocation", "StrictYAML"))
 
 let coreData = floor(
     "Sources/CoreData",

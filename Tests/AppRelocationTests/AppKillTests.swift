@@ -44,7 +44,7 @@ import Testing
         #expect(try rig.leftovers() == [])
         #expect(try AppRelocation(rig.request()).run().outcome == .alreadyMoved)
         #expect(try kill(rig, at: step, undoing: true))
-        let places = try AppRelocation.recorded(rig.source)
+        let places = try #require(try AppRelocation.recorded(rig.source))
         #expect(places.destination == rig.destination)
         #expect(try AppRelocation(rig.request()).undo().outcome == .undone)
         try expectReturned(rig, before)

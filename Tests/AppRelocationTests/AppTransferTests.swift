@@ -250,4 +250,25 @@ import Testing
         #expect(try DirectorySnapshot(rig.source.removingLastComponent(), withBookkeeping: true) == before)
         #expect(try Directory(rig.destination.removingLastComponent()).names() == [])
     }
+
+    @Test(.enabled(if: geteuid() == 0, "needs root")) func rootDoesNotLockAServiceOut() throws {
+        let (rig, root) = (try AppRig(.same), try TemporaryDirectory())
+        let script = """
+            mkdir -p "$1/etc/systemd/system" && cd "$1/etc/systemd/system" &&
+            printf '[Service]\\nProtectSystem=strict\\nReadWritePaths=%s\\nExecStart=/bin/x %s\\n' "$2" "$3" >x.service
+            """
+        let above = rig.source.removingLastComponent()
+        try run("sh", ["-c", Word(script), "sh", Word(root.path), Word(above), Word(rig.source.appending("file"))])
+        var request = rig.request()
+        request.unitRoot = root.path
+        let previewed = #expect(throws: RelocationFailure.self) { try AppRelocation(request).dryRun() }
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request).run() }
+        #expect(failure?.code == "service_locked_out" && failure?.message == previewed?.message)
+        #expect(
+            failure?.remedy.contains("'ReadWritePaths=-\(rig.destination)'") == true
+                || failure?.remedy.contains("ReadWritePaths=-\(rig.destination) ") == true, "\(failure?.remedy ?? "")")
+        #expect(try !rig.isLink(rig.source))
+        request.unitRoot = rig.source
+        #expect(try AppRelocation(request).run().outcome == .moved)
+    }
 }

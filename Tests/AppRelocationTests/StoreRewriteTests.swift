@@ -170,4 +170,43 @@ import Testing
         #expect(try rig.leftovers() == [])
         #expect(FileStatus(following: rig.destination) == nil)
     }
+
+    /// Another row has the new path already: nothing moves, and the printed command shows that row.
+    @Test func namesTheRowThatHasTheNewPath() throws {
+        let rig = try AppRig(.same)
+        let sql = """
+            CREATE TABLE "a b" (n, "the path" UNIQUE); INSERT INTO "a b" VALUES (1, '/OLD/it''s'), (2, '/NEW/it''s');
+            """
+        let filled = sql.replacing("/OLD", with: rig.source.string).replacing("/NEW", with: rig.destination.string)
+        _ = try sqlite(rig.source.appending("store.db"), filled)
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request(rig)).run() }
+        #expect(failure?.code == "constraint")
+        #expect(failure?.message.contains("table a b") == true && failure?.message.contains("UNIQUE") == true)
+        let command = try #require(failure?.remedy.split(separator: ": ", maxSplits: 1).last)
+        #expect(try run("sh", ["-c", Word(String(command))]).output == "2|\(rig.destination)/it's\n")
+        #expect(try !rig.isLink(rig.source))
+    }
+
+    @Test func theDryRunSaysWhatCannotBeUndone() throws {
+        let rig = try AppRig(.same)
+        try addPaths(rig)
+        let sql = """
+            CREATE TABLE bag (path); INSERT INTO bag VALUES ('/OLD/x'), ('/OLD/x'), ('/NEW/y'), ('/OLD/y');
+            CREATE TABLE hidden (rowid, oid, _rowid_, path); INSERT INTO hidden VALUES (1, 1, 1, '/OLD/z');
+            """
+        let filled = sql.replacing("/OLD", with: rig.source.string).replacing("/NEW", with: rig.destination.string)
+        _ = try sqlite(rig.source.appending("store.db"), filled)
+        let preview = try AppRelocation(request(rig)).dryRun()
+        let bag = "store.db: 3 paths of table bag, in rows without a key, of which 1 can't be undone: "
+        let expected = [
+            bag + "other rows have the same value",
+            "store.db: table hidden has no key to change a row by, and is left alone",
+            "store.db: the content of virtual table found is left alone",
+            "store.db: the triggers of table book don't run",
+        ]
+        for note in expected { #expect(preview.notes.contains(note), "\(preview.notes)") }
+        let summary = try AppRelocation(request(rig)).run()
+        for note in expected { #expect(summary.notes.contains(note), "\(summary.notes)") }
+        #expect(try AppRelocation(rig.request()).undo().left.map(\.count) == [1])
+    }
 }

@@ -192,8 +192,17 @@ public struct GroupContainer: Sendable {
 extension GroupContainer {
     /// Acquires the lock for moving stores of this group. Returns nil if another process holds it.
     package func lock() throws(SystemError) -> OpenFileLock? {
-        let bookkeeping = try bookkeeping()
-        return try OpenFileLock(Self.lockName, in: bookkeeping, mode: Self.fileMode(in: bookkeeping))
+        while true {
+            let bookkeeping = try bookkeeping()
+            do throws(SystemError) {
+                return try OpenFileLock(Self.lockName, in: bookkeeping, mode: Self.fileMode(in: bookkeeping))
+            } catch {
+                // The last holder has removed the records meanwhile, which it didn't need.
+                guard error.errno == .noSuchFileOrDirectory, isCurrent,
+                    try existingBookkeeping()?.identity != bookkeeping.identity
+                else { throw error }
+            }
+        }
     }
 
     /// Returns the note that the lock's holder wrote into it, or an empty string if there is none.

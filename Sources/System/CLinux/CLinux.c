@@ -116,6 +116,8 @@ int gs_statfs(int descriptor, struct gs_filesystem *result) {
     result->block_size = (uint64_t)s.f_bsize;
     result->available_blocks = (uint64_t)s.f_bavail;
     result->mount_flags = (uint64_t)s.f_flags;
+    result->inodes = (uint64_t)s.f_files;
+    result->free_inodes = (uint64_t)s.f_ffree;
     memcpy(&result->fsid, &s.f_fsid, sizeof result->fsid);
     return 0;
 }

@@ -43,6 +43,30 @@ import Testing
         #expect(try !isLink(app))
         #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
         #expect(FileStatus(following: moved) == nil)
+        #expect(try Directory(places.group).names() == [])
+        for paths in [[Word(app)], [Word(app), Word(moved)]] {
+            let again = try groupstore("move-app", "--undo", "--json", options: paths)
+            #expect(again.status == 0 && again.outcome == "nothing_to_do", "\(again.errors)")
+        }
+        #expect(try Directory(places.group).names() == [])
+    }
+
+    /// The journal can't be written, and nothing of ours stays.
+    @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
+    func aFullDiskLeavesNothingOfOurs() throws {
+        let places = try Places()
+        let (app, tiny) = (try makeApp(places), places.scratch("tiny"))
+        let script = """
+            mkdir '\(tiny)' && mount -t tmpfs -o size=64k tmpfs '\(tiny)' || exit 1
+            dd if=/dev/zero of='\(tiny)/fill' bs=1k count=64 2>/dev/null
+            mkdir '\(app)/small'
+            '\(Programs.groupstore)' move-app '\(app)/small' '\(tiny)' --json
+            ls -A '\(tiny)'
+            """
+        let refused = try run("unshare", ["--user", "--map-root-user", "--mount", "sh", "-c", Word(script)])
+        #expect(refused.output.contains(#""code":"no_space""#), "\(refused.output)\(refused.errors)")
+        #expect(refused.output.split(separator: "\n").dropFirst() == ["fill"], "\(refused.output)")
+        #expect(try !isLink(app.appending("small")))
     }
 
     @Test func movesIntoADirectoryThatExists() throws {
@@ -57,7 +81,7 @@ import Testing
     @Test(arguments: [
         (["nowhere", "new"], 74, "no_source"), (["app/Notes.sqlite", "new"], 74, "not_a_directory"),
         (["app", "app/sub/new"], 74, "inside"), (["app", "missing/new"], 74, "no_group_directory"),
-        (["app", "taken"], 73, "destination_taken"), (["--undo", "app", "new"], 74, "no_receipt"),
+        (["app", "taken"], 73, "destination_taken"), (["--undo", "nowhere", "new"], 74, "no_receipt"),
     ])
     func refusesWithACodeAndChangesNothing(_ words: [String], _ status: Int32, _ code: String) throws {
         let places = try Places()
@@ -83,8 +107,7 @@ import Testing
             ("mount -t tmpfs -o nr_inodes=7 tmpfs '\(places.scratch("tiny"))'", "no_space"),
         ] {
             let words = "'\(Programs.groupstore)' move-app '\(app)' '\(places.scratch("tiny"))/a' --json"
-            // Nothing but a try finds the last one.
-            for option in mount.contains("nr_inodes") ? [""] : [" --dry-run", ""] {
+            for option in [" --dry-run", ""] {
                 let script = "\(mount) || exit 1; \(words)\(option)"
                 let refused = try run("unshare", ["--user", "--map-root-user", "--mount", "sh", "-c", Word(script)])
                 #expect(refused.status == 74, "\(refused.output)\(refused.errors)")
@@ -116,6 +139,54 @@ import Testing
         #expect(left.string("column") == "path")
         #expect(left.string("reason") == "column")
         #expect(try !isLink(app))
+    }
+
+    @Test func movesByARecipeOfTheUser() throws {
+        let places = try Places()
+        let app = try makeApp(places)
+        let directory = places.scratch("config").pushing("groupstore/apps.d")
+        try run("mkdir", ["-p", Word(directory)])
+        let recipe = """
+            {recipe: 1, name: notes, about: Notes, stores: [Notes.sqlite], leave: [sub/], rewrite: yes,
+            after: [{store: Notes.sqlite, table: note}]}
+            """
+        try write(recipe, to: directory.appending("notes.yaml"))
+        let variables = ["XDG_CONFIG_HOME": places.scratch("config").string, "XDG_DATA_DIRS": "/nonexistent"]
+        func groupstore(_ words: Word...) throws -> FinishedProcess {
+            try run(Programs.groupstore, words + ["--json"], environment: variables)
+        }
+        let listed = try groupstore("app", "recipes")
+        #expect(listed.objects.first?.string("name") == "notes", "\(listed.output)\(listed.errors)")
+        let checked = try groupstore("app", "check", "notes", Word(app))
+        #expect(checked.objects.first { $0.type == "check" }?.integer("rows") == 9, "\(checked.output)")
+        #expect(try groupstore("app", "check", "notes", Word(places.group)).status == 65)
+        let moved = places.group.appending("app")
+        let done = try groupstore("move-app", Word(app), Word(moved), "--recipe", "notes")
+        #expect(done.outcome == "moved" && done.summary.string("method") == "copy", "\(done.output)\(done.errors)")
+        #expect(done.objects.first { $0.type == "check" }?.integer("rows") == 9)
+        #expect(try Directory(moved.appending("sub")).names() == [])
+        try write("{recipe: 1,\nnome: x}", to: directory.appending("broken.yaml"))
+        let broken = try groupstore("app", "recipes")
+        #expect(broken.status == 65 && broken.errors.contains("broken.yaml:2: unknown key nome"), "\(broken.errors)")
+    }
+
+    @Test func theRecipesOfThePackageAreValid() throws {
+        let place = FilePath(#filePath).removingLastComponent().removingLastComponent().removingLastComponent()
+            .removingLastComponent().pushing("Packaging/apps.d")
+        let names = try Directory(place).names()
+        #expect(names.count >= 6)
+        for name in names {
+            let checked = try groupstore("app", "check", Word(place.appending(name)), "--json")
+            #expect(checked.outcome == "valid", "\(checked.errors)")
+            #expect(checked.summary.string("name") == name.stem)
+        }
+    }
+
+    /// Each recipe with its program, as far as the programs are installed.
+    @Test(.soak) func theRecipesSuitTheirPrograms() throws {
+        let tester = Programs.source("Tests/Recipes/recipes.py")
+        let done = try run("python3", [tester, Programs.groupstore, "--installed"], within: .ample)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
     }
 
     private func isOther(_ entry: (key: [UInt8], value: DirectorySnapshot.Entry)) -> Bool {

@@ -44,8 +44,8 @@ struct DoctorCommand: ProcIndependentCommand {
     }
 
     private static func findings(_ directory: FilePath) -> [Finding] {
-        DirectoryDiagnosis(directory).findings() + HolderDiagnosis(directory).findings()
-            + HazardDiagnosis(directory).findings()
+        DirectoryDiagnosis(directory).findings() + OwnerDiagnosis(directory).findings()
+            + HolderDiagnosis(directory).findings() + HazardDiagnosis(directory).findings()
     }
 
     private func configuration() -> (Configuration?, [Finding]) {

@@ -11,10 +11,14 @@ package struct AppMoveRequest: Sendable {
     package var destination: FilePath
     /// Paths to change in the stores. The directory is then copied, even on one file system.
     package var rewrites: [PathRewrite] = []
+    /// What is known of the directory; nil if nothing.
+    package var recipe: AppRecipe?
     /// The longest wait for programs that have a file of the directory open.
     package var deadline = Duration.seconds(30)
     /// True to go on where the file system can't prove that no program has a store open.
     package var assumeClosed = false
+    /// The directory below which the systemd units are that a move by root may not lock out.
+    package var unitRoot: FilePath = "/"
     package var gracePeriod = OpenerGracePeriod.standard
 
     package init(source: FilePath, destination: FilePath) {
@@ -28,6 +32,8 @@ package struct AppMoveSummary: Sendable {
         case moved
         case alreadyMoved = "already_moved"
         case undone
+        /// The directory is at its old place, and no move of it is recorded.
+        case nothingToUndo = "nothing_to_do"
     }
 
     package enum Method: String, Sendable {
@@ -47,6 +53,12 @@ package struct AppMoveSummary: Sendable {
     /// The cells that `undo` has left as they are.
     package var left: [LeftCells] = []
     package var notes: [String] = []
+    /// The rows of the tables that the recipe checks, the same before and after.
+    package var checked: [CheckedTable] = []
+
+    package init(outcome: Outcome, from: FilePath, to: FilePath) {
+        (self.outcome, self.from, self.to) = (outcome, from, to)
+    }
 }
 
 /// What a directory contains, as counted before the move.

@@ -1,3 +1,4 @@
+import Glibc
 import GroupContainers
 import LinuxSystem
 import StoreRelocation
@@ -86,6 +87,22 @@ struct AppPlaces {
                 .notPermitted, "not_writable", "\(PrintablePath(parent.path)) can't be written to",
                 "run this as a user who may write there: ls -ld \(parent.path.shellWord)")
         }
+    }
+
+    /// Throws `RelocationFailure` if root moves the directory to where its owner, the owner of a store in it, or a
+    /// service that uses it can't use it.
+    func checkAccess(_ root: Directory, _ survey: AppSurvey, units: FilePath) throws {
+        guard geteuid() == 0 else { return }
+        let owner = try root.status().owner
+        for user in survey.owners.union([owner]).subtracting([0]).sorted() {
+            let access = try OwnerAccess(of: user, to: destinationParent)
+            if let obstacle = access.obstacle(from: source, reaching: destinationName) {
+                let subject = user == owner ? "the directory" : "a store in the directory"
+                throw RelocationFailure.lockedOut(obstacle, subject)
+            }
+        }
+        try ServiceUnit.check(
+            ServiceUnit.all(root: units), owner: owner, from: source, to: destination, leavesLink: true)
     }
 
     private static func look(_ name: FilePath.Component, in parent: Directory) throws -> AppPlace {

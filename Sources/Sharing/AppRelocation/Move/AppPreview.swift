@@ -28,18 +28,26 @@ package struct AppPreview: Sendable {
             let directory = try places.sourceParent.directory(places.sourceName)
             let survey = try AppSurvey(directory, .files)
             let rewrites = relocation.request.rewrites
+            let recipe = relocation.request.recipe
+            try recipe?.check(survey, of: from)
             isMoved = false
             try places.checkWritable()
+            try places.checkAccess(directory, survey, units: relocation.request.unitRoot)
             let isNear = try places.destinationParent.status().identity.device == root.device
             method = isNear && rewrites.isEmpty ? .rename : .copy
             if method == .copy {
                 try survey.checkShared()
-                try AppTransfer.checkSpace(survey, from: places.source, in: places.destinationParent)
+                // The records with their lock and journal, and the staging directory with its manifest.
+                try AppTransfer.checkSpace(survey, places, own: 5)
             }
-            rewritten = rewrites.isEmpty ? [] : try AppRewriting.preview(rewrites, in: directory, survey.stores)
+            let rewriting = try rewrites.isEmpty ? nil : AppRewriting.preview(rewrites, in: directory, survey.stores)
+            rewritten = rewriting?.columns ?? []
             contents = survey.contents
             holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: from)
-            notes = places.notes(survey.contents) + (method == .copy ? AppTransfer.notes(survey.contents) : [])
+            notes =
+                (recipe?.notes(survey, isCopy: method == .copy) ?? []) + (rewriting?.notes ?? [])
+                + places.notes(survey.contents)
+                + (method == .copy ? AppTransfer.notes(survey.contents) : [])
         }
     }
 }

@@ -139,6 +139,7 @@ struct AppRecovery {
         let copy = TreeCopy(old, to: staged, manifest: manifest)
         // Each file in the manifest may be a store: SQLite makes the files beside it again.
         copy.quiescent = Set(manifest.entries.keys)
+        copy.leave = move.leavePatterns
         let removal = TreeRemoval(manifest: manifest, copy: copy, didRemove: { try step(.removedFile) })
         do {
             let kept = try removal.run(hidden, in: places.sourceParent)
@@ -183,4 +184,9 @@ struct AppRecovery {
         try places.sourceParent.removeFile(places.sourceName)
         try places.sourceParent.synchronize()
     }
+}
+
+extension AppMove {
+    /// The files that a copy leaves out.
+    var leavePatterns: [PathPattern] { leave?.compactMap(PathPattern.init) ?? [] }
 }

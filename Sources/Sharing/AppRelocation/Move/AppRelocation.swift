@@ -55,16 +55,23 @@ package struct AppRelocation {
         }
     }
 
-    /// Moves the directory back, and removes the link at its old place. Throws only `RelocationFailure`.
+    /// Moves the directory back, and removes the link at its old place. Does nothing if the directory is there and no
+    /// move is recorded: that was undone before. Throws only `RelocationFailure`.
     package func undo() throws(RelocationFailure) -> AppMoveSummary {
         try failing {
             let forward = try AppPlaces(source: request.source, destination: request.destination)
             let container = GroupContainer(directory: forward.destinationParent)
             let back = try AppPlaces(source: forward.destination, destination: forward.source)
+            // Without records there is nothing to undo, and none are made for that.
+            if try container.existingBookkeeping() == nil, !hasNote(of: back) {
+                _ = try receipt(container, forward)
+                return summary(.nothingToUndo, back)
+            }
             return try underLock(of: container) {
                 if let finished = try recover(container, continuing: back) { return finished }
                 if try endNote(of: back) { return summary(.undone, back) }
-                return try move(back, container, undoing: receipt(container, forward).move.id)
+                guard let receipt = try receipt(container, forward) else { return summary(.nothingToUndo, back) }
+                return try move(back, container, undoing: receipt.move.id)
             }
         }
     }
@@ -87,7 +94,15 @@ package struct AppRelocation {
                 id: TransferIdentifier(), source: places.source, destination: places.destination, root: root,
                 leavesLink: undoing == nil, replacesLink: replacesLink, undoes: undoing)
             move.rewrites = request.rewrites.isEmpty || undoing != nil ? nil : request.rewrites
+            if undoing == nil, let leave = request.recipe?.leave, !leave.isEmpty { move.leave = leave.map(\.text) }
             try places.checkWritable()
+            if undoing == nil {
+                let directory = try places.sourceParent.directory(places.sourceName)
+                // Without a recipe, a directory of very many files is moved for its owner's sake alone.
+                let survey = try AppSurvey(directory, request.recipe == nil ? .names : .files)
+                try request.recipe?.check(survey, of: places.source)
+                try places.checkAccess(directory, survey, units: request.unitRoot)
+            }
             try step(.planned)
             return try perform(move, places, container, resuming: false)
         }
@@ -165,6 +180,10 @@ package struct AppRelocation {
         return nil
     }
 
+    private func hasNote(of back: AppPlaces) -> Bool {
+        AppUndoNote.find(for: back.destination, in: back.destinationParent) != nil
+    }
+
     /// Removes the note of an undo that was interrupted after its end. Returns false if there is none.
     private func endNote(of back: AppPlaces) throws -> Bool {
         guard let move = AppUndoNote.find(for: back.destination, in: back.destinationParent),
@@ -182,8 +201,12 @@ package struct AppRelocation {
         var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while true {
             if let lock = try container.lock() {
-                try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
-                return try withExtendedLifetime(lock) { _ in try body() }
+                return try withExtendedLifetime(lock) { lock in
+                    defer { container.removeUnusedRecords() }
+                    // A full disk is reported by what needs the disk: the note only names this process to others.
+                    try? lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+                    return try body()
+                }
             }
             if isCancelled() { throw RelocationFailure.cancelled(request.source) }
             guard !deadline.hasPassed else {

@@ -27,6 +27,9 @@ struct AppRename {
         guard try places.destinationParent.status().identity.device == move.root.device else { return nil }
         let contents = try relocation.awaitClosed(places.source) { try checkClosed() }
         let notes = places.notes(contents)
+        // A rename changes no row.
+        let directory = try places.sourceParent.directory(places.sourceName)
+        let checked = try relocation.request.recipe.map { try $0.count(in: directory, at: places.source) } ?? []
         try container.write(AppMoveJournal(move, .renaming))
         if move.undoes != nil { try AppUndoNote.write(move, in: places.destinationParent) }
         try relocation.step(.journalled)
@@ -51,6 +54,7 @@ struct AppRename {
                 "see which of the two places is the right one, then run this again")
         }
         (summary.method, summary.contents, summary.notes) = (.rename, contents, notes + further)
+        summary.checked = checked
         return summary
     }
 

@@ -5,9 +5,9 @@ import SystemPackage
 
 // What an undo has to find: the move that it takes back, and the link at the old place.
 extension AppRelocation {
-    /// Returns the two places of the move that an undo with one path only means: the directory's old or new path.
-    /// Throws `RelocationFailure`, which says what lies there, if nothing tells the other place.
-    package static func recorded(_ path: FilePath) throws -> (source: FilePath, destination: FilePath) {
+    /// Returns the two places of the move that an undo with one path only means: the directory's old or new path. Nil
+    /// if a directory is there, and nothing tells of a move. Throws `RelocationFailure`, which says what lies there.
+    package static func recorded(_ path: FilePath) throws -> (source: FilePath, destination: FilePath)? {
         guard let name = path.lastComponent, let parent = try? Directory(resolving: path.removingLastComponent()) else {
             throw RelocationFailure.app(
                 .unusablePlace, "no_source", "there is no directory \(PrintablePath(path))",
@@ -23,18 +23,24 @@ extension AppRelocation {
         let obstacle = try AppObstacle(name, in: parent)
         if let link = obstacle.link { return (place, link) }
         if let receipt = try group.appReceipts(of: place).last { return (receipt.move.source.path, place) }
+        if try parent.status(name)?.kind == .directory { return nil }
         throw RelocationFailure.app(
             .unusablePlace, "no_receipt",
             "\(PrintablePath(path)) is \(obstacle.words): neither the link that a move leaves, nor a directory that a move "
                 + "has brought there", "name both the old and the new place")
     }
 
-    /// Returns the receipt of the move between two places. Throws `RelocationFailure`, which says what lies there, if
-    /// there is none or the directory isn't there any more.
-    func receipt(_ container: GroupContainer, _ places: AppPlaces) throws -> AppMoveReceipt {
+    /// Returns the receipt of the move between two places; nil if there is none, and the directory is at the first one.
+    /// Throws `RelocationFailure`, which says what lies there, if neither holds.
+    func receipt(_ container: GroupContainer, _ places: AppPlaces) throws -> AppMoveReceipt? {
         let receipts = try container.appReceipts(of: places.destination)
         let (from, to) = (PrintablePath(places.source), PrintablePath(places.destination))
         guard let receipt = receipts.last(where: { $0.move.source.path == places.source }) else {
+            if try places.sourceParent.status(places.sourceName)?.kind == .directory,
+                try places.destinationParent.status(places.destinationName) == nil
+            {
+                return nil
+            }
             let present = try AppObstacle(places.sourceName, in: places.sourceParent)
             throw RelocationFailure.app(
                 .unusablePlace, "no_receipt", "\(from) is \(present.words), and no move of it to \(to) is recorded",

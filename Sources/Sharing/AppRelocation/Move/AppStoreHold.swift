@@ -43,6 +43,9 @@ final class AppStoreHold {
         }
     }
 
+    /// Counts the rows of a table that a recipe checks.
+    func count(_ check: AppRecipe.Check) throws -> CheckedTable { try AppRecipe.rows(check, connection) }
+
     /// Removes the log that SQLite has made, so that a move that fails leaves nothing. The exclusive lock still keeps
     /// other connections from it.
     deinit {
@@ -54,7 +57,7 @@ final class AppStoreHold {
 
 /// The locks of all stores of a directory.
 final class AppStoreLocks {
-    private var holds: [AppStoreHold] = []
+    private var holds: [FilePath: AppStoreHold] = [:]
     /// The database files that this process has open through SQLite.
     private(set) var identities: Set<FileIdentity> = []
     /// The stores whose database file alone is the content.
@@ -74,7 +77,7 @@ final class AppStoreLocks {
             // Another name of a locked store.
             if identities.contains(status.identity) { continue }
             do {
-                holds.append(try AppStoreHold(StoreLocation(directory: directory, name: name), status.identity))
+                holds[path] = try AppStoreHold(StoreLocation(directory: directory, name: name), status.identity)
                 identities.insert(status.identity)
                 quiescent.insert(path)
             } catch let error as StoreError {
@@ -84,5 +87,12 @@ final class AppStoreLocks {
     }
 
     /// Closes the connections.
-    func release() { holds = [] }
+    func release() { holds = [:] }
+
+    /// Counts the rows of the tables that a recipe checks, in the stores that are there.
+    func count(_ recipe: AppRecipe, at place: FilePath) throws -> [CheckedTable] {
+        try recipe.after.compactMap { check in
+            try holds[check.store].map { hold in try AppRecipe.counting(check, place) { try hold.count(check) } }
+        }
+    }
 }

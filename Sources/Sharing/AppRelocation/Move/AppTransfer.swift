@@ -30,12 +30,17 @@ struct AppTransfer {
         var rewritten: [RewrittenColumn] = []
         var left: [LeftCells] = []
         var notes: [String] = []
+        var checked: [CheckedTable] = []
     }
 
     func run() throws -> AppMoveSummary {
         do {
             return try transfer()
         } catch let error as SystemError {
+            // The copy, which is removed next, may have taken the last inode.
+            if error.errno == .noSpace, try places.destinationParent.fileSystem().availableFiles == 0 {
+                throw Self.noInodes(places.destinationParent.path, left: 0, needed: nil)
+            }
             throw SystemError(error.call, error.errno, path: error.path.map { visible($0, places.destination) })
         } catch let error as StoreError {
             throw error.at(visible(error.path, places.source))
@@ -62,12 +67,14 @@ struct AppTransfer {
         try relocation.step(.journalled)
         let staging = try self.staging()
         let manifest = try AppManifest(in: staging, isNewBoot: move.boot != ProcessIdentity.current.boot)
-        try Self.checkSpace(survey, from: places.source, in: staging)
+        // What a killed run has copied takes space already.
+        if manifest.entries.isEmpty { try Self.checkSpace(survey, places) }
         if try staging.status(Self.copyName)?.kind != .directory {
             try staging.makeDirectory(Self.copyName, mode: 0o700)
         }
         let copy = TreeCopy(root, to: try staging.directory(Self.copyName), manifest: manifest)
         copy.isCancelled = relocation.isCancelled
+        copy.leave = move.leavePatterns
         var outcome = Outcome()
         try relocation.awaitClosed(places.source) {
             try checkHolders(root)
@@ -83,7 +90,7 @@ struct AppTransfer {
         }
         var summary = relocation.summary(move.undoes == nil ? .moved : .undone, places)
         (summary.method, summary.contents, summary.resumedFiles) = (.copy, survey.contents, copy.resumedFiles)
-        (summary.rewritten, summary.left) = (outcome.rewritten, outcome.left)
+        (summary.rewritten, summary.left, summary.checked) = (outcome.rewritten, outcome.left, outcome.checked)
         summary.notes = outcome.notes + further + notes
         return summary
     }
@@ -107,13 +114,30 @@ struct AppTransfer {
     }
 
     /// Throws `RelocationFailure` if a copy would not fit.
-    static func checkSpace(_ survey: AppSurvey, from source: FilePath, in directory: Directory) throws {
-        let available = try directory.fileSystem().available
+    ///
+    /// - Parameter own: The files of groupstore's own that are still to be made.
+    static func checkSpace(_ survey: AppSurvey, _ places: AppPlaces, own: Int = 0) throws {
+        let (source, directory) = (places.source, places.destinationParent)
+        let fileSystem = try directory.fileSystem()
+        let needed = survey.contents.files + survey.contents.directories + own
+        if let files = fileSystem.availableFiles, files < UInt64(needed) {
+            throw noInodes(directory.path, left: files, needed: needed)
+        }
+        let available = fileSystem.available
         guard let bytes = survey.contents.bytes, UInt64(survey.allocated) > available else { return }
         throw RelocationFailure.app(
             .unusablePlace, "no_space",
             "\(PrintablePath(directory.path)) has \(ByteCount(Int64(available))) left, and "
                 + "\(PrintablePath(source)) has \(ByteCount(bytes))", "free space there, then try again")
+    }
+
+    private static func noInodes(_ directory: FilePath, left: UInt64, needed: Int?) -> RelocationFailure {
+        .app(
+            .unusablePlace, "no_space",
+            "the file system of \(PrintablePath(directory)) has \(left == 0 ? "no" : "\(left)") inodes left for new files"
+                + (needed.map { ", and \($0) are needed" } ?? ""),
+            "remove files there, or name a place on another file system; this counts them: df -i \(directory.shellWord)"
+        )
     }
 
     private func checkHolders(_ root: Directory) throws {
@@ -128,7 +152,9 @@ struct AppTransfer {
     private func attempt(_ root: Directory, _ copy: TreeCopy) throws -> Outcome {
         let survey = try AppSurvey(root, .files)
         try survey.checkShared()
-        let locks = try AppStoreLocks(survey.stores, in: root)
+        let kept = survey.stores.filter { store in !copy.leave.contains { $0.matches(store) } }
+        let locks = try AppStoreLocks(kept, in: root)
+        let counted = try relocation.request.recipe.map { try locks.count($0, at: places.source) } ?? []
         try relocation.step(.quiesced)
         copy.quiescent = locks.quiescent
         copy.isHeld = { [identities = locks.identities] in identities.contains($0) }
@@ -136,6 +162,7 @@ struct AppTransfer {
         let rewriting = try AppRewriting(move, container)?.run(in: copy.target, locks.quiescent)
         try retrying("syncfs", path: places.destination) { gs_syncfs(copy.target.raw) }
         try relocation.step(.copied)
+        try compare(counted, in: copy.target)
         try withdraw()
         do {
             // No name leads to a store any more: nobody needs to be locked out, and a lease needs the store closed.
@@ -149,7 +176,18 @@ struct AppTransfer {
         }
         return Outcome(
             rewritten: rewriting?.columns ?? [], left: rewriting?.left ?? [],
-            notes: locks.notes + (rewriting?.notes ?? []))
+            notes: locks.notes + (rewriting?.notes ?? []), checked: counted)
+    }
+
+    /// Throws `RelocationFailure` if a checked table of the copy has not as many rows as were counted.
+    private func compare(_ counted: [CheckedTable], in copy: Directory) throws {
+        guard let recipe = relocation.request.recipe else { return }
+        let copied = try recipe.count(in: copy, at: places.source)
+        guard let (old, new) = zip(counted, copied).first(where: { $0 != $1 }) else { return }
+        throw RelocationFailure.app(
+            .failed, "check",
+            "table \(old.check.table) of \(PrintablePath(old.check.store)) has \(new.rows) rows in the copy, and "
+                + "\(old.rows) in the store", "nothing was moved: run this again, and report it if it stays so")
     }
 
     private func copy(_ copy: TreeCopy, _ survey: AppSurvey) throws {

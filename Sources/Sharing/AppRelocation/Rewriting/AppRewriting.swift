@@ -57,11 +57,13 @@ struct AppRewriting {
     }
 
     private func change(_ path: FilePath, _ store: FilePath) throws -> StoreRewrite.Result {
+        let origin = move.source.path.pushing(store)
         switch work {
-        case .rewrite(let rewriter): return try StoreRewrite(path: path, name: store, rewriter: rewriter).run()
+        case .rewrite(let rewriter):
+            return try StoreRewrite(path: path, name: store, origin: origin, rewriter: rewriter).run()
         case .restore(let cells):
             guard let own = cells[store] else { return StoreRewrite.Result() }
-            return try StoreRestoration(path: path, name: store, cells: own).run()
+            return try StoreRestoration(path: path, name: store, origin: origin, cells: own).run()
         }
     }
 
@@ -86,18 +88,24 @@ struct AppRewriting {
         return result
     }
 
-    /// Looks for the cells that a move with these rewrites would change. Changes nothing.
+    /// Looks for the cells that a move with these rewrites would change, and for what it would leave alone or could not
+    /// give back. Changes nothing.
     static func preview(
         _ rewrites: [PathRewrite], in root: Directory, _ stores: [FilePath]
-    ) throws -> [RewrittenColumn] {
+    ) throws -> StoreRewrite.Result {
         let rewriter = PathRewriter(rewrites)
-        return try stores.flatMap { store -> [RewrittenColumn] in
-            guard let last = store.lastComponent, let name = StoreName.existing(last) else { return [] }
+        var result = StoreRewrite.Result()
+        for store in stores {
+            guard let last = store.lastComponent, let name = StoreName.existing(last) else { continue }
             let location = StoreLocation(directory: try root.descendant(store.removingLastComponent()), name: name)
-            return try StoreReader.read(location) { reader in
-                try StoreRewrite(path: location.path, name: store, rewriter: rewriter).preview(reader).columns
+            let path = location.path
+            let found = try StoreReader.read(location) { reader in
+                try StoreRewrite(path: path, name: store, origin: path, rewriter: rewriter).preview(reader)
             }
+            result.columns += found.columns
+            result.notes += found.notes
         }
+        return result
     }
 }
 

@@ -1,3 +1,4 @@
+import CSQLite
 import GroupContainers
 import LinuxSystem
 import SQLiteStore
@@ -54,8 +55,8 @@ struct CellChanges {
         self.cells += found.map { Cell(row: changedRow, column: $0.column, old: $0.old, new: $0.new) }
     }
 
-    /// Writes the changes, and reads the table again. Throws `RelocationFailure` if anything else changed too.
-    func write(_ store: SQLiteConnection, _ name: FilePath) throws {
+    /// Throws `RelocationFailure` if the changes can't be written here.
+    func check(_ name: FilePath) throws {
         let table = reading.table
         if let collation = table.indexes.lazy.compactMap(\.unknownCollation).first {
             throw RelocationFailure.app(
@@ -63,7 +64,22 @@ struct CellChanges {
                 "\(PrintablePath(name)): an index of table \(table.name) is sorted by \(collation), which only its "
                     + "program knows", "leave --rewrite out: the link at the old place serves the old paths")
         }
-        for row in rows { try reading.update(store, row.key, row.columns, row.values) }
+    }
+
+    /// Writes the changes, and reads the table again. Throws `RelocationFailure` if a constraint forbids one, or if
+    /// anything else changed too.
+    ///
+    /// - Parameter origin: The path at which the user finds the store, to look at its rows.
+    func write(_ store: SQLiteConnection, _ name: FilePath, _ origin: FilePath) throws {
+        let table = reading.table
+        try check(name)
+        for row in rows {
+            do {
+                try reading.update(store, row.key, row.columns, row.values)
+            } catch StoreError.sqlite(let code, let message, _) where code & 0xFF == SQLITE_CONSTRAINT {
+                throw refused(row.columns, row.values, message, name, origin)
+            }
+        }
         var actual = RowSum()
         try reading.forEachRow(store) { key, cells in actual.add(key, cells) }
         guard actual == expected else {
@@ -71,6 +87,25 @@ struct CellChanges {
                 .failed, "audit", "\(PrintablePath(name)): table \(table.name) differs from what was asked for",
                 "leave --rewrite out: the link at the old place serves the old paths")
         }
+    }
+
+    /// The failure of a row whose new path the table's constraints forbid, most often because another row has it.
+    private func refused(
+        _ columns: [Int], _ values: [StoredValue], _ message: String, _ name: FilePath, _ origin: FilePath
+    ) -> RelocationFailure {
+        let table = reading.table.name
+        let cells = zip(columns, values).compactMap { column, value in
+            reading.text(value).map { (name: reading.columns[column], text: $0) }
+        }
+        let words = cells.map { "\($0.name) \(PrintablePath(bytes: $0.text))" }.joined(separator: ", ")
+        let conditions = cells.compactMap { cell in
+            String(validating: cell.text, as: UTF8.self).map { "\(cell.name.sqlName) = \($0.sqlText)" }
+        }
+        let query = "SELECT * FROM \(table.sqlName) WHERE \(conditions.joined(separator: " OR "))"
+        return .app(
+            .badData, "constraint",
+            "\(PrintablePath(name)): no row of table \(table) can get \(words): \(message)",
+            "change or remove the row that has it: sqlite3 \(origin.shellWord) \(ShellText.word(Array(query.utf8)))")
     }
 
     /// Returns how many cells of the table hold each of the texts.

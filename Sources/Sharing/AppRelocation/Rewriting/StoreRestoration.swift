@@ -10,6 +10,8 @@ struct StoreRestoration {
     let path: FilePath
     /// The store, relative to the moved directory.
     let name: FilePath
+    /// Its path at the place that the directory leaves.
+    let origin: FilePath
     let cells: [RewrittenCell]
 
     /// Changes a staged store that nobody else has open, in one transaction. Throws `StoreError`, and
@@ -72,7 +74,7 @@ struct StoreRestoration {
             }
             return nameless[Value(column: column, text: text)]?.first.map { Array($0.old) }
         }
-        if !change.cells.isEmpty { try change.write(store, name) }
+        if !change.cells.isEmpty { try change.write(store, name, origin) }
         for cell in change.cells {
             result.columns.add(name, reading.table.name, reading.columns[cell.column], cell.old, cell.new)
         }

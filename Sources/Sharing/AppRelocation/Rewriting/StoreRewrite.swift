@@ -13,6 +13,8 @@ struct StoreRewrite {
     let path: FilePath
     /// The store, relative to the moved directory.
     let name: FilePath
+    /// Its path at the place that the directory leaves.
+    let origin: FilePath
     let rewriter: PathRewriter
 
     struct Result {
@@ -38,32 +40,59 @@ struct StoreRewrite {
     private func perform(_ store: SQLiteConnection, writes: Bool) throws -> Result {
         var result = Result()
         let schema = try DatabaseSchema(store)
-        for table in schema.tables where table.kind != .virtual && !table.isShadow {
+        for table in schema.tables where !table.isShadow {
+            guard table.kind != .virtual else {
+                result.notes.append("\(PrintablePath(name)): the content of virtual table \(table.name) is left alone")
+                continue
+            }
             guard let reading = TableReading(table, try TextEncoding(store)) else {
-                result.notes.append("\(PrintablePath(name)): table \(table.name) has no key to change a row by")
+                result.notes.append(
+                    "\(PrintablePath(name)): table \(table.name) has no key to change a row by, and is left alone")
                 continue
             }
             let change = try CellChanges(reading, store) { _, _, text in rewriter.rewritten(text) }
             for cell in change.cells {
                 result.columns.add(name, table.name, reading.columns[cell.column], cell.old, cell.new)
             }
-            guard writes, !change.cells.isEmpty else { continue }
+            guard !change.cells.isEmpty else { continue }
             if schema.objects(.trigger).contains(where: { $0.table == table.name }) {
-                result.notes.append("\(PrintablePath(name)): the triggers of table \(table.name) did not run")
+                result.notes.append("\(PrintablePath(name)): the triggers of table \(table.name) don't run")
             }
-            try change.write(store, name)
-            result.cells += try records(of: change, store)
+            try change.check(name)
+            if writes { try change.write(store, name, origin) }
+            let cells = try records(of: change, store, written: writes)
+            result.notes += notes(cells, table.name)
+            if writes { result.cells += cells }
         }
         return result
     }
 
+    /// Returns a sentence about cells that `--undo` can find by their value only.
+    private func notes(_ cells: [RewrittenCell], _ table: String) -> [String] {
+        let nameless = cells.filter { $0.row == nil }
+        guard !nameless.isEmpty else { return [] }
+        let shared = nameless.count(where: \.isShared)
+        let store = PrintablePath(name)
+        return [
+            "\(store): \(Counted(nameless.count, "path")) of table \(table), in rows without a key, "
+                + (shared == 0
+                    ? "can be undone as long as no other row gets the same value"
+                    : "of which \(shared) can't be undone: other rows have the same value")
+        ]
+    }
+
     /// Returns what `--undo` needs. A cell of a row without a key can be told from others only if no other cell of its
     /// column has its value.
-    private func records(of change: CellChanges, _ store: SQLiteConnection) throws -> [RewrittenCell] {
+    private func records(
+        of change: CellChanges, _ store: SQLiteConnection, written: Bool
+    ) throws -> [RewrittenCell] {
         typealias Value = CellChanges.Value
         let nameless = change.cells.filter { $0.row == nil }
         let former = Dictionary(grouping: nameless) { Value(column: $0.column, text: $0.new) }
-        let counts = try CellChanges.counts(of: Set(former.keys), change.reading, store)
+        var counts = try CellChanges.counts(of: Set(former.keys), change.reading, store)
+        if !written {
+            for cell in change.cells { counts[Value(column: cell.column, text: cell.new), default: 0] += 1 }
+        }
         return change.cells.map { cell in
             let value = Value(column: cell.column, text: cell.new)
             let alike = former[value] ?? []

@@ -18,6 +18,10 @@ final class AppSurvey {
     private(set) var inodes: Set<UInt64> = []
     /// Databases, relative to the root: those with a header of SQLite, if files are looked at.
     private(set) var stores: [FilePath] = []
+    /// All regular files, likewise.
+    private(set) var files: [FilePath] = []
+    /// The owners of the stores, likewise.
+    private(set) var owners: Set<uid_t> = []
     /// The space that the files take on the disk, in bytes, if they are looked at.
     private(set) var allocated: Int64 = 0
     /// Files with a write-ahead log or a journal beside them.
@@ -51,6 +55,7 @@ final class AppSurvey {
         contents.linksOutside = other.contents.linksOutside
         other.contents = contents
         other.stores = stores
+        other.owners = owners
     }
 
     private func visit(_ directory: Directory, _ path: FilePath) throws {
@@ -150,12 +155,16 @@ final class AppSurvey {
     private func lookAtContent(
         _ name: FilePath.Component, in directory: Directory, _ path: FilePath, _ status: FileStatus
     ) throws {
+        files.append(path)
         contents.bytes = (contents.bytes ?? 0) + status.size
         if status.links > 1 { names[status.identity, default: ([], status.links)].paths.append(path) }
         allocated += min(status.allocated, status.size)
         do throws(SystemError) {
             let start = try Self.start(of: name, in: directory)
-            if DatabaseHeader(start) != nil { stores.append(path) }
+            if DatabaseHeader(start) != nil {
+                stores.append(path)
+                owners.insert(status.owner)
+            }
         } catch {
             if error.isPermission { throw Self.unreadable(directory.path.appending(name), "r") }
             // Removed meanwhile.

@@ -14,6 +14,8 @@ final class TreeCopy {
     let manifest: AppManifest
     /// Stores whose logs SQLite has emptied: their wal-index, and an empty log, are no content.
     var quiescent: Set<FilePath> = []
+    /// Files that a recipe declares to be without value.
+    var leave: [PathPattern] = []
     /// Receives the path of each file that was copied, with its size.
     var didCopy: (FilePath, Int64) throws -> Void = { _, _ in }
     /// Polled before each file, and while one is copied.
@@ -51,8 +53,9 @@ final class TreeCopy {
         return changes
     }
 
-    /// True for a file beside a closed store that has no content.
+    /// True for a file beside a closed store that has no content, and for one that is left out by name.
     func isTransient(_ path: FilePath, _ status: FileStatus) -> Bool {
+        if leave.contains(where: { $0.matches(path) }) { return true }
         let bytes = path.bytes
         for (suffix, isEmptyOnly) in [("-shm", false), ("-wal", true)] where bytes.suffix(4).elementsEqual(suffix.utf8)
         {

@@ -19,6 +19,8 @@ package struct AppMove: Codable, Sendable, Equatable {
     package var undoes: TransferIdentifier?
     /// The paths to change in the stores; nil if none.
     package var rewrites: [PathRewrite]?
+    /// The patterns of files that a copy leaves out, and that are removed from the old place; nil if none.
+    package var leave: [String]?
     /// The boot in which the identities were read. Another boot may renumber devices.
     package var boot: String
 
@@ -199,8 +201,22 @@ extension GroupContainer {
         guard let name = FilePath.Component("\(id).json") else { return }
         let directory = try Self.child(Self.appReceiptsName, of: bookkeeping())
         try directory.removeFile(name)
+        for unfinished in [name.appending(".new"), Self.cellsName(id)?.appending(".new")] {
+            if let unfinished { try directory.removeFile(unfinished) }
+        }
         if let cells = Self.cellsName(id) { try directory.removeFile(cells) }
         try directory.synchronize()
+    }
+
+    /// Removes `.groupstore` if nothing is in it but the lock, which this process holds, and an empty directory of
+    /// receipts. The kernel removes directories only if they are empty, so that a record of anybody else's keeps it.
+    package func removeUnusedRecords() {
+        guard let bookkeeping = try? existingBookkeeping() else { return }
+        try? bookkeeping.removeDirectory(Self.appReceiptsName)
+        guard let names = try? bookkeeping.names(), names == [Self.lockName] else { return }
+        try? bookkeeping.removeFile(Self.lockName)
+        try? directory.removeDirectory(Self.bookkeepingName)
+        try? directory.synchronize()
     }
 
     private static func cellsName(_ id: TransferIdentifier) -> FilePath.Component? {

@@ -85,31 +85,14 @@ struct RelocationPreconditions {
             remedy: "run this as that user, or as root")
     }
 
-    /// Root can move a store to where its owner can't open it, or can't make its journal.
+    /// Root can move a store to where its owner, or the service that uses it, can't open it.
     private func checkOwnerReaches() throws {
-        guard geteuid() == 0, let owner = entering?.status?.owner, owner != 0 else { return }
-        // A service's supplementary groups aren't in the user database. A directory that a group may write to is shared
-        // through it, and the owner may be in it.
-        let shared = try target.status().group
-        let user = PeerCredentials.user(owner, also: shared == 0 ? [] : [shared])
-        let access = UserAccess(user)
-        let closed: FilePath
-        if !access.mayWrite(to: target) {
-            closed = target.path
-        } else if let home = entering?.location.directory.path, access.firstClosed(above: home) == nil,
-            let found = access.firstClosed(above: target.path)
-        {
-            // An owner that can't reach the store here either sees both places in another mount namespace.
-            closed = found
-        } else {
-            return
+        guard geteuid() == 0, let entering, let owner = entering.status?.owner else { return }
+        let home = entering.location.directory.path
+        if owner != 0, let obstacle = try OwnerAccess(of: owner, to: target).obstacle(from: home) {
+            throw RelocationFailure.lockedOut(obstacle, "the store")
         }
-        let isTarget = closed == target.path
-        throw RelocationFailure(
-            .notPermitted, code: "owner_locked_out",
-            "user \(owner), who owns the store, can't \(isTarget ? "write to" : "reach") \(PrintablePath(closed))"
-                + (isTarget ? "" : ", and so not \(PrintablePath(target.path))"),
-            remedy: "allow it (package acl): setfacl -m u:\(owner):\(isTarget ? "rwx" : "x") \(closed.shellWord)")
+        try ServiceUnit.check(ServiceUnit.all(), owner: owner, from: home, to: target.path, leavesLink: false)
     }
 
     private func checkFilesAreWritable(_ snapshot: StoreSnapshot) throws {

@@ -47,6 +47,9 @@ struct gs_filesystem {
     uint64_t available_blocks;
     uint64_t mount_flags;
     uint64_t fsid;
+    // 0 where the file system has no fixed number of inodes.
+    uint64_t inodes;
+    uint64_t free_inodes;
 };
 int gs_statfs(int descriptor, struct gs_filesystem *result);
 

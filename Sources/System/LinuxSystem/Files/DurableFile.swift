@@ -3,7 +3,8 @@ import SystemPackage
 
 /// Small files that are replaced atomically: a reader finds either the old content or the new.
 package enum DurableFile {
-    /// Writes a temporary file, syncs it, renames it over the name and syncs the directory.
+    /// Writes a temporary file, syncs it, renames it over the name and syncs the directory. An error, such as a full
+    /// disk, leaves no temporary file.
     package static func write(
         _ bytes: [UInt8], as name: FilePath.Component, in directory: Directory, mode: mode_t
     ) throws(SystemError) {
@@ -11,14 +12,25 @@ package enum DurableFile {
             throw SystemError("open", .fileNameTooLong, path: directory.path.appending(name))
         }
         try directory.removeFile(temporary)
+        do throws(SystemError) {
+            try write(bytes, to: temporary, in: directory, mode)
+            try directory.rename(temporary, to: name, in: directory, .replace)
+        } catch {
+            try? directory.removeFile(temporary)
+            throw error
+        }
+        try directory.synchronize()
+    }
+
+    private static func write(
+        _ bytes: [UInt8], to temporary: FilePath.Component, in directory: Directory, _ mode: mode_t
+    ) throws(SystemError) {
         let descriptor = try directory.open(temporary, flags: O_WRONLY | O_CREAT | O_EXCL, mode: mode)
         // Sets the mode regardless of the umask. Not every file system has modes.
         _ = fchmod(descriptor.raw, mode)
         directory.giveToOwner(descriptor)
         try descriptor.write(bytes, at: 0, path: directory.path.appending(temporary))
         try descriptor.synchronize(path: directory.path.appending(temporary))
-        try directory.rename(temporary, to: name, in: directory, .replace)
-        try directory.synchronize()
     }
 
     /// Reads at most `limit` bytes. Returns nil if the file does not exist.

@@ -19,6 +19,8 @@ package struct FileSystem: Sendable {
     package let reach: Reach
     /// Bytes that this user can still write.
     package let available: UInt64
+    /// The number of files that can still be made. Nil where there is no such limit.
+    package let availableFiles: UInt64?
     package let isReadOnly: Bool
 
     init(of descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) {
@@ -27,6 +29,7 @@ package struct FileSystem: Sendable {
         try retrying("statfs", path: path) { gs_statfs(raw, &found) }
         (name, reach) = Self.known[found.type] ?? ("0x" + String(found.type, radix: 16), .local)
         available = found.available_blocks * found.block_size
+        availableFiles = found.inodes == 0 ? nil : found.free_inodes
         isReadOnly = found.mount_flags & 1 != 0
     }
 

@@ -81,10 +81,16 @@ extension FilePath.Component {
 }
 
 extension FilePath {
-    /// The path as a word of a command line for a person's shell (bash, zsh, ksh): plain, in single quotes, or, with
-    /// bytes that can't be printed, in `$'…'`. A leading hyphen is preceded by `./`.
+    /// The path as a word of a command line (`ShellText.word`). A leading hyphen is preceded by `./`.
     package var shellWord: String {
-        let bytes = bytes.first == UInt8(ascii: "-") ? Array("./".utf8) + bytes : bytes
+        ShellText.word(bytes.first == UInt8(ascii: "-") ? Array("./".utf8) + bytes : bytes)
+    }
+}
+
+/// Words of a command line for a person's shell (bash, zsh, ksh).
+package enum ShellText {
+    /// Returns the bytes as one word: plain, in single quotes, or, with bytes that can't be printed, in `$'…'`.
+    package static func word(_ bytes: [UInt8]) -> String {
         if let text = String(validating: bytes, as: UTF8.self), PrintableText.isPlain(text) {
             let isPlain = !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x80 || Self.isUnquoted($0) }
             return isPlain

@@ -102,6 +102,68 @@ struct OthersDirectoryTests {
         #expect(try relocate().outcome == "relocated")
     }
 
+    @Test func rootDoesNotMoveADirectoryOutOfItsOwnersReach() throws {
+        let places = try Places()
+        let (app, closed) = (places.legacy.appending("app"), places.scratch("closed"))
+        try run("mkdir", [Word(app), Word(closed)])
+        try makeStore(app.appending("Notes.sqlite"), rows: 3)
+        // The directory is root's, and a store in it is not.
+        try run("chown", [Word(Self.owner), Word(app.appending("Notes.sqlite"))])
+        try run("chmod", ["755", Word(places.scratch("."))])
+        try run("chmod", ["700", Word(closed)])
+        func move(_ options: [Word]) throws -> FinishedProcess {
+            try EndToEndTests.groupstore("move-app", Word(app), Word(closed), "--json", options: options)
+        }
+        for options: [Word] in [["--dry-run"], []] {
+            let refused = try move(options)
+            let error = try #require(refused.summary.object("error"))
+            #expect(refused.status == 77 && error.string("code") == "owner_locked_out", "\(refused.output)")
+            #expect(error.string("hint") == "allow it (package acl): setfacl -m u:\(Self.owner):x \(closed)")
+        }
+        #expect(try Directory(closed).names() == [])
+        try run("chmod", ["711", Word(closed)])
+        #expect(try move([]).outcome == "moved")
+    }
+
+    @Test func aGroupIsMadeForAnotherUser() throws {
+        let places = try Places()
+        let group = places.scratch("net")
+        func create(_ options: Word...) throws -> FinishedProcess {
+            try EndToEndTests.groupstore(
+                "group", "create", "group.test.net", "--directory", Word(group), "--json", options: options)
+        }
+        try run("chmod", ["700", Word(places.scratch("."))])
+        let refused = try create("--owner", Word(Self.owner))
+        #expect(refused.status == 77 && FileStatus(following: group) == nil, "\(refused.output)")
+        try run("chmod", ["755", Word(places.scratch("."))])
+        for outcome in ["created", "exists"] {
+            let made = try create("--owner", "\(Self.owner):\(Self.shared)", "--mode", "2770")
+            #expect(made.status == 0 && made.outcome == outcome, "\(made.output)\(made.errors)")
+        }
+        let status = try #require(FileStatus(following: group))
+        #expect(status.owner == uid_t(Self.owner) && "\(status.group)" == Self.shared)
+        #expect(String(status.permissions, radix: 8) == "2770")
+        let other = try create("--mode", "0700")
+        #expect(other.status == 73, "\(other.output)\(other.errors)")
+        #expect(try create("--mode", "0077").status == 64)
+        #expect(try create("--owner", "no-such-user").status == 64)
+    }
+
+    @Test func doctorNamesAnOwnerWhoIsKeptOut() throws {
+        let places = try Places()
+        let store = try makeStore(places.group.appending("Notes.sqlite"), rows: 3)
+        try run("chown", [Word(Self.owner), Word(store.path)])
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.group.removingLastComponent())])
+        try run("chmod", ["711", Word(places.group)])
+        let found = try EndToEndTests.groupstore("doctor", Word(places.group), "--json")
+        let finding = try #require(found.objects.first { $0.string("check") == "owner" }, "\(found.output)")
+        #expect(finding.string("code") == "owner_locked_out")
+        #expect(finding.string("remedy")?.hasSuffix("setfacl -m u:\(Self.owner):rwx \(places.group)") == true)
+        try run("chmod", ["777", Word(places.group)])
+        let after = try EndToEndTests.groupstore("doctor", Word(places.group), "--json")
+        #expect(!after.objects.contains { $0.string("check") == "owner" })
+    }
+
     /// Root doesn't change the owner of a file that already exists.
     @Test func rootKeepsTheOwnerOfExistingFiles() throws {
         let places = try Places()

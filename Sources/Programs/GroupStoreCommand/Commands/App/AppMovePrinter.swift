@@ -64,6 +64,12 @@ final class AppMovePrinter {
         for note in summary.notes { report(.note(note)) }
         show(summary.rewritten)
         summary.left.forEach(show)
+        for table in summary.checked {
+            var line: JSONObject = ["type": "check", "table": .string(table.check.table), "rows": .integer(table.rows)]
+            line.setPath("store", bytes: table.check.store.bytes)
+            let place = "\(PrintablePath(table.check.store)): \(table.check.table)"
+            output.record(line, "\(place): \(Counted(Int(table.rows), "row")) as before")
+        }
         var members: JSONObject = ["type": "summary", "outcome": .string(summary.outcome.rawValue)]
         members.setPath("from", bytes: summary.from.bytes)
         members.setPath("to", bytes: summary.to.bytes)
@@ -87,6 +93,7 @@ final class AppMovePrinter {
         case .moved: "moved \(from) to \(to)\(method)"
         case .undone: "moved \(from) back to \(to)\(method)"
         case .alreadyMoved: "\(from) is at \(to) already"
+        case .nothingToUndo: "nothing is left to undo: \(to) is a directory, and no move of it is recorded"
         }
     }
 

@@ -52,6 +52,13 @@ struct MoveAppCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
+            "What is known of the program: a file, or a name that 'groupstore app recipes' lists.",
+            valueName: "recipe"),
+        completion: .file(extensions: ["yaml"]))
+    var recipe: String?
+
+    @Option(
+        help: ArgumentHelp(
             "The longest wait for programs that have a file open (default: 30s).", valueName: "time"),
         transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
@@ -66,6 +73,7 @@ struct MoveAppCommand: ParsableCommand {
         guard !undo || rewrites.isEmpty else {
             throw ValidationError("--undo takes back what --rewrite changed: leave --rewrite out")
         }
+        guard !undo || recipe == nil else { throw ValidationError("--undo needs no recipe: leave --recipe out") }
         for rewrite in rewrites { _ = try Self.rewrite(rewrite) }
         guard undo || destination != nil else { throw ValidationError("Missing expected argument '<destination>'") }
         try deadline.validate("--deadline", in: 0...86_400)
@@ -79,7 +87,12 @@ struct MoveAppCommand: ParsableCommand {
         FileLease.ignoreBreakSignal()
         var from = ArgumentBytes.path(source)
         do {
-            let request = try request()
+            guard let request = try request() else {
+                // Only --undo needs no destination.
+                let path = try AppPlaceArguments.source(source)
+                let summary = AppMoveSummary(outcome: .nothingToUndo, from: path, to: path)
+                return try reporting(output) { printer.finish(summary, seconds: started.duration(to: .now).seconds) }
+            }
             from = request.source
             let engine = AppRelocation(
                 request, isCancelled: { Interruption.isRequested }, report: { printer.report($0) })
@@ -110,18 +123,34 @@ struct MoveAppCommand: ParsableCommand {
         return rewrite
     }
 
-    private func request() throws -> AppMoveRequest {
+    /// Returns nil if an undo names a directory that no move has brought there or taken from there.
+    private func request() throws -> AppMoveRequest? {
         let source = try AppPlaceArguments.source(source)
         let places: (source: FilePath, destination: FilePath)
         if let destination {
             places = (source, try AppPlaceArguments.destination(destination, of: source, isUndo: undo))
         } else {
-            places = try AppRelocation.recorded(source)
+            guard let recorded = try AppRelocation.recorded(source) else { return nil }
+            places = recorded
         }
         var request = AppMoveRequest(source: places.source, destination: places.destination)
         request.deadline = deadline.duration
         request.assumeClosed = assumeClosed
         request.rewrites = try rewrites.map(Self.rewrite)
+        if let recipe {
+            let file = AppRecipe.file(ArgumentBytes.path(recipe), environment: ProcessVariables.all)
+            do throws(AppRecipeError) {
+                request.recipe = try AppRecipe(reading: file)
+            } catch {
+                throw RelocationFailure(.badData, code: error.errorCode, error.message, remedy: error.remedy)
+            }
+            let isMoved = request.rewrites.contains { $0.old.path == places.source }
+            if request.recipe?.rewrite == true, !isMoved,
+                let rewrite = PathRewrite(old: places.source, new: places.destination)
+            {
+                request.rewrites.append(rewrite)
+            }
+        }
         return request
     }
 }

@@ -80,21 +80,33 @@ struct GroupCreateCommand: ProcIndependentCommand {
         abstract: "Create a group's directory, with permissions for its owner alone.",
         discussion: """
             The directory is that of the agent's standard configuration, else app-groups/ID under $XDG_DATA_HOME or \
-            ~/.local/share. It gets mode 0700, as do its missing parents. If it exists, nothing is changed. To share it \
-            with other users, change its group and mode.
+            ~/.local/share. It gets mode 0700, as do its missing parents. If it exists, nothing is changed. --owner and \
+            --mode share it with other users, or give it to a service's user.
 
             Example:
               groupstore group create group.com.example.notes
+              groupstore group create group.com.example.net --directory /srv/net --owner vnstat --mode 2770
             """)
 
     @OptionGroup var argument: GroupArgument
+
+    @Option(
+        help: ArgumentHelp("The directory's owner, and its group (default: the owner's).", valueName: "user[:group]"))
+    var owner: String?
+
+    @Option(help: ArgumentHelp("The directory's mode, such as 0700 (default) or 2770.", valueName: "mode"))
+    var mode: String?
+
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output, changing: true) {
             let path = try argument.path()
+            let rights = try GroupRights(owner: owner, mode: mode)
+            try rights?.check(path)
             let isNew = try GroupContainer.create(path)
+            if isNew { try rights?.give(to: path) }
             var summary: JSONObject = [
                 "type": "summary", "outcome": isNew ? "created" : "exists", "group": .string(argument.group),
             ]

@@ -1,0 +1,88 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreRelocation
+import SystemPackage
+
+/// The rows of a table that a recipe has counted.
+package struct CheckedTable: Sendable, Equatable {
+    package let check: AppRecipe.Check
+    package let rows: Int64
+}
+
+extension AppRecipe {
+    /// Looks at a directory as a move with this recipe would. Changes nothing. Throws `RelocationFailure` if the
+    /// directory isn't the program's, and `SystemError`.
+    package func report(on place: FilePath) throws -> (tables: [CheckedTable], notes: [String]) {
+        let root = try Directory(resolving: place)
+        let survey = try AppSurvey(root, .files)
+        try check(survey, of: place)
+        return (try count(in: root, at: place), notes(survey, isCopy: true))
+    }
+
+    /// Throws `RelocationFailure` if the directory isn't the program's, or a key is missing.
+    func check(_ survey: AppSurvey, of source: FilePath) throws(RelocationFailure) {
+        if let pattern = stores.first(where: { pattern in !survey.stores.contains(where: pattern.matches) }) {
+            throw .app(
+                .badData, "recipe", "\(PrintablePath(source)) has no SQLite store \(pattern.text), which \(name) has",
+                "name the directory of \(about), or leave --recipe out")
+        }
+        if let pattern = keys.first(where: { pattern in !survey.files.contains(where: pattern.matches) }) {
+            throw .app(
+                .badData, "recipe",
+                "\(PrintablePath(source)) has no \(pattern.text), without which the stores of \(name) can't be used",
+                "put it there first, or leave --recipe out")
+        }
+    }
+
+    /// Returns sentences about the files that the recipe leaves out or doesn't know.
+    func notes(_ survey: AppSurvey, isCopy: Bool) -> [String] {
+        let left = isCopy ? survey.files.filter { file in leave.contains { $0.matches(file) } } : []
+        let unknown = survey.files.filter { !knows($0) }
+        return [
+            Self.list(left, "is left out and removed: the program makes it again", "are left out and removed"),
+            Self.list(
+                unknown, "is unknown to the recipe, and moves along", "are unknown to the recipe, and move along"),
+        ].compactMap { $0 }
+    }
+
+    private static func list(_ files: [FilePath], _ one: String, _ several: String) -> String? {
+        let files = files.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+        guard let first = files.first else { return nil }
+        guard files.count > 1 else { return "\(PrintablePath(first)) \(one)" }
+        let names = files.prefix(5).map { "\(PrintablePath($0))" }.joined(separator: ", ")
+        return "\(Counted(files.count, "file")) \(several): \(names)\(files.count > 5 ? " and others" : "")"
+    }
+
+    /// Counts the rows of each checked table in a directory. Throws `RelocationFailure` for a store that doesn't open
+    /// or has no such table; a store that isn't there has none.
+    func count(in root: Directory, at place: FilePath) throws -> [CheckedTable] {
+        try after.compactMap { check in
+            guard let last = check.store.lastComponent, let name = StoreName.existing(last),
+                let directory = try? root.descendant(check.store.removingLastComponent()),
+                try directory.status(last) != nil
+            else { return nil }
+            let location = StoreLocation(directory: directory, name: name)
+            return try Self.counting(check, place) {
+                try StoreReader.read(location) { try Self.rows(check, $0) }
+            }
+        }
+    }
+
+    static func rows(_ check: Check, _ store: SQLiteConnection) throws -> CheckedTable {
+        let rows = try store.integer("SELECT count(*) FROM main.\(check.table.sqlName)") ?? 0
+        return CheckedTable(check: check, rows: rows)
+    }
+
+    static func counting<Result>(_ check: Check, _ place: FilePath, _ body: () throws -> Result) throws -> Result {
+        do {
+            return try body()
+        } catch let error as StoreError {
+            if case .busy = error { throw error }
+            throw RelocationFailure.app(
+                .badData, "check", "table \(check.table) of \(PrintablePath(check.store)) can't be read: \(error)",
+                "see what it is: groupstore inspect \(place.pushing(check.store).shellWord)")
+        }
+    }
+}

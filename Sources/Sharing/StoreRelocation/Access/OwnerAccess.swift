@@ -1,0 +1,61 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+/// The access that a file's owner needs at a new place. Root can move a file to where its owner can't reach it, or
+/// can't make a journal beside it.
+package struct OwnerAccess {
+    /// A directory that keeps the owner out.
+    package struct Obstacle: Equatable, Sendable {
+        package let owner: uid_t
+        package let closed: FilePath
+        /// The directory that the owner has to write to, or to reach.
+        package let target: FilePath
+
+        /// The sentence's end after the owner: "can't write to …".
+        package var words: String {
+            closed == target
+                ? "can't write to \(PrintablePath(closed))"
+                : "can't reach \(PrintablePath(closed)), and so not \(PrintablePath(target))"
+        }
+
+        package var remedy: String {
+            "allow it (package acl): setfacl -m u:\(owner):\(closed == target ? "rwx" : "x") \(closed.shellWord)"
+        }
+    }
+
+    private let owner: uid_t
+    private let target: Directory
+    private let access: UserAccess
+
+    package init(of owner: uid_t, to target: Directory) throws(SystemError) {
+        (self.owner, self.target) = (owner, target)
+        // A service's supplementary groups aren't in the user database. A directory that a group may write to is shared
+        // through it, and the owner may be in it.
+        let shared = try target.status().group
+        access = UserAccess(.user(owner, also: shared == 0 ? [] : [shared]))
+    }
+
+    /// Returns what keeps the owner from writing to the directory, or, for a directory `name` in it, from reaching
+    /// that. Nil also if the owner can't reach the present place from here: then the owner sees both places in another
+    /// mount namespace.
+    package func obstacle(from present: FilePath, reaching name: FilePath.Component? = nil) -> Obstacle? {
+        if name == nil, !access.mayWrite(to: target) {
+            return Obstacle(owner: owner, closed: target.path, target: target.path)
+        }
+        let place = name.map(target.path.appending) ?? target.path
+        guard access.firstClosed(above: present) == nil, let closed = access.firstClosed(above: place) else {
+            return nil
+        }
+        return Obstacle(owner: owner, closed: closed, target: place)
+    }
+}
+
+extension RelocationFailure {
+    /// The refusal of a move that would keep the owner out. `subject` is what the owner owns: "the store".
+    package static func lockedOut(_ obstacle: OwnerAccess.Obstacle, _ subject: String) -> RelocationFailure {
+        RelocationFailure(
+            .notPermitted, code: "owner_locked_out",
+            "user \(obstacle.owner), who owns \(subject), \(obstacle.words)", remedy: obstacle.remedy)
+    }
+}

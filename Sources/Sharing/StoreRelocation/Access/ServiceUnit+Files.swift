@@ -1,0 +1,99 @@
+import Glibc
+import LinuxSystem
+import SystemPackage
+
+// The services of the system, read from their files.
+extension ServiceUnit {
+    /// The directories of unit files, first those that count first (systemd.unit(5), "Unit File Load Path").
+    private static let places: [FilePath] = [
+        "etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
+        "lib/systemd/system",
+    ]
+    private static let sizeLimit = 1 << 16
+
+    /// Returns the services of the system whose files are below `root`. Leaves out what can't be read.
+    package static func all(root: FilePath = "/") -> [ServiceUnit] {
+        let directories = places.compactMap { try? Directory(root.pushing($0)) }
+        var files: [FilePath.Component: Directory] = [:]
+        for directory in directories {
+            for name in (try? directory.names()) ?? [] where name.extension == "service" && files[name] == nil {
+                files[name] = directory
+            }
+        }
+        return files.sorted { $0.key.string < $1.key.string }.compactMap { name, directory in
+            guard let text = text(name, in: directory) else { return nil }
+            return ServiceUnit(name: name.string, texts: [text] + dropIns(of: name, in: directories))
+        }
+    }
+
+    private static func dropIns(of unit: FilePath.Component, in directories: [Directory]) -> [String] {
+        guard let folder = unit.appending(".d") else { return [] }
+        var files: [FilePath.Component: Directory] = [:]
+        for directory in directories {
+            guard (try? directory.status(folder))?.kind == .directory, let inside = try? directory.directory(folder)
+            else { continue }
+            for name in (try? inside.names()) ?? [] where name.extension == "conf" && files[name] == nil {
+                files[name] = inside
+            }
+        }
+        return files.sorted { $0.key.string < $1.key.string }.compactMap { text($0.key, in: $0.value) }
+    }
+
+    /// Returns a file's text; a link to `/dev/null` masks a unit.
+    private static func text(_ name: FilePath.Component, in directory: Directory) -> String? {
+        let path = directory.path.appending(name)
+        guard FileStatus(following: path)?.kind == .regular, let file = try? Descriptor(opening: path, flags: O_RDONLY),
+            let bytes = try? file.read(count: sizeLimit, at: 0)
+        else { return nil }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Throws `RelocationFailure` if a service that uses the directory could not write to its new place.
+    package static func check(
+        _ units: [ServiceUnit], owner: uid_t, from directory: FilePath, to place: FilePath, leavesLink: Bool
+    ) throws(RelocationFailure) {
+        for unit in units {
+            let isOwners = owner != 0 && unit.user.flatMap(UserNames.user) == owner
+            guard unit.uses(directory, isOwners: isOwners),
+                let obstacle = unit.obstacle(from: directory, to: place, leavesLink: leavesLink)
+            else { continue }
+            throw RelocationFailure(
+                .notPermitted, code: "service_locked_out",
+                "\(unit.name), which uses \(PrintablePath(directory)), could not use \(PrintablePath(place)): it has "
+                    + obstacle.reason,
+                remedy: obstacle.lines.isEmpty
+                    ? "name another place, or change that setting: systemctl edit "
+                        + ShellText.word(Array(unit.name.utf8))
+                    : "allow it: \(unit.command(adding: obstacle.lines))")
+        }
+    }
+
+    /// The command that gives the unit a drop-in.
+    private func command(adding lines: [String]) -> String {
+        let folder = ShellText.word(Array("/etc/systemd/system/\(name).d".utf8))
+        let words = (["[Service]"] + lines).map { ShellText.word(Array($0.utf8)) }.joined(separator: " ")
+        return "mkdir -p \(folder) && printf '%s\\n' \(words) >>\(folder)/groupstore.conf && systemctl daemon-reload"
+    }
+}
+
+/// The user database.
+package enum UserNames {
+    /// Returns the number of a user, by name or number.
+    package static func user(_ text: String) -> uid_t? {
+        if let number = uid_t(text) { return number }
+        var (entry, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
+        var buffer = [CChar](repeating: 0, count: 16_384)
+        return getpwnam_r(text, &entry, &buffer, buffer.count, &found) == 0 && found != nil ? entry.pw_uid : nil
+    }
+
+    /// Returns the number of a group, by name or number.
+    package static func group(_ text: String) -> gid_t? {
+        if let number = gid_t(text) { return number }
+        var (entry, found) = (Glibc.group(), UnsafeMutablePointer<Glibc.group>?.none)
+        var buffer = [CChar](repeating: 0, count: 65_536)
+        return getgrnam_r(text, &entry, &buffer, buffer.count, &found) == 0 && found != nil ? entry.gr_gid : nil
+    }
+
+    /// Returns the number of a user's first group.
+    package static func firstGroup(of user: uid_t) -> gid_t { PeerCredentials.user(user).gid }
+}

@@ -1,0 +1,124 @@
+import AppRelocation
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Recipes: their form, and what a move does with one.
+@Suite(.ownThreads) struct AppRecipeTests {
+    private static let text = """
+        recipe: 1
+        name: sample
+        about: "A program"
+        stores: [store.db, sub/*.db]
+        files: [file, "*"]
+        keys: [file]
+        leave:
+          - cache/
+          - "*.lock"
+        after:
+          - store: store.db
+            table: t
+
+        """
+
+    private func recipe(_ text: String = Self.text) throws(AppRecipeError) -> AppRecipe {
+        try AppRecipe(Array(text.utf8), at: "/r.yaml")
+    }
+
+    @Test(arguments: [
+        ("recipe: 1", "recipe: 2", 1, "unknown"), ("name: sample", "nme: sample", 2, "unknown key nme"),
+        ("stores: [store.db, sub/*.db]", "stores: []", 4, "empty"),
+        ("sub/*.db", "../x", 4, "not a pattern"), ("sub/*.db", "/x", 4, "not a pattern"),
+        ("  - cache/", "  - {a: b}", 8, "leave is not a string"), ("table: t", "tabl: t", 12, "unknown key tabl"),
+        ("store: store.db", "store: a/../b", 11, "not a store's path"), ("keys: [file]", "keys: file", 6, "not a list"),
+        ("keys: [file]", "keys: [file", 6, ""), ("keys: [file]", "keys: [x]\nkeys: [y]", 6, "duplicate"),
+        ("about: \"A program\"\n", "", 1, "has no about"),
+    ])
+    func namesTheLineOfAnError(_ right: String, _ wrong: String, _ line: Int, _ reason: String) throws {
+        _ = try recipe()
+        let error = #expect(throws: AppRecipeError.self) { try recipe(Self.text.replacing(right, with: wrong)) }
+        #expect(error?.reason.contains(reason) == true, "\(error?.reason ?? "")")
+        // libyaml names the line after an unclosed list.
+        if !reason.isEmpty { #expect(error?.line == line, "\(error?.message ?? "")") }
+    }
+
+    @Test func aPatternMatchesWholeNames() throws {
+        func matches(_ pattern: String, _ path: FilePath) throws -> Bool {
+            try #require(PathPattern(pattern)).matches(path)
+        }
+        for (pattern, path) in [("a*", "ab"), ("a/b", "a/b"), ("a/", "a/b/c"), ("x/*/", "x/a/b"), ("[ab]", "b")] {
+            #expect(try matches(pattern, FilePath(path)), "\(pattern) \(path)")
+        }
+        for (pattern, path) in [("a*", "a/b"), ("a/", "a"), ("a/", "ab/c"), ("a", "ab"), ("*/", "a")] {
+            #expect(try !matches(pattern, FilePath(path)), "\(pattern) \(path)")
+        }
+        for pattern in ["", "/", "/a", "a//b", "../a", "a/..", "./a"] {
+            #expect(PathPattern(pattern) == nil, "\(pattern)")
+        }
+    }
+
+    private func request(_ rig: AppRig) throws -> AppMoveRequest {
+        let script = "cd \"$1\" && mkdir cache && echo 1 >cache/a && cp store.db cache/old.db && : >x.lock"
+        try run("sh", ["-c", Word(script), "sh", Word(rig.source)])
+        var request = rig.request()
+        request.recipe = try recipe()
+        return request
+    }
+
+    @Test(arguments: AppRig.FileSystem.allCases)
+    func aMoveLeavesOutAndChecksWhatTheRecipeSays(_ fileSystem: AppRig.FileSystem) throws {
+        let rig = try AppRig(fileSystem)
+        let request = try request(rig)
+        let preview = try AppRelocation(request).dryRun()
+        let left = "3 files are left out and removed: cache/a, cache/old.db, x.lock"
+        #expect(preview.notes.contains(left) == (fileSystem == .another), "\(preview.notes)")
+        let unknown = "sub/hard is unknown to the recipe, and moves along"
+        #expect(preview.notes.contains(unknown), "\(preview.notes)")
+        let summary = try AppRelocation(request).run()
+        #expect(summary.checked.map(\.rows) == [100])
+        #expect(summary.notes.filter { $0.contains("stay") } == [])
+        let cache = try Directory(rig.destination.appending("cache")).names()
+        #expect(cache.isEmpty == (fileSystem == .another))
+        #expect(try rig.leftovers() == [])
+        #expect(try AppRelocation(rig.request()).undo().outcome == .undone)
+        #expect(try rig.rows(rig.source) == "100")
+    }
+
+    /// The journal has what is to be left out: the next run needs no recipe.
+    @Test func aKilledMoveLeavesTheSameFilesOut() throws {
+        let rig = try AppRig(.another)
+        let killed = AppRelocation(try request(rig)) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .published { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try killed.run() }
+        let summary = try AppRelocation(rig.request()).run()
+        #expect(summary.notes.filter { $0.contains("stay") } == [])
+        #expect(try rig.leftovers() == [])
+        #expect(try Directory(rig.destination.appending("cache")).names() == [])
+    }
+
+    @Test(arguments: [
+        ("stores: [store.db", "stores: [other.db", "recipe", "no SQLite store other.db"),
+        ("keys: [file]", "keys: [secret]", "recipe", "no secret"),
+        ("table: t", "table: u", "check", "no such table"),
+    ])
+    func aDirectoryThatDoesNotSuitIsLeftAlone(
+        _ right: String, _ wrong: String, _ code: String, _ message: String
+    ) throws {
+        for fileSystem in AppRig.FileSystem.allCases {
+            let rig = try AppRig(fileSystem)
+            var request = rig.request()
+            request.recipe = try recipe(Self.text.replacing(right, with: wrong))
+            let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request).run() }
+            #expect(failure?.code == code && failure?.message.contains(message) == true, "\(failure?.message ?? "")")
+            #expect(try !rig.isLink(rig.source))
+            #expect(try rig.leftovers() == [])
+            #expect(FileStatus(following: rig.destination) == nil)
+        }
+    }
+}

@@ -1,0 +1,70 @@
+import AppRelocation
+import Glibc
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+import TestSupport
+import Testing
+
+/// What stays of a move that was taken back.
+@Suite(.ownThreads) struct AppUndoTests {
+    private func records(_ rig: AppRig) -> FilePath {
+        rig.destination.removingLastComponent().appending(".groupstore")
+    }
+
+    @Test(arguments: AppRig.FileSystem.allCases) func aSecondUndoHasNothingToDo(_ fileSystem: AppRig.FileSystem) throws
+    {
+        let rig = try AppRig(fileSystem)
+        let move = AppRelocation(rig.request())
+        #expect(try move.undo().outcome == .nothingToUndo)
+        #expect(FileStatus(following: records(rig)) == nil)
+        _ = try move.run()
+        #expect(try move.undo().outcome == .undone)
+        #expect(FileStatus(following: records(rig)) == nil)
+        #expect(try AppRelocation.recorded(rig.source) == nil)
+        #expect(try move.undo().outcome == .nothingToUndo)
+        #expect(try rig.rows(rig.source) == "100")
+    }
+
+    /// Another directory at the new place may be the one that the user means.
+    @Test func anUndoWithoutARecordIsRefusedIfBothPlacesAreTaken() throws {
+        let rig = try AppRig(.same)
+        try Directory(rig.destination.removingLastComponent()).makeDirectory("moved", mode: 0o755)
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(rig.request()).undo() }
+        #expect(failure?.code == "no_receipt")
+    }
+
+    @Test func theRecordsOfAnotherMoveStay() throws {
+        let (rig, other) = (try AppRig(.same), try AppRig(.same))
+        var request = other.request()
+        request.destination = rig.destination.removingLastComponent().appending("other")
+        _ = try AppRelocation(request).run()
+        _ = try AppRelocation(rig.request()).run()
+        _ = try AppRelocation(rig.request()).undo()
+        #expect(FileStatus(following: records(rig)) != nil)
+        #expect(try AppRelocation(request).undo().outcome == .undone)
+        #expect(FileStatus(following: records(rig)) == nil)
+    }
+
+    @Test func aFileOfSomebodyElseKeepsTheRecords() throws {
+        let rig = try AppRig(.same)
+        _ = try AppRelocation(rig.request()).run()
+        try run("touch", [Word(records(rig).appending("mine"))])
+        _ = try AppRelocation(rig.request()).undo()
+        #expect(try Directory(records(rig)).names().contains("mine"))
+    }
+
+    /// A process that waits for the lock gets one on a file that has a name.
+    @Test func theLockOutlivesTheRecords() throws {
+        let rig = try AppRig(.same)
+        let container = try GroupContainer(rig.destination.removingLastComponent())
+        guard let first = try container.lock() else { throw Errno.deadlock }
+        container.removeUnusedRecords()
+        #expect(FileStatus(following: records(rig)) == nil)
+        guard let second = try container.lock() else { throw Errno.deadlock }
+        if try container.lock() != nil { throw Errno.fileExists }
+        withExtendedLifetime(first) { _ in }
+        withExtendedLifetime(second) { _ in }
+    }
+}
