@@ -28,7 +28,7 @@ import Testing
         let listener = try UnixSocket.listen(at: socket)
         let reader = ChangeReader(
             ChangeSource(subscription: SubscribeOperation(store.address), socket: socket, store: nil))
-        let first = Task { try await reader.next() }
+        let first = Task { try await reader.nextOfAgent() }
         let agent = try await StandInAgent.accept(on: listener) { _ in }
         try agent.send([
             "id": 1, "ok": false, "error": .object(["code": "not_watchable", "message": "there are too many watches"]),

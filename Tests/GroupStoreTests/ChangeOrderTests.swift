@@ -39,7 +39,7 @@ import Testing
 
     /// Returns an agent's connection that the reader has subscribed on, after its first change.
     private func subscribe(_ reader: ChangeReader, _ listener: borrowing Descriptor) async throws -> StandInAgent {
-        let first = Task { try await reader.next() }
+        let first = Task { try await reader.nextOfAgent() }
         let agent = try await StandInAgent.accept(on: listener) { _ in }
         try agent.send(["id": 1, "ok": true, "token": "0"])
         #expect(try await first.value?.token == "0")

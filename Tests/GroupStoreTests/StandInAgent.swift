@@ -4,6 +4,8 @@ import LinuxSystem
 import SystemPackage
 import TestSupport
 
+@testable import GroupStore
+
 /// A test's end of a client's connection, which acts like an agent.
 struct StandInAgent: ~Copyable {
     private let connection: Descriptor
@@ -55,5 +57,18 @@ struct StandInAgent: ~Copyable {
             }
         }
         return String(decoding: line, as: UTF8.self)
+    }
+}
+
+extension ChangeReader {
+    /// Returns the next change that a stand-in agent has caused. On a busy machine the reader may give up waiting for
+    /// it, says so, and connects again only for the next request.
+    func nextOfAgent() async throws -> StoreChange? {
+        while true {
+            switch try await next() {
+            case .disconnected?, .connected?: continue
+            case let change: return change
+            }
+        }
     }
 }

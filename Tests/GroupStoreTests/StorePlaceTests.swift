@@ -60,7 +60,7 @@ import Testing
     @Test func deliversCommitsAtTheLegacyPlaceBesideAnAgent() async throws {
         let listener = try UnixSocket.listen(at: socket)
         let changes = changes()
-        let first = Task { try await changes.next() }
+        let first = Task { try await changes.nextOfAgent() }
         let agent = try await accept(listener)
         #expect(try await first.value == .reset(reason: "subscribed", token: "7"))
         for _ in 1...3 {
@@ -129,11 +129,11 @@ import Testing
         let presentation = try await notes.present(open: { _ in }, close: {})
         let listener = try UnixSocket.listen(at: socket)
         let changes = changes(of: notes)
-        let first = Task { try await changes.next() }
+        let first = Task { try await changes.nextOfAgent() }
         let log = Log()
         let former = try await accept(listener, log)
         #expect(try await first.value?.token == "7")
-        let second = Task { try await changes.next() }
+        let second = Task { try await changes.nextOfAgent() }
         try await rename("Notes.sqlite", to: "Diary.sqlite")
         let later = try await accept(listener, log)
         #expect(log.entries.count == 2)

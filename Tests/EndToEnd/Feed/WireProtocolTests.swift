@@ -190,7 +190,9 @@ private final class WireStage {
         guard let line = next else { throw Unexpected("line \(step.line): the connection ended") }
         let expected = try JSONValue(parsing: Array(text.utf8))
         guard placeholders.match(expected, try JSONValue(parsing: line)) else {
-            throw Unexpected("line \(step.line): expected \(text), came \(String(decoding: line, as: UTF8.self))")
+            let unread = clients.sorted { $0.key < $1.key }.map { "client \($0.key): \($0.value.unreadLines())" }
+            throw Unexpected(
+                "line \(step.line): expected \(text), came \(String(decoding: line, as: UTF8.self)); unread: \(unread)")
         }
     }
 
@@ -278,6 +280,8 @@ private protocol WireClient: AnyObject {
     func send(_ bytes: [UInt8]) throws
     /// Returns nil at the connection's end.
     func next() throws -> [UInt8]?
+    /// Returns the lines that have come and were not asked for, for a failure's message.
+    func unreadLines() -> [String]
 }
 
 private final class PlainClient: WireClient {
@@ -291,11 +295,19 @@ private final class PlainClient: WireClient {
         while !rest.isEmpty { rest = rest.dropFirst(try UnixSocket.send(rest, on: socket.raw)) }
     }
 
-    func next() throws -> [UInt8]? {
+    func next() throws -> [UInt8]? { try next(within: 60_000) }
+
+    func unreadLines() -> [String] {
+        var found: [String] = []
+        while let line = try? next(within: 100) { found.append(String(decoding: line, as: UTF8.self)) }
+        return found
+    }
+
+    private func next(within milliseconds: CInt) throws -> [UInt8]? {
         while true {
             if let line = try lines.next() { return line }
             var wait = pollfd(fd: socket.raw, events: Int16(POLLIN), revents: 0)
-            guard poll(&wait, 1, 60_000) > 0 else { throw Unexpected("no line in time") }
+            guard poll(&wait, 1, milliseconds) > 0 else { throw Unexpected("no line in time") }
             var buffer = [UInt8](repeating: 0, count: 65_536)
             let count = recv(socket.raw, &buffer, buffer.count, 0)
             if count <= 0 { return nil }
@@ -324,6 +336,8 @@ private final class UnauthorizedClient: WireClient {
     }
 
     func send(_ bytes: [UInt8]) throws { throw Unexpected("a stranger only listens") }
+
+    func unreadLines() -> [String] { [] }
 
     func next() throws -> [UInt8]? {
         if let line = try process.line() { return Array(line.utf8) }

@@ -14,6 +14,7 @@ final class AgentProcess {
     /// Starts an agent. Unless `ready` is false, waits until its socket accepts connections.
     init(_ arguments: [Word], socket: FilePath, ready: Bool = true, seesMounts: Bool = true) throws {
         self.socket = socket
+        Self.awaitNextFileTime()
         let command = (seesMounts ? [] : Programs.withoutNewMounts) + [Programs.groupstore, "agent"]
         process = try RunningProcess(
             command[0], command.dropFirst() + arguments, environment: Self.environment(socket))
@@ -27,6 +28,15 @@ final class AgentProcess {
         try self.init(
             ["--group", "\(Self.group)=" + Word(places.group)] + legacy.flatMap { ["--legacy", Word($0)] },
             socket: places.scratch("agent.sock"), ready: ready, seesMounts: seesMounts)
+    }
+
+    /// Waits until nothing that was written so far could be written again with the same file time. An agent that finds
+    /// a store in that state can't tell later whether it was, and counts a change when somebody listens to it.
+    private static func awaitNextFileTime() {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        let start = Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec)
+        while !FileTime.isSettled(start) { usleep(1000) }
     }
 
     static func environment(_ socket: FilePath) -> [String: String] { ["GROUPSTORE_SOCKET": socket.string] }

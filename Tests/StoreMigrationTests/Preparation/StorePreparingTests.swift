@@ -86,6 +86,21 @@ import Testing
     /// Each caller plans the migration before it waits for the others, but only one performs it.
     @Test func concurrentCallsMigrateAnOlderStoreOnce() async throws { try await migrateConcurrently(rounds: 1) }
 
+    /// A relocation or another call has a lease on the store at the moment when it replaces it.
+    @Test func waitsForALeaseOnTheStore() async throws {
+        _ = try await bundle(old).prepareStore(at: store)
+        let both = try bundle(old, new)
+        FileLease.ignoreBreakSignal()
+        let preparing: Task<StorePreparation, any Error>
+        do {
+            let descriptor = try Descriptor(opening: store, flags: O_RDONLY | O_CLOEXEC)
+            guard let lease = try FileLease(descriptor) else { throw Unexpected("no lease") }
+            preparing = Task { try await both.prepareStore(at: store) }
+            while lease.isIntact { try await Task.sleep(for: .milliseconds(1)) }
+        }
+        #expect(try await preparing.value == .migrated(through: ["Notes 2"], notes: []))
+    }
+
     @Test(.soak) func concurrentCallsMigrateEachOlderStoreOnce() async throws {
         try await migrateConcurrently(rounds: 20)
     }

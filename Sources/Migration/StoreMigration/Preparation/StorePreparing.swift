@@ -76,9 +76,15 @@ private struct StorePreparing: Sendable {
             if FileStatus(following: path) == nil, let created = try createUnlessExisting() { return created }
             guard let name = path.lastComponent.flatMap(StoreName.init) else { throw StoreError.notAFile(path) }
             let deadline = Deadline(after: options.deadline)
+            var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
             while true {
                 do {
                     return try migrate(name)
+                } catch StoreError.busy(let place, let code, let message) {
+                    // Another call has a lease on the store, or replaces it while this one reads the plan from it.
+                    guard !isCancelled() else { throw CancellationError() }
+                    guard !deadline.hasPassed else { throw StoreError.busy(place, code: code, message: message) }
+                    pause(backoff.next())
                 } catch StoreError.notAFile(let place) {
                     // Another call may be replacing the store by its migrated copy, or has just done so.
                     try finishInterrupted()
