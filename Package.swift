@@ -99,7 +99,7 @@ let changes = floor(
     room("RowChanges", "SQLiteFormat"),
     room("StoreHazards", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
-    room("RowShadow", "CLinux", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
+    room("RowShadow", "CLinux", "CXXHash", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
     room(
         "StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat",
         "StoreHazards"),

@@ -125,7 +125,8 @@ package final class Agent {
         let receiver = FeedReceiver(
             publisher: publisher, scheduler: scheduler,
             beforeEvent: { [weak history] event, store in history?.prepare(for: event, of: store) },
-            onEvent: { [weak history] event, store in history?.receive(event, of: store) })
+            onEvent: { [weak history] event, store in history?.receive(event, of: store) },
+            onFileEvent: { [weak history] store in history?.recordFileEvent(of: store) })
         try feedThread.start(
             receiver: receiver, states: states, descriptors: descriptors, log: FeedLog(log),
             prepare: { [configuration] in $0.configure(FollowingPlan(configuration)) },

@@ -10,16 +10,20 @@ package final class FeedReceiver: StoreEventReceiver {
     private let beforeEvent: @Sendable (StoreEvent, StoreAddress) -> Void
     /// Called with each event after subscribers were sent it.
     private let onEvent: @Sendable (StoreEvent, StoreAddress) -> Void
+    /// Called with the store of each file event.
+    private let onFileEvent: @Sendable (StoreAddress) -> Void
 
     package init(
         publisher: Publisher, scheduler: (any RelocationScheduling)?,
         beforeEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in },
-        onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in }
+        onEvent: @escaping @Sendable (StoreEvent, StoreAddress) -> Void = { _, _ in },
+        onFileEvent: @escaping @Sendable (StoreAddress) -> Void = { _ in }
     ) {
         self.publisher = publisher
         self.scheduler = scheduler
         self.beforeEvent = beforeEvent
         self.onEvent = onEvent
+        self.onFileEvent = onFileEvent
     }
 
     package func open(_ store: StoreAddress) { publisher.open(store) }
@@ -31,6 +35,8 @@ package final class FeedReceiver: StoreEventReceiver {
         publisher.publish(event, of: store)
         onEvent(event, store)
     }
+
+    package func receiveFileEvent(of store: StoreAddress) { onFileEvent(store) }
 
     package func subscribedStores() -> Set<StoreAddress> { publisher.subscribedStores() }
 

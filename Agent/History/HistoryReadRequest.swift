@@ -191,7 +191,8 @@ extension Publisher {
             : joining.since ?? self.token(min(beforeUndelivered, subscription.delivered))
         var reply: JSONObject = ["token": .string(token)]
         reply.setPath("path", bytes: joining.path)
-        reply["history"] = .bool(cursor.position != nil)
+        // Nobody knows while it can't be read.
+        if cursor.position != nil || !(own ?? reading).isFailed { reply["history"] = .bool(cursor.position != nil) }
         subscription.client.unanswered -= 1
         answer(.reply(id: joining.id, reply), to: subscription.client, &state)
         if cursor.firstUndelivered == nil { subscription.markDelivered(last) }

@@ -34,6 +34,8 @@ enum HistoryReadResult: Sendable {
         }
     }
 
+    var isFailed: Bool { if case .failed = self { true } else { false } }
+
     /// The tables of the rows.
     var tables: Set<String> { if case .page(let page) = self { page.tables } else { [] } }
 }

@@ -31,6 +31,12 @@ extension HistoryService {
         }
     }
 
+    /// Call it with each file event of a store, before the store is read.
+    package func recordFileEvent(of store: StoreAddress) {
+        guard states[store] != .released else { return }
+        state.withLock { $0.pages.sources[store] }?.openSession()
+    }
+
     /// Queues a read of the store's pages, if its rows are told from them.
     func schedulePages(of store: StoreAddress) {
         guard wantsPages(of: store), state.withLock({ $0.pages.scheduled.insert(store).inserted }) else { return }
@@ -82,13 +88,13 @@ extension HistoryService {
     /// Throws `RowShadowError` and `SystemError`.
     func pageRows(of store: StoreAddress) throws -> PageRows? {
         guard hasPageRows(store), let path = path(of: store), let name = path.lastComponent else { return nil }
-        var (known, isUnproven) = state.withLock { state in
+        let (known, isUnproven) = state.withLock { state in
             (state.pages.sources[store], state.pages.unproven.remove(store) != nil)
         }
         do {
             if known == nil || isUnproven {
                 guard let keepsHistory = try StoreTables.keepHistory(ofStoreAt: path) else {
-                    throw PageRowsError.busy(path)
+                    throw RowShadowError.busy(path)
                 }
                 if keepsHistory {
                     let ended = state.withLock { state in
@@ -101,16 +107,8 @@ extension HistoryService {
             }
             let place = try Self.place(of: name, in: path.removingLastComponent())
             let isNew = known == nil
-            var source: PageRows? = try known.take() ?? PageRows(path, place)
-            guard try source?.follow(comparesAll: isNew || isUnproven) == true else { throw PageRowsError.busy(path) }
-            if source?.isOfFormerFile == true {
-                state.withLock { _ = $0.pages.sources.removeValue(forKey: store) }
-                // Leaves the copy's directory.
-                source = nil
-                _ = try place.removeAll()
-                source = try PageRows(path, place)
-                guard try source?.follow(comparesAll: true) == true else { throw PageRowsError.busy(path) }
-            }
+            let source = try known ?? PageRows(path, place) { [log] in log.warning("making the copy anew: \($0)") }
+            guard try source.follow(comparesAll: isNew || isUnproven) else { throw RowShadowError.busy(path) }
             state.withLock { $0.pages.sources[store] = source }
             return source
         } catch {
@@ -133,30 +131,26 @@ extension HistoryService {
         return place
     }
 
-    /// Logs why rows can't be told from pages now. A copy that failed is opened anew, and one that is damaged is made
-    /// anew: nothing else would find a log that can't be read.
+    /// Logs why rows can't be told from pages now. A copy that failed is opened anew.
     func pageRowsFailed(_ store: StoreAddress, _ error: any Error) -> HistoryReadResult {
-        if !(error is PageRowsError) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
+        if !Self.isBusy(error) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
         log.warning("rows of \(PrintablePath(bytes: store.bytes)): \(error)")
-        guard case RowShadowError.damaged? = error as? RowShadowError, let path = path(of: store),
-            let name = path.lastComponent
-        else { return .failed }
-        do {
-            // It is a copy of the store and a log told from it. Whoever follows the rows gets a reset.
-            _ = try Self.place(of: name, in: path.removingLastComponent()).removeAll()
-        } catch {
-            log.warning("the copy of \(PrintablePath(bytes: store.bytes)) stays damaged: \(error)")
-        }
         return .failed
+    }
+
+    private static func isBusy(_ error: any Error) -> Bool {
+        if case RowShadowError.busy? = error as? RowShadowError { true } else { false }
     }
 
     /// Answers a query from the store's pages. Returns false if its own history has the answer.
     func answerFromPages(_ query: Query) -> Bool {
-        guard case .changes(_, let since, let limit, let filter, let content)? = query.operation,
-            !filter.needsHistory
-        else { return false }
+        guard let operation = query.operation else { return false }
+        if case .changes(_, _, _, let filter, _) = operation, filter.needsHistory { return false }
         do {
             guard let rows = try pageRows(of: query.store) else { return false }
+            guard case .changes(_, let since, let limit, let filter, let content) = operation else {
+                throw PageRowsError.unacknowledged(query.store)
+            }
             let isBatch = content != .changes
             let page = try rows.page(since: since, limit: Int(limit ?? 256), filter, values: isBatch)
             guard query.mayRead() else {
@@ -172,6 +166,8 @@ extension HistoryService {
             }
             if let connection = query.connection, !bytes.isEmpty { publisher.send(connection, lines: bytes) }
             answer(query, .reply(id: query.id, page.reply))
+        } catch let error as PageRowsError where error.isOfRequest {
+            answer(query, .failure(id: query.id, WireError(error)))
         } catch {
             _ = pageRowsFailed(query.store, error)
             let refusal = (error as? any ActionableError).map { WireError($0) }
@@ -181,36 +177,42 @@ extension HistoryService {
     }
 }
 
-/// Why a store's pages can't be read now.
+/// Why an agent doesn't tell a store's rows from its pages.
 enum PageRowsError: ActionableError {
-    case busy(FilePath)
+    /// The rows come from pages, and nothing records how far anybody has read.
+    case unacknowledged(StoreAddress)
     /// Others may use the directory of the copies.
     case notPrivate(FilePath)
 
+    /// True if nothing but the request is at fault.
+    var isOfRequest: Bool { if case .unacknowledged = self { true } else { false } }
+
     var errorCode: String {
         switch self {
-        case .busy: "busy"
+        case .unacknowledged: "not_supported"
         case .notPrivate: "not_private"
         }
     }
 
     var message: String {
         switch self {
-        case .busy(let path): "\(PrintablePath(path)) can't be read now: it is being written"
+        case .unacknowledged(let store):
+            "\(PrintablePath(bytes: store.bytes)): rows come from the store's pages, and nothing records who has read them"
         case .notPrivate(let path): "\(PrintablePath(path)) isn't a directory of the agent's user alone"
         }
     }
 
     var remedy: String {
         switch self {
-        case .busy: "ask again"
+        case .unacknowledged: "keep the token: it is valid while the agent's log of rows has what follows"
         case .notPrivate(let path): "remove it: rm -r \(path.shellWord)"
         }
     }
 
     var errorPath: FilePath? {
         switch self {
-        case .busy(let path), .notPrivate(let path): path
+        case .unacknowledged: nil
+        case .notPrivate(let path): path
         }
     }
 }

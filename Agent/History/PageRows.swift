@@ -9,44 +9,89 @@ import SystemPackage
 
 /// The rows of a store that keeps no history, from a copy of its pages. Its tokens are those of a history.
 final class PageRows: Sendable {
-    private let follower: Mutex<RowFollower>
-    /// The file whose rows the log has.
-    private let file: FileIdentity
-
-    /// Opens or makes the copy of a store. A copy that is damaged is made anew.
-    ///
-    /// Throws `RowShadowError` and `SystemError`.
-    init(_ path: FilePath, _ place: ShadowPlace) throws {
-        var opened: RowFollower
-        do {
-            opened = try RowFollower(path, try place.takeSlot(epoch: nil), limit: .max)
-        } catch RowShadowError.damaged {
-            _ = try place.removeAll()
-            opened = try RowFollower(path, try place.takeSlot(epoch: nil), limit: .max)
-        }
-        file = opened.shadow.identity
-        follower = Mutex(opened)
+    private struct State {
+        var follower: RowFollower
+        /// The file whose rows the log has.
+        var file: FileIdentity
+        /// Where pages ended within their steps, the last one last.
+        var continuations: [Continued] = []
     }
+
+    private typealias Continued = (request: Request, continuation: StepRows.Continuation)
+
+    /// What a continuation is of.
+    private struct Request: Equatable {
+        let step: UInt64
+        let filter: HistoryOperation.Filter
+        let values: Bool
+    }
+
+    /// The number of clients that may read large steps at the same time, each page in the time that it takes alone.
+    private static let maximumContinuations = 4
+
+    private let state: Mutex<State>
+    /// Called with the reason when the copy is made anew because it is damaged.
+    private let onDamage: @Sendable (any Error) -> Void
+
+    /// Opens or makes the copy of a store. Throws `RowShadowError` and `SystemError`.
+    init(_ path: FilePath, _ place: ShadowPlace, onDamage: @escaping @Sendable (any Error) -> Void) throws {
+        let slot = try place.takeSlot(epoch: nil)
+        let follower = try RowFollower(path, slot, limit: .max, within: Self.patience)
+        state = Mutex(State(follower: follower, file: follower.shadow.identity))
+        self.onDamage = onDamage
+    }
+
+    /// The time for which a store is awaited that can't be read.
+    private static let patience = Duration.seconds(2)
 
     /// Brings the copy to the store's present state. Returns false if the store can't be read for some seconds.
     func follow(comparesAll: Bool) throws -> Bool {
-        let deadline = Deadline(after: .seconds(2))
-        while try follower.withLock({ try $0.advance(comparesAll: comparesAll) }) == .busy {
-            if deadline.hasPassed { return false }
+        let deadline = Deadline(after: Self.patience)
+        while try repairing({ follower, _ in try follower.advance(comparesAll: comparesAll) }) == .busy {
+            if deadline.hasPassed {
+                state.withLock { $0.follower.startOver() }
+                return false
+            }
             pause(.milliseconds(2))
         }
+        openSession()
         return true
     }
 
-    /// True if another file has come to the store's name. Who may read it needn't be allowed to read the former one.
-    var isOfFormerFile: Bool { follower.withLock { $0.shadow.identity != file } }
+    /// Opens the log of a program that has opened the store just now, so that its commits are told one by one although
+    /// it may close the store before the next `follow`. Returns at once if another thread uses the copy.
+    func openSession() { _ = state.withLockIfAvailable { $0.follower.openSession() } }
+
+    /// Uses the copy. A damaged one is made anew, and so is one of another file that has come to the store's name: who
+    /// may read it needn't be allowed to read the former one. Whoever follows the rows gets a reset.
+    private func repairing<Result>(_ body: (RowFollower, inout [Continued]) throws -> Result) throws -> Result {
+        try state.withLock { state in
+            func remake() throws {
+                try state.follower.remake()
+                state.file = state.follower.shadow.identity
+                state.continuations = []
+            }
+            var result: Result
+            do { result = try body(state.follower, &state.continuations) } catch let error {
+                guard case RowShadowError.damaged? = error as? RowShadowError else { throw error }
+                onDamage(error)
+                try remake()
+                result = try body(state.follower, &state.continuations)
+            }
+            if state.follower.shadow.identity != state.file {
+                try remake()
+                result = try body(state.follower, &state.continuations)
+            }
+            return result
+        }
+    }
 
     /// Syncs the copy, so that it counts after another start of the machine.
-    func close() { follower.withLock { try? $0.shadow.close() } }
+    func close() { state.withLock { try? $0.follower.shadow.close() } }
 
     /// Returns the changes after a position; for nil, only the present position.
     func changes(after position: HistoryToken?, limit: Int) throws -> HistoryReadResult {
-        try follower.withLock { follower in
+        try repairing { follower, _ in
             let shadow = follower.shadow
             let present = shadow.token
             guard let position else { return .position(present) }
@@ -70,7 +115,7 @@ final class PageRows: Sendable {
 
     /// Returns the page after a token, or at the start of the log.
     func page(since token: String?, limit: Int, _ filter: HistoryOperation.Filter, values: Bool) throws -> Page {
-        try follower.withLock { follower in
+        try repairing { follower, continuations in
             let shadow = follower.shadow
             let start = token.map { HistoryToken($0) } ?? HistoryToken(history: shadow.name, number: 0, nonce: 0)
             guard let start else { return .reset(.epoch, shadow.token) }
@@ -81,7 +126,15 @@ final class PageRows: Sendable {
             let step = reader.step
             let last = step.firstRow + step.rowCount - 1
             let next = shadow.token(step: step.number, row: last)
-            guard try rows.read(reader) else { return .reset(.historyGap, next) }
+            let request = Request(step: step.number, filter: filter, values: values)
+            let place = continuations.firstIndex { $0 == request && $1.number == rows.lastNumber }
+            guard try rows.read(reader, from: place.map { continuations.remove(at: $0).continuation }) else {
+                return .reset(.historyGap, next)
+            }
+            if rows.isFull, let continuation = rows.continuation {
+                continuations.removeFirst(max(0, continuations.count + 1 - Self.maximumContinuations))
+                continuations.append((request, continuation))
+            }
             let position = rows.isFull ? shadow.token(step: step.number - 1, row: rows.lastNumber) : next
             var reply: JSONObject = ["type": "summary", "outcome": "changes"]
             reply["changes"] = .integer(Int64(rows.count))

@@ -5,6 +5,21 @@ import SQLiteStore
 
 /// The rows of steps as JSON, for the wire.
 struct StepRows: StepRowReceiver {
+    fileprivate typealias Row = (number: UInt64, end: Int64, object: JSONObject)
+
+    /// Where a page ended within a step, so that the next one doesn't read the step from its start.
+    struct Continuation {
+        /// The number of the last row of the page.
+        let number: UInt64
+        /// A table, and a place in the log within its rows.
+        fileprivate let place: (table: LoggedTable, offset: Int64)
+        /// The number of the last row before that place.
+        fileprivate let numberBefore: UInt64
+        /// Rows that were read and found no room. They are before the place if they are all that the table has, and
+        /// else behind it.
+        fileprivate var rest: ArraySlice<Row> = []
+    }
+
     private let known: UInt64
     private let limit: Int
     /// The token where a batch with values begins; nil for rows without values.
@@ -21,12 +36,23 @@ struct StepRows: StepRowReceiver {
     /// True if there are more rows than `limit`.
     private(set) var isFull = false
     /// The rows of the present table, of which those WITHOUT ROWID come in another order.
-    private var rows: [(number: UInt64, object: JSONObject)] = []
+    private var rows: [Row] = []
     private var bytes = 0
+    private var offset: Int64 = 0
+    /// Where the rows of the present table begin.
+    private var tableStart: (offset: Int64, number: UInt64) = (0, 0)
+    /// Where the next page begins; nil if that is another step, or if nothing was added.
+    private(set) var continuation: Continuation?
 
     /// The number of bytes from which on a page is full.
     private static let maximumBytes = 1 << 20
-    private struct Enough: Error {}
+    /// The number of rows without room that are kept. A table WITHOUT ROWID has its rows in order only once all of them
+    /// are read.
+    private static let maximumRest = 1 << 15
+    private struct Enough: Error {
+        /// True if the rows of the present table are all read, and in their order.
+        var isAtEnd = false
+    }
 
     /// - Parameter known: The number of the last row that is known already.
     init(after known: UInt64, limit: Int, values start: String?, filter: HistoryOperation.Filter?) {
@@ -39,10 +65,12 @@ struct StepRows: StepRowReceiver {
     }
 
     /// Adds the rows of a step until it is full. Returns false if they aren't known.
-    mutating func read(_ reader: StepReader) throws -> Bool {
+    ///
+    /// - Parameter former: Where the page before this one ended, if this is of the same step and filter.
+    mutating func read(_ reader: StepReader, from former: Continuation? = nil) throws -> Bool {
         let step = reader.step
         guard step.kind != .gap else { return false }
-        number = step.firstRow - 1
+        number = former?.numberBefore ?? step.firstRow - 1
         var transaction: JSONObject = ["id": .integer(Int64(step.number)), "exact": .bool(step.kind == .exact)]
         if step.kind == .net { transaction["net"] = true }
         end = ["time": .time(step.time), "transaction": .object(transaction)]
@@ -53,18 +81,26 @@ struct StepRows: StepRowReceiver {
                 "encoding": .string(encoding.rawValue), "unrecorded": .array([]),
             ])
         }
+        func opened(_ logged: LoggedTable) throws -> StepTable {
+            func definition(_ part: LoggedTable.Definition?) throws -> StoredTable? {
+                try part.map { try StoredTable(name: $0.name, creation: $0.sql, encoding: encoding) }
+            }
+            return StepTable(logged, before: try definition(logged.before), after: try definition(logged.after))
+        }
         var table: StepTable?
         do {
-            try reader.forEach { logged in
+            if let former, !former.rest.isEmpty {
+                takeRest(of: former, try opened(former.place.table))
+                return true
+            }
+            try reader.forEach(from: former?.place) { logged in
                 try finish(&table)
+                (offset, tableStart) = (reader.offset, (reader.offset, number))
                 guard tables?.admits(logged.name) ?? true else { return }
-                func definition(_ part: LoggedTable.Definition?) throws -> StoredTable? {
-                    try part.map { try StoredTable(name: $0.name, creation: $0.sql, encoding: encoding) }
-                }
-                table = StepTable(
-                    logged, before: try definition(logged.before), after: try definition(logged.after))
+                table = try opened(logged)
             } row: { row in
                 number += 1
+                offset = reader.offset
                 // The rows WITHOUT ROWID are paired, whichever of a pair is known.
                 guard number > known || table?.logged.hasRowids == false else { return }
                 try table?.add(row, &self)
@@ -72,8 +108,8 @@ struct StepRows: StepRowReceiver {
                 if rows.count + count > limit || bytes > Self.maximumBytes { throw Enough() }
             }
             try finish(&table)
-        } catch is Enough {
-            cut(table)
+        } catch let reason as Enough {
+            cut(table, isAtEnd: reason.isAtEnd)
         } catch is StoreError {
             return false
         } catch is MalformedRecord {
@@ -88,7 +124,7 @@ struct StepRows: StepRowReceiver {
         var unpaired = ended
         unpaired.finish(&self)
         rows.sort { $0.number < $1.number }
-        if rows.count + count > limit { throw Enough() }
+        if rows.count + count > limit { throw Enough(isAtEnd: true) }
         append(of: ended)
         table = nil
     }
@@ -102,15 +138,41 @@ struct StepRows: StepRowReceiver {
             objects.append(row.object)
             lastNumber = row.number
         }
+        if let last = rows.last {
+            let isInOrder = table.logged.hasRowids
+            continuation = Continuation(
+                number: last.number, place: (table.logged, isInOrder ? last.end : offset),
+                numberBefore: isInOrder ? last.number : number)
+        }
         count += rows.count
         rows = []
     }
 
     /// Keeps as many of the table's rows as there is room for.
-    private mutating func cut(_ table: StepTable?) {
+    private mutating func cut(_ table: StepTable?, isAtEnd: Bool) {
         isFull = true
-        rows.removeSubrange(min(rows.count, max(limit - count, 0))...)
-        if let table, !rows.isEmpty { append(of: table) }
+        let rest = rows[min(rows.count, max(limit - count, 0))...]
+        rows.removeSubrange(rest.startIndex...)
+        guard let table else { return }
+        if !rows.isEmpty { append(of: table) }
+        guard isAtEnd, !table.logged.hasRowids else { return }
+        let isWhole = rest.count <= Self.maximumRest
+        continuation = Continuation(
+            number: lastNumber, place: (table.logged, isWhole ? offset : tableStart.offset),
+            numberBefore: isWhole ? number : tableStart.number, rest: Array(rest.prefix(Self.maximumRest))[...])
+    }
+
+    /// Adds rows that the page before this one had no room for.
+    private mutating func takeRest(of former: Continuation, _ table: StepTable) {
+        isFull = true
+        var rest = former.rest
+        while rows.count < limit, bytes <= Self.maximumBytes, let row = rest.popFirst() {
+            rows.append(row)
+            bytes += row.object.text.utf8.count
+        }
+        append(of: table)
+        continuation = Continuation(
+            number: lastNumber, place: former.place, numberBefore: former.numberBefore, rest: rest)
     }
 
     mutating func addRow(
@@ -136,6 +198,6 @@ struct StepRows: StepRowReceiver {
         }
         for member in end.members { object[member.key] = member.value }
         if start != nil { bytes += object.text.utf8.count }
-        rows.append((number, object))
+        rows.append((number, offset, object))
     }
 }

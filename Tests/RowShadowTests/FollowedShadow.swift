@@ -31,11 +31,22 @@ final class FollowedShadow {
     /// Opens the shadow as another process would.
     func open() throws {
         follower = nil
-        follower = try RowFollower(store, place.takeSlot(epoch: nil), limit: .max)
+        follower = try RowFollower(store, place.takeSlot(epoch: nil), limit: .max, within: .ample)
     }
 
     /// Ends without a sync, as a killed process does.
     func abandon() { follower = nil }
+
+    /// Flips a bit in the last byte of page 2, where the rows of the first table are.
+    func damageCopy() throws {
+        let file = place.path.appending("0").appending("pages")
+        let copy = try FileHandle(forUpdating: URL(fileURLWithPath: file.string))
+        try copy.seek(toOffset: 2 * 4096 - 1)
+        let byte = try copy.read(upToCount: 1)?.first ?? 0
+        try copy.seek(toOffset: 2 * 4096 - 1)
+        try copy.write(contentsOf: Data([byte ^ 1]))
+        try copy.close()
+    }
 
     struct Step: Equatable {
         let kind: LoggedStep.Kind

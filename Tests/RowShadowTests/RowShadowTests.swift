@@ -99,6 +99,75 @@ import Testing
         #expect(try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'b'"])])
     }
 
+    /// The store's present page differs from a page that nobody wrote: a difference from it would be a wrong row.
+    @Test(arguments: ["wal", "delete"]) func tellsNothingFromADamagedPage(_ mode: String) throws {
+        let shadow = try FollowedShadow(Self.note, mode: mode)
+        _ = try shadow.steps()
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        try write("INSERT INTO note VALUES (2, 'b')")
+        _ = try shadow.steps()
+        let epoch = shadow.follower?.shadow.epoch
+        try shadow.damageCopy()
+        try write("UPDATE note SET text = 'c' WHERE id = 2")
+        for _ in 0..<2 {
+            #expect {
+                _ = try shadow.steps()
+            } throws: { error in
+                if case RowShadowError.damaged? = error as? RowShadowError { true } else { false }
+            }
+        }
+        try shadow.follower?.remake()
+        #expect(shadow.follower?.shadow.epoch != epoch)
+        #expect(shadow.follower?.shadow.lastStep == 0)
+        try queue.close()
+    }
+
+    @Test func makesADamagedCopyAnewWhenItIsOpened() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let epoch = shadow.follower?.shadow.epoch
+        shadow.abandon()
+        try shadow.damageCopy()
+        try shadow.open()
+        #expect(shadow.follower?.isNew == true)
+        #expect(shadow.follower?.shadow.epoch != epoch)
+    }
+
+    /// An index that lists frames of a log that is gone is what a killed program and a restored database leave.
+    @Test func readsAStoreBesideAnIndexThatNobodyUses() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, 'b')") }
+        let other = shadow.directory.path.appending("other.db")
+        for end in ["", "-shm"] {
+            try FileManager.default.copyItem(atPath: shadow.store.string + end, toPath: other.string + end)
+        }
+        try queue.close()
+        let place = ShadowPlace(of: other, stateDirectory: shadow.directory.path.appending("state"))
+        let follower = try RowFollower(other, place.takeSlot(epoch: nil), limit: .max, within: .seconds(1))
+        #expect(try follower.advance(comparesAll: true) == .current)
+        #expect(follower.shadow.lastStep == 0)
+    }
+
+    /// A log that is held open has the same salt as the one that has its name now, and ends before it.
+    @Test func readsALogThatCameToTheNameOfAnother() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        try write("INSERT INTO note VALUES (2, 'b')")
+        let log = shadow.store.string + "-wal"
+        let files = FileManager.default
+        try files.linkItem(atPath: log, toPath: log + ".writer")
+        try files.copyItem(atPath: log, toPath: log + ".short")
+        #expect(rename(log + ".short", log) == 0)
+        _ = try shadow.steps()
+        try write("INSERT INTO note VALUES (3, 'c')")
+        #expect(try shadow.follower?.advance(comparesAll: false) == .busy)
+        #expect(rename(log + ".writer", log) == 0)
+        #expect(try shadow.steps() == [.init(kind: .net, rows: ["3: none > 3,'c'"])])
+        try queue.close()
+    }
+
     @Test func keepsItsFilesToTheUser() throws {
         let shadow = try FollowedShadow(Self.note)
         _ = try shadow.steps()
@@ -113,7 +182,7 @@ import Testing
         let scratch = try TemporaryDirectory()
         let place = ShadowPlace(of: "/store/Notes.sqlite", stateDirectory: scratch.path)
         let slot = try place.takeSlot(epoch: nil).directory
-        for name: FilePath.Component in ["state", "pages", "redo", "log-0000000000000001", "theirs"] {
+        for name: FilePath.Component in ["state", "pages", "sums", "redo", "log-0000000000000001", "theirs"] {
             try DurableFile.write([1], as: name, in: slot, mode: 0o600)
         }
         try Directory(place.path).makeDirectory("other", mode: 0o700)
@@ -139,7 +208,9 @@ import Testing
         let other = ShadowPlace(of: shadow.store, stateDirectory: shadow.directory.path.appending("other"))
         let reflinks = try Directory(shadow.directory.path).fileSystem().name
         try #require(!["xfs", "btrfs"].contains(reflinks))
-        #expect(throws: RowShadowError.self) { try RowFollower(shadow.store, other.takeSlot(epoch: nil), limit: 100) }
+        #expect(throws: RowShadowError.self) {
+            try RowFollower(shadow.store, other.takeSlot(epoch: nil), limit: 100, within: .ample)
+        }
     }
 
     @Test func tellsAStoreThatWasCopiedOver() throws {

@@ -153,9 +153,10 @@ class Changes(AgentFront, Watch):
     - `tables`: Leaves out changes that are known to affect only other tables.
     - `path`: The agent's socket; by default, the environment names it.
     - `entities`, `operations` (`insert`, `update`, `delete`), `authors`, `except_authors`: Leave out changes by their
-      rows, if the store keeps a history.
-    - `rows`: Adds the rows to the changes, if the store keeps a history.
-    - `durable`: Requests tokens that are valid with any agent, if the store keeps a history.
+      rows, if the store keeps a history. `operations` also if the agent reads its pages (`rows: true`).
+    - `rows`: Adds the rows to the changes, if the store keeps a history or the agent reads its pages.
+    - `durable`: Requests tokens that are valid with any agent, if the store keeps a history or the agent reads its
+      pages.
     - `detail`: With False, the agent doesn't determine which tables changed, and publishes sooner.
     - `progress`: Adds Progress events while the store is relocated or migrated.
     - `wait`: Waits for an agent that isn't there yet, and reports Disconnected meanwhile, instead of raising NoAgent.

@@ -40,7 +40,9 @@ class ChangedRow:
     values: Optional[dict[str, Value]]
     """The stored columns as they are now; None if the row is gone, or values weren't requested."""
     before: Optional[dict[str, Value]] = None
-    """The columns before the row's first change in the page, if `history enable --before` recorded them."""
+    """The columns before the row's first change in the page, if `history enable --before` recorded them or the rows
+    come from the store's pages.
+    """
     properties: dict[str, str] = field(default_factory=dict)
     """The columns of Core Data's attributes and to-one relationships, by their names."""
     related: dict[str, list[tuple[Value, ...]]] = field(default_factory=dict)

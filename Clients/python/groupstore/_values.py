@@ -56,7 +56,9 @@ def read_changes(
     path: Optional[Path] = None,
     timeout: Optional[float] = 40.0,
 ) -> ChangePage:
-    """Asks the agent for a page of the rows that changed after a durable token, or of all that the history keeps.
+    """Asks the agent for a page of the rows that changed after a durable token, or of all that is kept.
+
+    The store keeps a history, or the agent's configuration has `rows: true` for it and finds the rows in its pages.
 
         page = groupstore.read_changes("group.com.example.notes/Notes.sqlite", token, values=True)
 

@@ -4,7 +4,7 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// One changed row, as recorded in the store's history.
+/// One changed row, from the store's history or from its pages.
 ///
 ///     for change in page.changes where change.table == "note" {
 ///         reload(change.key)
@@ -38,9 +38,11 @@ public struct RowChange: Sendable, Equatable {
     public let author: String?
     /// The time of the change, by the writer's clock.
     public let date: Date
-    /// The row as it was when the page was read; nil if it was gone, or values weren't requested.
+    /// The row as it was when the page was read; from the store's pages, as it was after the change. Nil if it was
+    /// gone, or values weren't requested.
     public let values: RowValues?
     /// The row before its first change in the page; nil if it is new, or `history enable --before` didn't record it.
+    /// From the store's pages, the row before the change, unless a change of the table's definition came with it.
     public let before: RowValues?
     /// The commit that the change belongs to; nil if it isn't known for certain.
     public let transaction: String?
@@ -115,6 +117,9 @@ public struct RowFilter: Sendable, Equatable {
 extension SharedStore {
     /// Returns the rows that changed after a token, in order. Returns at once; it doesn't wait for changes.
     ///
+    /// The store needs no history if the agent's configuration has `rows: true` for it: the agent then finds the rows
+    /// in the store's pages, and nothing is written to the store. Else the store must keep a history.
+    ///
     ///     var (token, hasMore) = (savedToken, true)
     ///     while hasMore {
     ///         let page = try await store.rowChanges(since: token)
@@ -128,14 +133,18 @@ extension SharedStore {
     /// has a later one once ``RowChangePage/hasMore`` is false; until then its rows may be of different times. The copy
     /// must have been made or brought up to date under the same ``RowChangePage/schema``.
     ///
+    /// From the store's pages, a page has the rows of one transaction, or the difference that several made, with
+    /// ``RowChange/before``. Apply the pages in their order.
+    ///
     /// - Parameters:
-    ///   - token: The token after which to begin; nil for the whole history.
+    ///   - token: The token after which to begin; nil for all that is kept.
     ///   - includingValues: True for the rows with their values.
     ///   - schema: The state of an earlier page. If the store's schema has another one, the page is a reset.
     ///   - limit: The maximum number of rows, 1 to 1000.
     ///   - filter: Selects rows.
-    /// - Throws: ``GroupStoreError`` with `noAgent`; `refused`, for example if the store keeps no history or the agent
-    ///   doesn't serve it; `system` if no thread can be created.
+    /// - Throws: ``GroupStoreError`` with `noAgent`; `refused`, for example if the agent doesn't serve the store,
+    ///   or if the store keeps no history and its rows aren't read from its pages; `system` if no thread can be
+    ///   created.
     public func rowChanges(
         since token: String? = nil, includingValues: Bool = false, schema: String? = nil, limit: Int = 256,
         filter: RowFilter = RowFilter()
@@ -147,8 +156,9 @@ extension SharedStore {
         return try await Self.ask(.history(operation), in: container.identityNow, RowChangePage.init)
     }
 
-    /// Records in the store that the named subscriber knows all changes up to the token. Until it
-    /// acknowledges later changes, only a forced purge removes them.
+    /// Records in the store's history that the named subscriber knows all changes up to the token. Until it
+    /// acknowledges later changes, only a forced purge removes them. Refused with `not_supported` if rows come from the
+    /// store's pages: nothing is written to such a store.
     ///
     /// - Throws: ``GroupStoreError`` with `noAgent`, `refused` or `system`.
     public func acknowledge(_ token: String, by subscriber: String) async throws {

@@ -83,7 +83,8 @@ extension SharedStore {
     /// a `reset` comes next, and changes follow. It learns of no relocation in advance, and looks for an agent from
     /// time to time.
     ///
-    /// `filter`, `includingRows` and `durably` need an agent and a store that keeps a history. Each of them delays
+    /// `filter`, `includingRows` and `durably` need an agent, and a store that keeps a history or whose rows the agent
+    /// reads from its pages (`rows: true` in its configuration), without authors and entities. Each of them delays
     /// every change by some milliseconds, until the agent has read the history.
     ///
     /// - Parameters:

@@ -142,7 +142,7 @@ package final class StoreFiles {
     /// True unless a connection to the store, in any process, can be seen. Each connection in WAL mode holds a lock on
     /// byte 128 of the index ("DMS", https://sqlite.org/walformat.html, §2.3.1). In rollback mode a connection holds
     /// one only during a transaction.
-    var isUnused: Bool { walIndex?.isLocked(at: 128) != true }
+    package var isUnused: Bool { walIndex?.isLocked(at: 128) != true }
 
     /// Reads the header; nil if the file doesn't begin as a database.
     package func header() throws(SystemError) -> DatabaseHeader? {

@@ -139,11 +139,14 @@ package final class StepReader {
     let next: Int64
     private let start: Int64
     private let file: OwnFile
+    /// The place in the log behind the table or row that `forEach` read last.
+    package private(set) var offset: Int64
 
     init(_ file: OwnFile, at offset: Int64) throws {
         self.file = file
+        self.offset = offset
         start = offset
-        var head = BufferedReader(file, at: offset)
+        var head = BufferedReader(file, at: offset, length: LoggedStep.headLength)
         let words = try (0..<8).map { _ in try head.word() }
         guard words[0] == StepLayout.magic, let kind = LoggedStep.Kind(rawValue: words[2]),
             words[1] >= UInt64(LoggedStep.headLength), words[1] < 1 << 60,
@@ -160,21 +163,32 @@ package final class StepReader {
 
     /// Calls one of the closures with each table and each of its rows, in order.
     ///
+    /// - Parameter place: A table, and an `offset` within its rows, to begin with; nil to begin with the first table.
+    ///
     /// Throws what they throw, `RowShadowError.damaged` and `SystemError`.
     package func forEach(
-        table tableBody: (LoggedTable) throws -> Void, row rowBody: (LoggedRow) throws -> Void
+        from place: (table: LoggedTable, offset: Int64)? = nil, table tableBody: (LoggedTable) throws -> Void,
+        row rowBody: (LoggedRow) throws -> Void
     ) throws {
-        var reader = BufferedReader(file, at: start + Int64(LoggedStep.headLength))
+        var reader = BufferedReader(file, at: place?.offset ?? start + Int64(LoggedStep.headLength))
+        if let place {
+            offset = place.offset
+            try tableBody(place.table)
+        }
         while true {
             switch try reader.word() {
             case StepLayout.table:
                 let hasRowids = try reader.word() == 1
                 let before = try definition(&reader)
-                try tableBody(LoggedTable(before: before, after: try definition(&reader), hasRowids: hasRowids))
+                let table = LoggedTable(before: before, after: try definition(&reader), hasRowids: hasRowids)
+                offset = reader.offset
+                try tableBody(table)
             case StepLayout.row:
                 let rowid = Int64(bitPattern: try reader.word())
                 let before = try record(&reader)
-                try rowBody(LoggedRow(rowid: rowid, before: before, after: try record(&reader)))
+                let row = LoggedRow(rowid: rowid, before: before, after: try record(&reader))
+                offset = reader.offset
+                try rowBody(row)
             case StepLayout.end: return
             default: throw RowShadowError.damaged(file.path)
             }

@@ -65,17 +65,19 @@ struct BufferedReader {
     private(set) var offset: Int64
     private var buffer: [UInt8] = []
     private var next = 0
-    private static let length = 1 << 16
+    private let length: Int
 
-    init(_ file: OwnFile, at offset: Int64) {
+    /// - Parameter length: The number of bytes that are read at once.
+    init(_ file: OwnFile, at offset: Int64, length: Int = 1 << 16) {
         self.file = file
         self.offset = offset
+        self.length = length
     }
 
     /// Reads exactly `count` bytes. Throws `RowShadowError.damaged` at the end of the file.
     mutating func bytes(_ count: Int) throws -> [UInt8] {
         if buffer.count - next < count {
-            let wanted = max(count, Self.length)
+            let wanted = max(count, length)
             buffer = try file.descriptor.read(count: wanted, at: offset, path: file.path)
             next = 0
             guard buffer.count >= count else { throw RowShadowError.damaged(file.path) }

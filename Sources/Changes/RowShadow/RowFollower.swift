@@ -22,9 +22,11 @@ package final class RowFollower {
         case absent
     }
 
-    package let shadow: RowShadow
+    package private(set) var shadow: RowShadow
     /// True if the shadow was made just now: there was none, or none that counts.
-    package let isNew: Bool
+    package private(set) var isNew: Bool
+    private let limit: Int64
+    private let patience: Duration
     private let path: FilePath
     private let directory: FilePath
     private let name: StoreName
@@ -39,6 +41,8 @@ package final class RowFollower {
     private var holdsWholeLog = false
     /// The map of the shadow's pages; nil if they contradict each other.
     private var map: TreeMap?
+    /// True if the shadow is of no use until it is made anew.
+    private var isDamaged = false
 
     /// Opens a store's shadow, or makes one, which is `isNew` and has the store's present state.
     ///
@@ -47,43 +51,58 @@ package final class RowFollower {
     ///   - slot: The shadow's directory.
     ///   - limit: The size in bytes above which a store is cloned but not copied. Throws `RowShadowError.tooLarge`
     ///     where the file system can't clone it.
+    ///   - patience: The time for which a store is awaited that can't be read. Throws `RowShadowError.busy` afterwards.
     ///
     /// Throws `RowShadowError` and `SystemError`.
-    package init(_ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64) throws {
+    package init(_ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64, within patience: Duration) throws {
         guard let file = path.lastComponent, let name = StoreName(file) else { throw RowShadowError.absent(path) }
         self.path = path
         self.name = name
+        (self.limit, self.patience) = (limit, patience)
         directory = path.removingLastComponent()
         hasExactTimes = FileTimes.areExact(in: directory)
-        if let known = try RowShadow(slot) {
-            (shadow, isNew) = (known, false)
+        if let (known, map) = try RowShadow.known(slot) {
+            (shadow, isNew, self.map) = (known, false, map)
         } else {
-            let found = try StoreFiles.current(directory, name, unless: nil)
-            (shadow, isNew) = (try RowShadow(slot, of: found, at: path, limit: limit), true)
-            files = found
-        }
-        if isNew {
+            (shadow, files) = try RowShadow.copy(
+                path, name, slot, limit: limit, hasExactTimes: hasExactTimes, Deadline(after: patience))
+            isNew = true
             try complete()
-            try shadow.writeState()
         }
-        map = try Self.map(of: shadow)
+    }
+
+    /// Makes the shadow anew, with the store's present state, after it was found to be damaged or is of another file.
+    /// It has another epoch, and no step. Throws as the initializer.
+    package func remake() throws {
+        isDamaged = true
+        (commit, idleStamp, holdsWholeLog, map) = (nil, nil, false, nil)
+        (shadow, files) = try RowShadow.copy(
+            path, name, shadow.slot, limit: limit, hasExactTimes: hasExactTimes, Deadline(after: patience))
+        isNew = true
+        try complete()
+        isDamaged = false
     }
 
     /// Brings a copy that was just made to one state of the store.
     private func complete() throws {
-        guard let files else { return }
-        defer { files.closeDatabase() }
-        let deadline = Deadline(after: .seconds(30))
-        while !deadline.hasPassed {
-            if let (staged, view) = try stage(files) {
-                try shadow.advance(
-                    to: staged, pageSize: view.pageSize, nil, nil, .utf8, identity: files.identity)
-                record(view)
-                return
+        defer { files?.closeDatabase() }
+        if let files {
+            let deadline = Deadline(after: .seconds(30))
+            while true {
+                do {
+                    if let (staged, view) = try stage(files) {
+                        try shadow.advance(
+                            to: staged, pageSize: view.pageSize, nil, nil, .utf8, identity: files.identity)
+                        record(view)
+                        break
+                    }
+                } catch is Disturbed {} catch let error as SystemError where error.isPassing {}
+                guard !deadline.hasPassed else { throw RowShadowError.busy(path) }
+                pause(.milliseconds(2))
             }
-            pause(.milliseconds(2))
         }
-        throw SystemError("read", .resourceTemporarilyUnavailable, path: path)
+        try shadow.begin()
+        map = try shadow.map()
     }
 
     // MARK: - Steps
@@ -92,8 +111,10 @@ package final class RowFollower {
     ///
     /// - Parameter comparesAll: True if something other than transactions in the log may have written the store.
     ///
-    /// Throws `RowShadowError.unreadable` and `SystemError`. The shadow is as it was then, or has some of the steps.
+    /// Throws `RowShadowError` and `SystemError`. The shadow is as it was then, or has some of the steps. After
+    /// `RowShadowError.damaged` nothing but `remake` is of use.
     package func advance(comparesAll: Bool) throws -> Outcome {
+        guard !isDamaged else { throw RowShadowError.damaged(shadow.path) }
         do {
             guard let found = try StoreFiles.current(directory, name, unless: files) else {
                 (files, commit) = (nil, nil)
@@ -104,28 +125,40 @@ package final class RowFollower {
             defer { found.closeDatabase() }
             if try readLog(found), !comparesAll { return .current }
             return try compare(found) ? .current : .busy
+        } catch RowShadowError.damaged(let path) {
+            isDamaged = true
+            throw RowShadowError.damaged(path)
         } catch is Disturbed {
             return .busy
-        } catch let error as SystemError where Self.passing.contains(error.errno) {
+        } catch let error as SystemError where error.isPassing {
             return .busy
         }
     }
 
-    /// A relocation's lease, or a file that was removed just now.
-    private static let passing: Set<Errno> = [.resourceTemporarilyUnavailable, .noSuchFileOrDirectory]
-
     /// Applies what the log has after the shadow's commit. Returns false if a comparison must tell the rest.
     private func readLog(_ files: StoreFiles) throws -> Bool {
         guard commit != nil else {
-            let hasEnded = try files.refreshIndex(finalRead: { _ = try applyFirstLog(files) }, changed: { _ in })
+            let hasEnded = try refreshIndex(files) { _ = try applyFirstLog(files) }
             if hasEnded { (commit, holdsWholeLog) = (nil, false) }
             return hasEnded ? false : try applyFirstLog(files)
         }
         var isKnown = false
         // A log and an index that have lost their names are read to their end.
-        let hasEnded = try files.refreshIndex(finalRead: { _ = try applyLog(files) }, changed: { _ in })
+        let hasEnded = try refreshIndex(files) { _ = try applyLog(files) }
         if hasEnded || files.walIndex == nil { commit = nil } else { isKnown = try applyLog(files) }
         return isKnown
+    }
+
+    /// Opens the index that has its name now, and has the former one read to its end. Returns true if there was one. If
+    /// that end can't be read, a comparison tells it: the former index must not be kept for that, or each later call
+    /// would fail at the same place.
+    private func refreshIndex(_ files: StoreFiles, _ finalRead: () throws -> Void) throws -> Bool {
+        try files.refreshIndex(
+            finalRead: {
+                do { try finalRead() } catch is Disturbed {} catch let error as SystemError {
+                    guard error.isPassing else { throw error }
+                }
+            }, changed: { _ in })
     }
 
     /// Applies the transactions between the shadow's commit and that of the index. Returns false if they aren't known.
@@ -147,6 +180,8 @@ package final class RowFollower {
                 guard try files.readIndex()?.salt == index.salt else { return false }
             }
             guard Int(index.commitCount &- last.commitCount) == found.count else { return false }
+            // Some of them may have been applied when one can't be.
+            commit = nil
             for transaction in found { try apply(transaction, files.identity) }
             commit = index
             return true
@@ -154,6 +189,12 @@ package final class RowFollower {
             commit = nil
             return false
         }
+    }
+
+    /// Forgets where the shadow is in the log, so that the next step is found by a comparison with files opened anew.
+    /// Call it when the store couldn't be read for long: nothing that is held open may be the reason.
+    package func startOver() {
+        (files, commit, idleStamp, holdsWholeLog) = (nil, nil, nil, false)
     }
 
     /// Applies what the log has now, if the shadow follows one. Call it during longer work: the log may be restarted
@@ -266,7 +307,7 @@ package final class RowFollower {
         var current = map.take()
         var difference: PageDifference?
         for attempt in 0..<2 where difference == nil {
-            if attempt > 0 || current == nil { current = try Self.map(of: shadow) }
+            if attempt > 0 || current == nil { current = try shadow.map() }
             do { difference = try current?.advance(from: shadow.pages, to: staged, changed: staged.numbers) } catch {
                 guard error is Contradiction else { throw error }
             }
@@ -274,16 +315,17 @@ package final class RowFollower {
         let encoding = current?.format?.encoding ?? .utf8
         guard let difference else {
             try shadow.advance(to: staged, pageSize: pageSize, .gap, nil, encoding, identity: identity)
-            return map = try Self.map(of: shadow)
+            return map = try shadow.map()
         }
         let isTold = kind == .exact || difference.tables.contains { LoggedTable($0) != nil }
-        try shadow.advance(
-            to: staged, pageSize: pageSize, isTold ? kind : nil, difference, encoding, identity: identity)
-        map = current
-    }
-
-    /// Reads the map of the shadow's pages; nil if they contradict each other.
-    private static func map(of shadow: RowShadow) throws -> TreeMap? {
-        do { return try TreeMap(shadow.pages) } catch is Contradiction { return nil }
+        do {
+            try shadow.advance(
+                to: staged, pageSize: pageSize, isTold ? kind : nil, difference, encoding, identity: identity)
+            map = current
+        } catch is Contradiction {
+            // A row's overflow pages: nothing but a gap leads past them.
+            try shadow.advance(to: staged, pageSize: pageSize, .gap, nil, encoding, identity: identity)
+            map = try shadow.map()
+        }
     }
 }

@@ -13,9 +13,10 @@ import SystemPackage
 ///
 /// Nothing of this is synced step by step: the store's writer may not sync either, and a copy that is newer than the
 /// store is no use. The state names the machine's start. After another start the shadow counts only if it was closed,
-/// which syncs everything; else it is made anew, and whoever follows the store gets a reset.
+/// which syncs everything; else it is made anew, and whoever follows the store gets a reset. Each page has a checksum,
+/// which is compared before anybody is told of a difference from the page.
 package final class RowShadow {
-    private let slot: ShadowPlace.Slot
+    let slot: ShadowPlace.Slot
     private var directory: Directory { slot.directory }
     private let stateFile: OwnFile
     private let redo: OwnFile
@@ -95,13 +96,23 @@ package final class RowShadow {
         try copy.descriptor.truncate(to: Int64(pageCount) * Int64(pageSize), path: copy.path)
         (stateFile, redo) = (try OwnFile(ShadowName.state, in: directory), try OwnFile(ShadowName.redo, in: directory))
         log = try OwnFile(ShadowName.log(state.logFile), in: directory)
-        pages = try Self.openPages(directory, state)
+        pages = try Self.openPages(directory, state, isNew: true)
     }
 
-    private static func openPages(_ directory: Directory, _ state: ShadowState) throws(SystemError) -> ShadowPages {
-        ShadowPages(
+    /// Makes a copy count that was brought to one state of the store. Throws `SystemError`.
+    func begin() throws(SystemError) {
+        try pages.seal()
+        try writeState()
+    }
+
+    private static func openPages(
+        _ directory: Directory, _ state: ShadowState, isNew: Bool = false
+    ) throws(SystemError) -> ShadowPages {
+        let sums = try OwnFile(ShadowName.sums, in: directory)
+        return ShadowPages(
             try directory.openOwn(ShadowName.pages, flags: O_RDWR | O_CREAT, mode: 0o600),
-            path: directory.path.appending(ShadowName.pages), pageSize: state.pageSize, pageCount: state.pageCount)
+            path: directory.path.appending(ShadowName.pages), pageSize: state.pageSize, pageCount: state.pageCount,
+            sums: try PageSums(sums, pageCount: state.pageCount), isNew: isNew)
     }
 
     // MARK: - Steps
@@ -175,8 +186,7 @@ package final class RowShadow {
         return (next, pages)
     }
 
-    /// Records the state. A shadow that was just made counts from then on.
-    func writeState() throws(SystemError) {
+    private func writeState() throws(SystemError) {
         try stateFile.descriptor.write(state.bytes, at: 0, path: stateFile.path)
     }
 
@@ -228,6 +238,7 @@ package final class RowShadow {
             cursor = nil
             return nil
         }
+        if let cursor, cursor.step.number == number + 1 { return cursor }
         if let cursor, cursor.step.number == number, let next = try? cursor.following(),
             next.step.number == number + 1
         {

@@ -11,6 +11,8 @@ package enum RowShadowError: ActionableError, Equatable {
     case tooLarge(FilePath, bytes: Int64)
     /// There is no store.
     case absent(FilePath)
+    /// The store can't be read for now.
+    case busy(FilePath)
 
     package var errorCode: String {
         switch self {
@@ -18,6 +20,7 @@ package enum RowShadowError: ActionableError, Equatable {
         case .unreadable: "not_a_database"
         case .tooLarge: "shadow_too_large"
         case .absent: "no_store"
+        case .busy: "busy"
         }
     }
 
@@ -28,6 +31,7 @@ package enum RowShadowError: ActionableError, Equatable {
         case .tooLarge(let path, let bytes):
             "rows need a copy of \(PrintablePath(path)), which has \(ByteCount(bytes)); so much isn't copied unasked"
         case .absent(let path): "there is no store at \(PrintablePath(path))"
+        case .busy(let path): "\(PrintablePath(path)) can't be read now: it is being written"
         }
     }
 
@@ -37,12 +41,14 @@ package enum RowShadowError: ActionableError, Equatable {
         case .unreadable: "watch it without --rows and --values"
         case .tooLarge(let path, _): "groupstore rows enable \(path.shellWord)"
         case .absent: "create the store first"
+        case .busy: "ask again"
         }
     }
 
     package var errorPath: FilePath? {
         switch self {
-        case .damaged(let path), .unreadable(let path), .tooLarge(let path, _), .absent(let path): path
+        case .damaged(let path), .unreadable(let path), .tooLarge(let path, _), .absent(let path), .busy(let path):
+            path
         }
     }
 }

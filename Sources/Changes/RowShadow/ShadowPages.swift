@@ -10,8 +10,17 @@ final class ShadowPages: DatabaseState {
     let pageSize: Int
     private(set) var pageCount: UInt32
     private let page: HeldPage
+    /// The checksums of the pages; nil for a reader that trusts them.
+    private let sums: PageSums?
+    /// True if the copy was only just made, so that what the store has tells which of its pages are right.
+    private var isUnchecked: Bool
 
-    init(_ file: consuming Descriptor, path: FilePath, pageSize: Int, pageCount: UInt32) {
+    /// - Parameter isNew: True if `sums` are to be recorded.
+    init(
+        _ file: consuming Descriptor, path: FilePath, pageSize: Int, pageCount: UInt32, sums: PageSums?, isNew: Bool
+    ) {
+        self.sums = sums
+        isUnchecked = isNew
         self.file = file
         self.path = path
         self.pageSize = pageSize
@@ -21,7 +30,27 @@ final class ShadowPages: DatabaseState {
 
     func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
         guard number >= 1, number <= pageCount else { throw Contradiction.malformed(page: number) }
-        return try page.with(number, body) { try read(number, into: $0) }
+        return try page.with(number, body) {
+            try read(number, into: $0)
+            try check(number, UnsafeRawBufferPointer($0))
+        }
+    }
+
+    /// Throws `RowShadowError.damaged` if a page that was read isn't what was written.
+    func check(_ number: UInt32, _ bytes: UnsafeRawBufferPointer) throws {
+        guard let sums, !isUnchecked else { return }
+        guard sums.admits(number, bytes) else { throw RowShadowError.damaged(path) }
+    }
+
+    /// Records that a page of a new copy is the store's.
+    func confirm(_ number: UInt32, _ bytes: UnsafeRawBufferPointer) {
+        if isUnchecked { sums?.record(number, bytes) }
+    }
+
+    /// Completes a new copy, each page of which was confirmed or applied. Throws `SystemError`.
+    func seal() throws(SystemError) {
+        try sums?.write()
+        isUnchecked = false
     }
 
     /// Reads pages from `first` on, as many as the buffer holds; what the file doesn't have is left as it is. Returns
@@ -34,15 +63,21 @@ final class ShadowPages: DatabaseState {
     /// Writes pages, and sets the size. Each is passed to `body` once.
     func apply(_ staged: StagedPages) throws {
         page.forget()
+        sums?.resize(to: staged.pageCount)
         try staged.forEach { number, bytes in
             guard number <= staged.pageCount else { return }
             try file.write(bytes, at: Int64(number - 1) * Int64(pageSize), path: path)
+            sums?.record(number, bytes)
         }
+        try sums?.write()
         try file.truncate(to: Int64(staged.pageCount) * Int64(pageSize), path: path)
         pageCount = staged.pageCount
     }
 
-    func synchronize() throws(SystemError) { try file.synchronize(path: path) }
+    func synchronize() throws(SystemError) {
+        try file.synchronize(path: path)
+        try sums?.synchronize()
+    }
 }
 
 /// The bytes of the page that was read last.

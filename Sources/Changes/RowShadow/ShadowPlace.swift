@@ -168,12 +168,13 @@ extension Directory {
 enum ShadowName {
     static let state: FilePath.Component = "state"
     static let pages: FilePath.Component = "pages"
+    static let sums: FilePath.Component = "sums"
     static let redo: FilePath.Component = "redo"
     static let lock: FilePath.Component = "lock"
 
     /// True for the files of a shadow that are made anew with it.
     static func isOwn(_ name: FilePath.Component) -> Bool {
-        [state, pages, redo].contains(name) || firstStep(name) != nil
+        [state, pages, sums, redo].contains(name) || firstStep(name) != nil
     }
 
     /// The log file whose first step has that number.

@@ -48,7 +48,11 @@ package struct ShadowReport: Sendable {
         for name in try directory.names() where ShadowName.isOwn(name) {
             isEmpty = false
             let bytes = try directory.status(name)?.size ?? 0
-            if name == ShadowName.pages { size = bytes } else if name != ShadowName.state { logSize += bytes }
+            if name == ShadowName.pages {
+                size = bytes
+            } else if name != ShadowName.state, name != ShadowName.sums {
+                logSize += bytes
+            }
         }
         guard !isEmpty else { return nil }
         (self.size, self.logSize) = (size, logSize)
@@ -120,7 +124,7 @@ package struct ShadowReport: Sendable {
             let pages = ShadowPages(
                 try directory.openOwn(ShadowName.pages, flags: O_RDONLY),
                 path: directory.path.appending(ShadowName.pages),
-                pageSize: state.pageSize, pageCount: state.pageCount)
+                pageSize: state.pageSize, pageCount: state.pageCount, sums: nil, isNew: false)
             do {
                 _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
                 guard let view = try StoreView(files, path: store, hasExactTimes: hasExactTimes) else { continue }

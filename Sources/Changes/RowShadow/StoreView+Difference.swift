@@ -3,7 +3,8 @@ import Glibc
 extension StoreView {
     /// Calls `body` with each page that differs from the shadow's, or that the shadow doesn't have.
     ///
-    /// Throws what `body` throws, `Disturbed` and `SystemError`.
+    /// Throws what `body` throws, `Disturbed` and `SystemError`; `RowShadowError.damaged` if a page of the shadow isn't
+    /// what was written, and differs.
     func forEachDifference(
         from shadow: ShadowPages, _ body: (UInt32, UnsafeRawBufferPointer) throws -> Void
     ) throws {
@@ -24,8 +25,15 @@ extension StoreView {
             for place in 0..<count {
                 let number = first + UInt32(place)
                 let page = UnsafeRawBufferPointer(rebasing: now[(place * length)..<((place + 1) * length)])
-                let isKnown = number <= known && (place + 1) * length <= read
-                if isKnown, page.elementsEqual(in: former, at: place * length) { continue }
+                if number <= known {
+                    let isRead = (place + 1) * length <= read
+                    if isRead, page.elementsEqual(in: former, at: place * length) {
+                        shadow.confirm(number, page)
+                        continue
+                    }
+                    let kept = isRead ? place * length..<(place + 1) * length : 0..<0
+                    try shadow.check(number, UnsafeRawBufferPointer(rebasing: former[kept]))
+                }
                 try body(number, page)
             }
             first += UInt32(count)

@@ -11,7 +11,8 @@ import SystemPackage
 ///   database. The log stays as it is until it is restarted, and a checkpoint copies to the database what the log has;
 ///   the index shows both.
 /// - Without a wal-index, nobody has a store in WAL mode open. What a killed program left in the log counts as far as
-///   its checksums are right, as it does for SQLite.
+///   its checksums are right, as it does for SQLite. An index that nobody uses and that isn't the log's, because a
+///   program was killed or the log was removed, counts as none: SQLite makes it anew.
 /// - In rollback mode, the change counter, the journal, the lock and the file's times show a write.
 final class StoreView {
     /// The size in pages.
@@ -44,22 +45,19 @@ final class StoreView {
         let header = try files.header()
         changeCounter = header?.changeCounter
         if header == nil, stamp.size > 0 { throw RowShadowError.unreadable(path) }
+        let found = try files.readIndex()
         if header?.journalMode == .rollback || header == nil && files.walIndex == nil {
             guard try !files.isJournalHot(), hasExactTimes || stamp.whenSettled != nil else { return nil }
             (index, log, frames) = (nil, nil, [:])
-        } else if files.walIndex != nil {
-            guard let found = try files.readIndex() else { return nil }
-            index = found
-            if found.lastFrame == 0 {
-                (log, frames) = (nil, [:])
-            } else {
-                guard let log = try Self.log(of: found, in: files) else { return nil }
-                let listed = try Self.frames(upTo: found, in: log)
-                (pageSize, pageCount) = (found.pageSize, listed.pageCount)
-                (self.log, frames) = (log, listed.frames)
-                return
-            }
+        } else if let found, found.lastFrame == 0 {
+            (index, log, frames) = (found, nil, [:])
+        } else if let found, let log = try Self.log(of: found, in: files) {
+            let listed = try Self.frames(upTo: found, in: log)
+            (pageSize, pageCount) = (found.pageSize, listed.pageCount)
+            (index, self.log, frames) = (found, log, listed.frames)
+            return
         } else {
+            guard files.isUnused else { return nil }
             index = nil
             let isSettled = stamp.whenSettled != nil && logStamp.map { $0.whenSettled != nil } ?? true
             guard hasExactTimes || isSettled else { return nil }
@@ -85,7 +83,7 @@ final class StoreView {
     }
 
     private static func log(of index: WriteAheadIndex, in files: StoreFiles) throws -> WALFile? {
-        if let log = try files.openWAL(), try log.belongs(to: index) { return log }
+        // One that was opened earlier may have lost its name to another with the same salt.
         guard let log = try files.openWAL(reopening: true), try log.belongs(to: index) else { return nil }
         return log
     }

@@ -121,6 +121,7 @@ extension FollowedStores {
             case .woken: break
             }
         }
+        for address in touched { receiver.receiveFileEvent(of: address) }
         if overflowed { log.write(.warning, "the inotify event queue overflowed; polling all stores again") }
         let now = ContinuousClock.now
         for address in overflowed ? Set(stores.keys) : touched.union(pollScheduled) {

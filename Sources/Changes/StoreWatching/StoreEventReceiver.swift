@@ -11,6 +11,9 @@ package protocol StoreEventReceiver: AnyObject, Sendable {
     func publish(_ event: StoreEvent, of store: StoreAddress)
     /// Receives a change that is equal to the store's last one but for its position. It comes right after the commit.
     func publish(repeated change: StoreEvent, of store: FollowedStore)
+    /// Notes that a file of the store was created, written or removed, before the store is polled. Writes to a log that
+    /// is known come as commits alone.
+    func receiveFileEvent(of store: StoreAddress)
     /// The stores with subscribers.
     func subscribedStores() -> Set<StoreAddress>
     /// True if the store has a subscriber.
@@ -24,6 +27,8 @@ package protocol StoreEventReceiver: AnyObject, Sendable {
 
 extension StoreEventReceiver {
     package func publish(repeated change: StoreEvent, of store: FollowedStore) { publish(change, of: store.address) }
+
+    package func receiveFileEvent(of store: StoreAddress) {}
 
     package func receive(_ notice: Notice) {}
 }

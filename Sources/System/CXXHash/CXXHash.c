@@ -20,3 +20,7 @@ gs_hash_digest gs_hash_current(const gs_hash *hash) {
     XXH128_hash_t digest = XXH3_128bits_digest((const XXH3_state_t *)hash);
     return (gs_hash_digest){digest.low64, digest.high64};
 }
+
+uint64_t gs_hash_bytes(const void *bytes, size_t count, uint64_t seed) {
+    return XXH3_64bits_withSeed(bytes, count, seed);
+}

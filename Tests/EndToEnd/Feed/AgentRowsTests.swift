@@ -9,75 +9,6 @@ import Testing
 
 /// The rows that an agent tells from the pages of a store without history.
 @Suite(.ownThreads) struct AgentRowsTests {
-    /// An agent that follows the rows of one store, and can be killed.
-    private final class Scene {
-        let places: Places
-        let store: FilePath
-        let name = "\(AgentProcess.group)/Notes.sqlite"
-        private let configuration: FilePath
-        private(set) var agent: AgentProcess
-        private var number: Int64 = 0
-
-        init(_ sql: String) throws {
-            places = try Places()
-            store = places.group.appending("Notes.sqlite")
-            try sqlite(store, sql)
-            configuration = places.scratch("config.yaml")
-            let text = """
-                groups:
-                  - id: \(AgentProcess.group)
-                    directory: \(places.group.string)
-                    stores: [{ name: Notes.sqlite, rows: true }]
-                """
-            try Descriptor(opening: configuration, flags: O_WRONLY | O_CREAT, mode: 0o600)
-                .write(Array(text.utf8), at: 0, path: configuration)
-            agent = try Self.start(configuration, places)
-        }
-
-        private static func start(_ configuration: FilePath, _ places: Places) throws -> AgentProcess {
-            try AgentProcess(["--config", Word(configuration)], socket: places.scratch("agent.sock"))
-        }
-
-        func killAgent(_ meanwhile: () throws -> Void = {}) throws {
-            try agent.process.killAtOnce()
-            try meanwhile()
-            agent = try Self.start(configuration, places)
-        }
-
-        /// Returns the lines before the reply to a request, and the reply.
-        func ask(_ request: JSONObject) throws -> (lines: [JSONObject], reply: JSONObject) {
-            number += 1
-            var request = request
-            request["id"] = .integer(number)
-            request["store"] = .string(name)
-            let connection = try agent.connect()
-            try connection.send(request)
-            var lines: [JSONObject] = []
-            let reply = try connection.next { line in
-                guard line["ok"] == nil else { return true }
-                lines.append(line)
-                return false
-            }
-            return (lines, reply)
-        }
-
-        /// Waits until the agent's log has so many steps, without a request that would make it read the store.
-        func awaitSteps(_ number: Int) throws {
-            let deadline = Deadline(after: .ample)
-            while true {
-                let shown = try groupstore("rows", "show", Word(name), "--json", environment: agent.environment)
-                if shown.objects.first?["steps"] == .integer(Int64(number)) { return }
-                try #require(!deadline.hasPassed, "\(shown.output)")
-            }
-        }
-
-        /// Returns the present position.
-        func token() throws -> String {
-            let reply = try ask(["op": "subscribe", "durable": true]).reply
-            return try #require(SubscriptionToken(reply.string("token") ?? "")?.history, "\(reply.text)")
-        }
-    }
-
     /// A copy of the table `t`, which is changed by what the agent tells alone.
     private struct Copy {
         var token: String
@@ -85,7 +16,7 @@ import Testing
         var exact = 0
 
         /// Applies everything up to now.
-        mutating func update(_ scene: Scene) throws {
+        mutating func update(_ scene: RowsScene) throws {
             #expect(try scene.ask(["op": "sync"]).reply.bool("ok") == true)
             while true {
                 let (lines, reply) = try scene.ask([
@@ -116,7 +47,7 @@ import Testing
     private static let table = "CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT, y INTEGER)"
 
     @Test func aSubscriberContinuesAfterTheAgentWasKilled() throws {
-        let scene = try Scene("PRAGMA journal_mode = WAL; \(Self.table)")
+        let scene = try RowsScene("PRAGMA journal_mode = WAL; \(Self.table)")
         var copy = Copy(token: try scene.token())
         let writer = try sqliteShell(scene.store)
         try writer.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2); UPDATE t SET y = 3 WHERE id = 1")
@@ -134,7 +65,7 @@ import Testing
 
     /// Nobody subscribes, so only the agent itself can know that there were two commits.
     @Test func tellsTheCommitsApartThatNobodyListenedTo() throws {
-        let scene = try Scene(Self.table)
+        let scene = try RowsScene(Self.table)
         let token = try scene.token()
         for (number, sql) in ["INSERT INTO t VALUES (1, 'a', 1)", "UPDATE t SET y = 2"].enumerated() {
             try sqlite(scene.store, sql)
@@ -154,7 +85,7 @@ import Testing
     }
 
     @Test func watchPrintsTheRowsOfAStoreThatTheAgentFollows() throws {
-        let scene = try Scene("PRAGMA journal_mode = WAL; \(Self.table)")
+        let scene = try RowsScene("PRAGMA journal_mode = WAL; \(Self.table)")
         let watch = try RunningProcess(
             Programs.groupstore, ["watch", "--agent", "--rows", "--values", "--json", Word(scene.name)],
             environment: scene.agent.environment)
@@ -175,7 +106,7 @@ import Testing
 
     /// Without a filter by author, pages tell all. With one, only a history can.
     @Test func refusesAuthorsWithoutAHistory() throws {
-        let scene = try Scene(Self.table)
+        let scene = try RowsScene(Self.table)
         let token = try scene.token()
         let reply = try scene.ask(["op": "changes", "authors": ["me"], "since": .string(token)]).reply
         #expect(reply.object("error")?.string("code") == "no_history", "\(reply.text)")
@@ -183,7 +114,7 @@ import Testing
 
     /// The log is the agent's own file; the copy is made anew, and a subscriber reads again.
     @Test func aDamagedLogIsMadeAnew() throws {
-        let scene = try Scene(Self.table)
+        let scene = try RowsScene(Self.table)
         let token = try scene.token()
         try sqlite(scene.store, "INSERT INTO t VALUES (1, 'a', 1)")
         try scene.awaitSteps(1)
@@ -199,8 +130,104 @@ import Testing
         #expect(rows.map { $0["key"] } == [2])
     }
 
+    /// A difference from a page that isn't what was written would be a wrong row.
+    @Test func aDamagedCopyIsMadeAnew() throws {
+        let scene = try RowsScene("\(Self.table); INSERT INTO t VALUES (1, 'a', 1)")
+        let token = try scene.token()
+        let copy = scene.places.group.appending(".groupstore/rows/Notes.sqlite/0/pages")
+        let file = try Descriptor(opening: copy, flags: O_RDWR)
+        let byte = try file.read(count: 1, at: 2 * 4096 - 1, path: copy)
+        try file.write([(byte.first ?? 0) ^ 1], at: 2 * 4096 - 1, path: copy)
+        try sqlite(scene.store, "UPDATE t SET x = 'b'")
+        let (lines, reply) = try scene.ask(["op": "changes", "values": true, "since": .string(token)])
+        #expect(lines.map(\.type) == ["reset"] && lines.first?.string("reason") == "epoch", "\(reply.text)")
+        let present = try #require(reply.string("token"))
+        try sqlite(scene.store, "UPDATE t SET x = 'c'")
+        let rows = try scene.ask(["op": "changes", "values": true, "since": .string(present)]).lines
+        #expect(rows.last?["before"]?.text == #"[1,"b",1]"#, "\(rows.map(\.text))")
+    }
+
+    /// The store is locked while the agent starts. Nobody may take that for a store without rows.
+    @Test func watchWaitsForAWriterThatLocksTheStore() throws {
+        let scene = try RowsScene(Self.table)
+        let writer = try sqliteShell(scene.store)
+        try scene.killAgent { try writer.execute("BEGIN EXCLUSIVE; INSERT INTO t VALUES (1, 'a', 1)") }
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--agent", "--values", "--json", Word(scene.name)],
+            environment: scene.agent.environment)
+        try watch.line(.errors) { $0.contains("can't be read now") && $0.contains("waiting") }
+        try writer.execute("COMMIT")
+        try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+        try writer.execute("INSERT INTO t VALUES (2, 'b', 2)")
+        var keys: [JSONValue?] = []
+        try watch.line {
+            guard let line = JSONObject(line: $0) else { return false }
+            if line.type == "row" { keys.append(line["key"]) }
+            return line.type == "change"
+        }
+        #expect(keys == [2])
+        writer.closeInput()
+        try writer.wait()
+        try watch.killAtOnce()
+    }
+
+    /// Nothing is written to the store, so nothing records who has read how far.
+    @Test func refusesAnAcknowledgement() throws {
+        let scene = try RowsScene(Self.table)
+        let token = try scene.token()
+        let reply = try scene.ask(["op": "ack", "subscriber": "index", "token": .string(token)]).reply
+        let error = try #require(reply.object("error"), "\(reply.text)")
+        #expect(error.string("code") == "not_supported" && error.string("hint")?.contains("history") == false)
+    }
+
+    /// The log and the index have lost their names when the agent reads them. It has opened them before.
+    @Test func tellsTheCommitsApartOfAProgramThatHasClosedTheStore() throws {
+        let scene = try RowsScene("PRAGMA journal_mode = WAL; \(Self.table)")
+        let token = try scene.token()
+        let writer = try sqliteShell(scene.store)
+        try writer.execute("SELECT * FROM t")
+        #expect(try scene.ask(["op": "sync"]).reply.bool("ok") == true)
+        try scene.agent.process.suspend()
+        try writer.execute("INSERT INTO t VALUES (1, 'a', 1)")
+        try writer.execute("UPDATE t SET y = 2")
+        writer.closeInput()
+        try writer.wait()
+        #expect(FileStatus(following: scene.places.group.appending("Notes.sqlite-wal")) == nil)
+        scene.agent.process.signal(SIGCONT)
+        #expect(try scene.ask(["op": "sync"]).reply.bool("ok") == true)
+        let rows = try scene.rows(after: token)
+        #expect(rows.map { $0.string("op") } == ["insert", "update"])
+        #expect(rows.allSatisfy { $0.object("transaction")?.bool("exact") == true }, "\(rows.map(\.text))")
+    }
+
+    /// Each page begins where the one before it ended, whatever the table, and however many rows the step has.
+    @Test(arguments: ["", "WITHOUT ROWID"]) func pagesOfOneStepHaveEachRowOnce(_ kind: String) throws {
+        let scene = try RowsScene(
+            "CREATE TABLE a (id INTEGER PRIMARY KEY, x); CREATE TABLE b (id INTEGER PRIMARY KEY, x) \(kind);"
+                + "CREATE TABLE c (id INTEGER PRIMARY KEY, x); INSERT INTO b VALUES (1, 'old'), (2, 'old'), (40, 'old')"
+        )
+        let token = try scene.token()
+        let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50) "
+        try sqlite(
+            scene.store,
+            "BEGIN; \(numbers) INSERT INTO a SELECT i, 'a' || i FROM n; DELETE FROM b WHERE id = 1;"
+                + "\(numbers) INSERT OR REPLACE INTO b SELECT i, 'b' || i FROM n WHERE i > 1;"
+                + "\(numbers) INSERT INTO c SELECT i, 'c' || i FROM n; COMMIT")
+        for (limit, values) in [(7, true), (50, true), (50, false), (1000, true)] {
+            let rows = try scene.rows(after: token, limit: limit, values: values)
+            let expected =
+                (1...50).map { "a \($0) insert" }
+                + (1...50).map { "b \($0) \($0 == 1 ? "delete" : [2, 40].contains($0) ? "update" : "insert")" }
+                + (1...50).map { "c \($0) insert" }
+            let found = rows.map { "\($0.string("table") ?? "") \($0["key"]?.text ?? "") \($0.string("op") ?? "")" }
+            #expect(found.sorted() == expected.sorted(), "limit \(limit)")
+        }
+        let deletes = try scene.rows(after: token, limit: 1, operations: ["delete", "update"])
+        #expect(deletes.compactMap { $0["key"] }.count == 3)
+    }
+
     @Test func aTokenOfAnotherCopyIsReset() throws {
-        let scene = try Scene(Self.table)
+        let scene = try RowsScene(Self.table)
         let (lines, reply) = try scene.ask(["op": "changes", "values": true, "since": "h1.pages-1.0.0"])
         #expect(reply.string("outcome") == "reset" && lines.first?.string("reason") == "epoch", "\(reply.text)")
     }
@@ -213,7 +240,7 @@ import Testing
     func replayingALongStormGivesTheStore(_ mode: String) throws { try storm(mode, steps: 1500, seed: 3737) }
 
     private func storm(_ mode: String, steps: Int, seed: UInt64) throws {
-        let scene = try Scene("PRAGMA journal_mode = \(mode); \(Self.table)")
+        let scene = try RowsScene("PRAGMA journal_mode = \(mode); \(Self.table)")
         var copy = Copy(token: try scene.token())
         var random = SeededGenerator(seed: seed)
         func statements() -> String {

@@ -50,7 +50,8 @@ struct RowsEnableCommand: ParsableCommand {
                     remedy: "free space there, or set XDG_STATE_HOME to a directory with more")
             }
             if dryRun { return describe(estimate, place, output) }
-            let follower = try RowFollower(path, try place.takeSlot(epoch: nil), limit: .max)
+            let slot = try place.takeSlot(epoch: nil)
+            let follower = try RowFollower(path, slot, limit: .max, within: .seconds(30))
             let shadow = follower.shadow
             try shadow.close()
             var summary: JSONObject = ["type": "summary", "outcome": "enabled", "bytes": .integer(shadow.size)]

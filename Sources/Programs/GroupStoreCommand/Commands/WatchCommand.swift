@@ -70,7 +70,7 @@ struct WatchCommand: ParsableCommand {
     @Flag(
         help: """
             Before each change, print its rows whole: a change batch, as 'changes --values' does. With an agent, the \
-            store must keep a history.
+            store must keep a history, or have 'rows: true' in the agent's configuration.
             """)
     var values = false
 
@@ -155,7 +155,12 @@ struct WatchCommand: ParsableCommand {
         let paths = stores.map(ArgumentBytes.path)
         guard !direct else { return try directFeed(paths, since: token, output) }
         do throws(AgentConnectionError) {
-            return try AgentFeed(paths, since: token, configure)
+            var hasSaid = output.quiet
+            let wait = { (refusal: WireError) in
+                if !hasSaid { WatchedBatches.sayWaiting(refusal) }
+                hasSaid = true
+            }
+            return try AgentFeed(paths, since: token, waiting: wantsValues ? wait : nil, configure)
         } catch {
             guard !agent, error.leavesFilesToWatch else { throw error }
             return try directFeed(paths, since: token, output)

@@ -7,12 +7,12 @@ import SystemPackage
 /// The events of an agent's stores across connections: if the agent goes away, the feed waits for it and requests the
 /// events after the last tokens.
 final class AgentFeed: WatchedFeed {
-    let stores: [WatchedStore]
+    private(set) var stores: [WatchedStore] = []
     let openingType: String
     let socket: FilePath
     /// The agent, if it is this process's own.
     private let privateAgent: PrivateAgent?
-    private var subscriptions: [SubscribeOperation]
+    private var subscriptions: [SubscribeOperation] = []
     private var connection: AgentConnection?
 
     private static let reconnectTimeout = Duration.seconds(30)
@@ -23,31 +23,58 @@ final class AgentFeed: WatchedFeed {
     /// - Parameters:
     ///   - paths: Paths, or `GROUP_ID/NAME`.
     ///   - token: The position after which to begin, if there is one store.
+    ///   - wait: Waits until it is known if a store keeps a history, and says so with the reason.
     ///   - configure: Sets filters; without it, all events are received.
     init(
-        _ paths: [FilePath], since token: String? = nil, _ configure: (inout SubscribeOperation) -> Void = { _ in }
+        _ paths: [FilePath], since token: String? = nil, waiting wait: ((WireError) -> Void)? = nil,
+        _ configure: (inout SubscribeOperation) -> Void = { _ in }
     ) throws(AgentConnectionError) {
         socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
         privateAgent = nil
         openingType = "subscribed"
-        let connection = try AgentConnection(socket, interrupt: Interruption.descriptor)
-        self.connection = connection
-        let groups = try ServedGroups(connection)
-        var (stores, subscriptions) = ([WatchedStore](), [SubscribeOperation]())
-        for path in paths {
-            let address = try groups.address(of: path)
-            guard !subscriptions.contains(where: { $0.store == address }) else { continue }
-            let subscription = Self.subscription(address, since: token, configure)
-            subscriptions.append(subscription)
-            let reply = try Self.subscribe(subscription, connection)
-            stores.append(
-                WatchedStore(
-                    name: Self.name(of: address), bytes: address.bytes,
-                    path: reply.path("path").flatMap { FilePath(bytes: $0) } ?? path,
-                    token: reply.string("token") ?? "", hasHistory: reply.bool("history") ?? false))
+        var backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
+        while true {
+            let connection = try AgentConnection(socket, interrupt: Interruption.descriptor)
+            let groups = try ServedGroups(connection)
+            var (stores, subscriptions) = ([WatchedStore](), [SubscribeOperation]())
+            var unknown: StoreAddress?
+            for path in paths {
+                let address = try groups.address(of: path)
+                guard !subscriptions.contains(where: { $0.store == address }) else { continue }
+                let subscription = Self.subscription(address, since: token, configure)
+                subscriptions.append(subscription)
+                let reply = try Self.subscribe(subscription, connection)
+                if subscription.readsHistory, reply.bool("history") == nil { unknown = address }
+                stores.append(
+                    WatchedStore(
+                        name: Self.name(of: address), bytes: address.bytes,
+                        path: reply.path("path").flatMap { FilePath(bytes: $0) } ?? path,
+                        token: reply.string("token") ?? "", hasHistory: reply.bool("history") ?? false))
+            }
+            (self.stores, self.subscriptions, self.connection) = (stores, subscriptions, connection)
+            guard let wait, let unknown else { return }
+            if let refusal = try Self.passingRefusal(unknown, connection) { wait(refusal) }
+            if Interruption.isRequested { throw .interrupted }
+            pause(backoff.next())
         }
-        (self.stores, self.subscriptions) = (stores, subscriptions)
     }
+
+    /// Returns why the rows of a store can't be read for now; nil if they can. Throws why they can't at all.
+    private static func passingRefusal(
+        _ store: StoreAddress, _ connection: AgentConnection
+    ) throws(AgentConnectionError) -> WireError? {
+        let operation = HistoryOperation.changes(store, since: nil, limit: 1, HistoryOperation.Filter())
+        do throws(AgentConnectionError) {
+            _ = try connection.request(.history(operation), deadline: Deadline(after: replyTimeout))
+        } catch {
+            guard case .refused(let refusal) = error, passing.contains(refusal.code) else { throw error }
+            return refusal
+        }
+        return nil
+    }
+
+    /// The refusals that end by themselves. An agent that maintains the history updates it after a schema change.
+    static let passing: Set<String> = ["busy", "in_use", "timed_out", "outdated_history", "relocating"]
 
     /// Subscribes at this process's own agent. The stores keep the names of their paths.
     init(

@@ -1,6 +1,7 @@
 import AgentProtocol
 import CommandSupport
 import Glibc
+import GroupStore
 import LinuxSystem
 import RowShadow
 import StoreWatching
@@ -39,17 +40,19 @@ final class DirectRows {
         let position = token.flatMap(RowToken.init)
         let place = ShadowPlace(of: path, stateDirectory: try Self.stateDirectory())
         let slot = try place.takeSlot(epoch: position?.epoch)
-        follower = try RowFollower(path, slot, limit: Self.copyLimit)
+        follower = try Self.follower(path, slot, output)
         self.printer = printer
-        let shadow = follower.shadow
         if !output.quiet {
             Output.write(
-                "groupstore: rows come from a copy of the store's pages (\(ByteCount(shadow.size))) in "
-                    + "\(PrintablePath(shadow.path))", to: STDERR_FILENO)
+                "groupstore: rows come from a copy of the store's pages (\(ByteCount(follower.shadow.size))) in "
+                    + "\(PrintablePath(follower.shadow.path))", to: STDERR_FILENO)
         }
-        told = shadow.lastStep
+        told = follower.shadow.lastStep
         // Steps that nobody asked for are in the log all the same: another token may be of before them.
         try awaitStore()
+        // Whoever comes with a token learns of a damaged copy from it, and nobody else was told anything.
+        owed = []
+        let shadow = follower.shadow
         if let position, position.epoch == shadow.epoch, try shadow.hasSteps(after: position.step) {
             told = position.step
         } else {
@@ -59,6 +62,38 @@ final class DirectRows {
     }
 
     deinit { try? follower.shadow.close() }
+
+    /// Opens or makes the copy. Waits for a store that a program locks, and says so.
+    private static func follower(
+        _ path: FilePath, _ slot: ShadowPlace.Slot, _ output: Output
+    ) throws -> RowFollower {
+        var hasSaid = output.quiet
+        while true {
+            do { return try RowFollower(path, slot, limit: copyLimit, within: .seconds(2)) } catch let error {
+                guard case RowShadowError.busy? = error as? RowShadowError else { throw error }
+                if !hasSaid { Output.write("groupstore: \(error); waiting", to: STDERR_FILENO) }
+                hasSaid = true
+            }
+            if Interruption.isRequested { throw AgentConnectionError.interrupted }
+        }
+    }
+
+    /// Brings the copy to the store's present state.
+    private func advance(comparesAll: Bool) throws -> RowFollower.Outcome {
+        do {
+            do { return try follower.advance(comparesAll: comparesAll) } catch RowShadowError.damaged {
+                try remake()
+                return try follower.advance(comparesAll: comparesAll)
+            }
+        } catch RowShadowError.busy { return .busy }
+    }
+
+    /// Makes a damaged copy anew: whoever follows the store reads it again.
+    private func remake() throws {
+        try follower.remake()
+        told = follower.shadow.lastStep
+        owed.append(.reset(.epoch))
+    }
 
     /// Returns true if the rows of stores are told from their pages: none of them keeps a history, which a user who has
     /// enabled it asks for. Entities and authors are only in a history.
@@ -90,7 +125,7 @@ final class DirectRows {
     /// Brings the copy to the store's present state, as soon as it can be read, for at most some seconds.
     private func awaitStore() throws {
         let deadline = Deadline(after: .seconds(5))
-        while try follower.advance(comparesAll: true) == .busy {
+        while try advance(comparesAll: true) == .busy {
             if deadline.hasPassed { return retryAt = .now }
             pause(.milliseconds(5))
         }
@@ -125,7 +160,7 @@ final class DirectRows {
     /// Reads the store, and passes on what has happened since the last time.
     func retry(_ body: (StoreEvent?) throws -> Void) throws {
         retryAt = nil
-        switch try follower.advance(comparesAll: comparesAll) {
+        switch try advance(comparesAll: comparesAll) {
         case .busy: retryAt = .now.advanced(by: backoff.next())
         case .current, .absent:
             backoff = Self.makeBackoff()
@@ -162,7 +197,7 @@ final class DirectRows {
                 hasLeftOut = true
             }
             // The reader, or the disk with the token, may be slow.
-            try follower.keepUp()
+            do { try follower.keepUp() } catch RowShadowError.damaged { retryAt = .now }
         }
         if hasLeftOut { try body(nil) }
         if hasSteps { retryAt = .now }

@@ -1,5 +1,6 @@
 import AgentProtocol
 import CommandSupport
+import Glibc
 import GroupStore
 import LinuxSystem
 import PersistentHistory
@@ -59,6 +60,7 @@ final class WatchedBatches {
 
     private func printBatch(_ index: Int) throws {
         let giveUp = Deadline(after: Self.patience)
+        var hasSaid = output.quiet
         var backoff = Backoff(first: .milliseconds(20), longest: .seconds(2))
         while true {
             do throws(AgentConnectionError) {
@@ -70,7 +72,11 @@ final class WatchedBatches {
                 case .refused(let refusal) where refusal.code == "relocating":
                     positions[index].isPending = true
                     return
-                case .refused(let refusal) where giveUp.hasPassed || !Self.transient.contains(refusal.code):
+                case .refused(let refusal) where refusal.code == "busy":
+                    // A program may lock a store for as long as it likes.
+                    if giveUp.hasPassed, !hasSaid { Self.sayWaiting(refusal) }
+                    hasSaid = hasSaid || giveUp.hasPassed
+                case .refused(let refusal) where giveUp.hasPassed || !AgentFeed.passing.contains(refusal.code):
                     throw CommandFailure(
                         .badData, code: refusal.code, refusal.message, remedy: refusal.hint ?? "see the agent's log")
                 case .interrupted, .notUnderstood, .noSocketPath: throw error
@@ -82,8 +88,10 @@ final class WatchedBatches {
         }
     }
 
-    /// The refusals that end by themselves. An agent that maintains the history updates it after a schema change.
-    private static let transient: Set<String> = ["busy", "in_use", "timed_out", "outdated_history"]
+    /// Says for people that rows can't be read for now.
+    static func sayWaiting(_ refusal: WireError) {
+        Output.write("groupstore: \(refusal.message); waiting", to: STDERR_FILENO)
+    }
 
     /// Prints a page. Returns true if another one follows.
     private func printPage(_ index: Int) throws(AgentConnectionError) -> Bool {
