@@ -37,6 +37,16 @@ import Testing
         #expect(try await reader.next() == nil)
     }
 
+    /// An agent may run where this process can't look for it: no other process asks the presenter.
+    @Test func aPresenterIsNotRegisteredWithoutASocket() throws {
+        let registry = AgentRegistries.registry(of: container, socket: nil)
+        let admission = try registry.add(
+            container.item("Notes.sqlite"), FileHolder(pid: 7, program: "app"), versions: nil,
+            receive: { _ in })
+        guard case .waiting(let reason) = admission.registration else { throw Unexpected("\(admission)") }
+        #expect(reason.contains("GROUPSTORE_SOCKET"))
+    }
+
     /// A relocation that is cancelled before the agent's greeting sends no request.
     @Test func cancelsARelocationBeforeTheGreeting() async throws {
         let listener = try UnixSocket.listen(at: socket)

@@ -120,12 +120,18 @@ enum AgentRegistries {
     static func install() { _ = installed }
 
     private static let installed: Void = RegisteredPresenters.makeRegistry.withLock { make in
-        make = { container in
-            guard container.identifier != nil, let socket = AgentSocket.path(environment: environment) else {
-                return InProcessRegistry()
-            }
-            return RemoteRegistry(container, socket: socket)
+        make = { registry(of: $0, socket: AgentSocket.path(environment: environment)) }
+    }
+
+    /// - Parameter socket: The path of the agent's socket; nil if none is known.
+    static func registry(of container: GroupContainer, socket: FilePath?) -> any PresenterRegistry {
+        guard container.identifier != nil else { return InProcessRegistry() }
+        guard let socket else {
+            return InProcessRegistry(
+                registration: .waiting(
+                    reason: "no agent can be found: neither GROUPSTORE_SOCKET nor XDG_RUNTIME_DIR is set"))
         }
+        return RemoteRegistry(container, socket: socket)
     }
 
     static var environment: [String: String] { ProcessInfo.processInfo.environment }

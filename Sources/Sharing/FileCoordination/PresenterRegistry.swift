@@ -138,8 +138,10 @@ package final class InProcessRegistry: PresenterRegistry {
     }
 
     private let state = Mutex(State())
+    private let registration: FilePresenterRegistration
 
-    package init() {}
+    /// - Parameter registration: What a new presenter is told.
+    package init(registration: FilePresenterRegistration = .registered) { self.registration = registration }
 
     package func add(
         _ item: ClaimedItem, _ holder: FileHolder, versions: Set<String>? = nil,
@@ -161,7 +163,7 @@ package final class InProcessRegistry: PresenterRegistry {
             state.versions[number] = versions
             let pendingClaims = state.claimState.add(number, presenting: item, holder: holder)
             announce(number, pendingClaims)
-            return PresenterAdmission(presenter: number, pendingClaims: pendingClaims, registration: .registered)
+            return PresenterAdmission(presenter: number, pendingClaims: pendingClaims, registration: registration)
         }
     }
 

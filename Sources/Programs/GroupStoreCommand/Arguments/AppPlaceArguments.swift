@@ -11,6 +11,7 @@ enum AppPlaceArguments {
     static func source(_ text: String) throws(RelocationFailure) -> FilePath {
         let path = FilePath(workingDirectory()).pushing(ArgumentBytes.path(text))
         guard FileStatus(following: path) == nil else { return path }
+        if let place = try? inGroup(text), FileStatus(following: place) != nil { return place }
         do throws(ContainerPath.Failure) {
             return try ContainerPath(text, home: ProcessVariables.all["HOME"])?.path ?? path
         } catch {
@@ -23,7 +24,7 @@ enum AppPlaceArguments {
     /// its identifier.
     static func destination(_ text: String, of source: FilePath, isUndo: Bool) throws -> FilePath {
         let given = FilePath(workingDirectory()).pushing(ArgumentBytes.path(text))
-        let path = FileStatus(following: given) == nil ? inGroup(text) ?? given : given
+        let path = FileStatus(following: given) == nil ? try inGroup(text) ?? given : given
         guard let status = FileStatus(following: path), status.kind == .directory, let name = source.lastComponent,
             status.identity != FileStatus(following: source)?.identity,
             try !isDestination(path, of: source, isUndo: isUndo)
@@ -47,12 +48,19 @@ enum AppPlaceArguments {
         }
     }
 
-    private static func inGroup(_ text: String) -> FilePath? {
+    /// Returns the place in a group that `GROUP` and `GROUP/NAME` name; nil for another path. A name that
+    /// begins as identifiers do is never that of a directory to be made.
+    private static func inGroup(_ text: String) throws(RelocationFailure) -> FilePath? {
         let parts = text.split(separator: "/", maxSplits: 1)
-        guard let first = parts.first, let identifier = GroupIdentifier(String(first)),
-            let directory = try? identifier.standardDirectory(environment: ProcessVariables.all),
-            FileStatus(following: directory)?.kind == .directory
-        else { return nil }
-        return parts.count == 1 ? directory : directory.pushing(FilePath(String(parts[1])))
+        guard !text.hasPrefix("/"), let first = parts.first.map(String.init), GroupIdentifier(first) != nil else {
+            return nil
+        }
+        do throws(RelocationFailure) {
+            let directory = try GroupDirectory.path(first)
+            return parts.count == 1 ? directory : directory.pushing(FilePath(String(parts[1])))
+        } catch {
+            guard error.code == NamedGroup.missingCode, !first.hasPrefix("group.") else { throw error }
+            return nil
+        }
     }
 }

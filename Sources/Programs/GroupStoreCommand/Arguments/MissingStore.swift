@@ -20,9 +20,10 @@ struct MissingStore {
     /// The failure of a command that needs a store. Throws the errors of finding a group.
     func failure() throws -> CommandFailure {
         if let failure = try groupFailure() { return failure }
-        let missing = MissingSource(path)
+        let place = try StoreArgument.groupStore(given) ?? path
+        let missing = MissingSource(place)
         return CommandFailure(
-            .inputOutput, code: Self.code, missing?.sentence ?? StoreError.missing(path).message,
+            .inputOutput, code: Self.code, missing?.sentence ?? StoreError.missing(place).message,
             remedy: missing?.nearest.map { "name it: \($0.shellWord)" } ?? "check the path, or name it GROUP_ID/NAME")
     }
 

@@ -29,12 +29,14 @@ struct StoreArgument {
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
-    /// Returns the path of `GROUP_ID/NAME`, where there need not be a store yet; nil if there is no such group.
+    /// Returns the path of `GROUP_ID/NAME`, where there need not be a store yet; nil if there is no such group. A store
+    /// may also be in a directory of the group, as in a program's that was moved there.
     static func groupStore(_ given: FilePath) throws -> FilePath? {
-        guard let address = StoreAddress(bytes: given.bytes), let group = GroupIdentifier(address.group),
-            let name = FilePath.Component(bytes: address.name)
+        guard given.isRelative, given.components.count > 1, given.components.allSatisfy({ $0.kind == .regular }),
+            let first = given.components.first, let group = GroupIdentifier(first.string),
+            let directory = try NamedGroup(group).directory
         else { return nil }
-        return try NamedGroup(group).directory?.appending(name)
+        return directory.appending(given.components.dropFirst())
     }
 
     /// Returns nil if nothing has that name.

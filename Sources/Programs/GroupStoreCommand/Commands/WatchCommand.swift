@@ -172,11 +172,19 @@ struct WatchCommand: ParsableCommand {
         if let failure = try MissingStore(given).groupFailure(mayAppear: true) { throw failure }
         let path = given.absolute(in: FilePath(workingDirectory()))
         let directory = path.removingLastComponent()
-        if FileStatus(following: directory)?.kind == .directory { return path }
-        if let store = try StoreArgument.groupStore(given) { return store }
+        if FileStatus(following: directory)?.kind == .directory {
+            // Nothing could be told of its commits.
+            let isReadable = path.withPlatformString { faccessat(AT_FDCWD, $0, R_OK, AT_EACCESS) } == 0
+            if !isReadable, errno == EACCES { throw SystemError.last("open", path: path) }
+            return path
+        }
+        // To make a directory of a group's name here would hide the group.
+        let store = try StoreArgument.groupStore(given)
+        let place = store?.removingLastComponent() ?? directory
+        if let store, FileStatus(following: place)?.kind == .directory { return store }
         throw CommandFailure(
-            .badData, code: "no_directory", "there is no directory \(PrintablePath(directory))",
-            remedy: "make it, or name GROUP_ID/NAME: mkdir -p \(directory.shellWord)")
+            .badData, code: "no_directory", "there is no directory \(PrintablePath(place))",
+            remedy: "make it, or name GROUP_ID/NAME: mkdir -p \(place.shellWord)")
     }
 
     private func directFeed(

@@ -34,7 +34,7 @@ struct MoveAppCommand: ParsableCommand {
             The new path, an existing directory to move it into, or a group's identifier, alone or followed by /NAME. \
             --undo needs none.
             """,
-        completion: .directory)
+        completion: .containers)
     var destination: String?
 
     @Flag(help: "Print what would be done, and change nothing.")
@@ -98,10 +98,14 @@ struct MoveAppCommand: ParsableCommand {
                 request, isCancelled: { Interruption.isRequested }, report: { printer.report($0) })
             if dryRun {
                 let preview = try engine.dryRun()
-                return try reporting(output) { printer.show(preview) }
+                return try reporting(output) {
+                    printer.show(preview)
+                    if !preview.isMoved, preview.rewritten.isEmpty { reportUselessRewrites(printer) }
+                }
             }
             let summary = undo ? try engine.undo() : try engine.run()
             try reporting(output, changing: true) {
+                if summary.outcome == .moved, summary.rewritten.isEmpty { reportUselessRewrites(printer) }
                 printer.finish(summary, seconds: started.duration(to: .now).seconds)
             }
             // The directory is back, but a store may hold paths that lead nowhere now.
@@ -111,6 +115,11 @@ struct MoveAppCommand: ParsableCommand {
             printer.fail(failure, source: from, seconds: started.duration(to: .now).seconds)
             throw ExitCode(failure.exitCode)
         }
+    }
+
+    private func reportUselessRewrites(_ printer: AppMovePrinter) {
+        guard !rewrites.isEmpty else { return }
+        printer.report(.note("--rewrite: no store has a path to change"))
     }
 
     /// Splits at the first `=` that is followed by a slash: a path may contain others.
