@@ -105,6 +105,9 @@ import Testing
     @Test(arguments: [
         ("stores: [store.db", "stores: [other.db", "recipe", "no SQLite store other.db"),
         ("keys: [file]", "keys: [secret]", "recipe", "no secret"),
+        ("  - cache/", "  - store.db", "recipe", "store.db would be left out"),
+        ("  - cache/", "  - '*-wal'", "recipe", "-wal would be left out"),
+        ("  - cache/", "  - file", "recipe", "file would be left out"),
         ("table: t", "table: u", "check", "no such table"),
     ])
     func aDirectoryThatDoesNotSuitIsLeftAlone(

@@ -21,7 +21,8 @@ extension AppRecipe {
         return (try count(in: root, at: place), notes(survey, isCopy: true))
     }
 
-    /// Throws `RelocationFailure` if the directory isn't the program's, or a key is missing.
+    /// Throws `RelocationFailure` if the directory isn't the program's, a key is missing, or a copy would leave out
+    /// what the recipe itself counts as the program's content.
     func check(_ survey: AppSurvey, of source: FilePath) throws(RelocationFailure) {
         if let pattern = stores.first(where: { pattern in !survey.stores.contains(where: pattern.matches) }) {
             throw .app(
@@ -34,11 +35,26 @@ extension AppRecipe {
                 "\(PrintablePath(source)) has no \(pattern.text), without which the stores of \(name) can't be used",
                 "put it there first, or leave --recipe out")
         }
+        if let lost = survey.files.first(where: { isLeft($0) && isContent($0, survey) }) {
+            throw .app(
+                .badData, "recipe", "\(PrintablePath(lost)) would be left out and removed, and is content of \(name)",
+                "narrow the pattern under leave in the recipe")
+        }
+    }
+
+    private func isLeft(_ file: FilePath) -> Bool { leave.contains { $0.matches(file) } }
+
+    /// True for a store, a key, and the log or journal of a store that is copied: it may hold the last commits.
+    private func isContent(_ file: FilePath, _ survey: AppSurvey) -> Bool {
+        if (stores + keys).contains(where: { $0.matches(file) }) { return true }
+        return survey.stores.contains { store in
+            !isLeft(store) && ["-wal", "-shm", "-journal"].contains { file == store.appending(suffix: $0) }
+        }
     }
 
     /// Returns sentences about the files that the recipe leaves out or doesn't know.
     func notes(_ survey: AppSurvey, isCopy: Bool) -> [String] {
-        let left = isCopy ? survey.files.filter { file in leave.contains { $0.matches(file) } } : []
+        let left = isCopy ? survey.files.filter(isLeft) : []
         let unknown = survey.files.filter { !knows($0) }
         return [
             Self.list(left, "is left out and removed: the program makes it again", "are left out and removed"),
