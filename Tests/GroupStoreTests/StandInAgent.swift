@@ -12,10 +12,12 @@ struct StandInAgent: ~Copyable {
 
     /// Waits for the next client.
     static func accept(on listener: borrowing Descriptor) async throws -> StandInAgent {
-        while true {
+        let deadline = Deadline(after: .ample)
+        while !deadline.hasPassed {
             if let connection = try UnixSocket.accept(on: listener) { return StandInAgent(connection: connection) }
             await Task.yield()
         }
+        throw Unexpected("no client connects")
     }
 
     /// Waits for a client's first request, and passes it to `request`. On a busy machine a client doesn't wait long for

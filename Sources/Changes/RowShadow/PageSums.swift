@@ -61,6 +61,7 @@ final class PageSums {
             try file.descriptor.write(bytes, at: 4 * Int64(numbers[start] - 1), path: file.path)
             start = end + 1
         }
+        // Cut off are the sums of pages that the copy no longer has.
         if fileCount != sums.count { try file.descriptor.truncate(to: 4 * Int64(sums.count), path: file.path) }
         fileCount = sums.count
         unwritten.removeAll(keepingCapacity: true)

@@ -15,7 +15,8 @@ public enum FilePresenterRegistration: Sendable, Hashable, CustomStringConvertib
     /// The agent knows the presenter: every process that coordinates asks it.
     case registered
     /// Only this process asks the presenter: no agent answers, or the agent doesn't serve the group. The presenter is
-    /// registered as soon as one does. `reason` says what prevented it.
+    /// registered as soon as one does, unless the environment tells no place of an agent's socket. `reason` says what
+    /// prevented it.
     case waiting(reason: String)
     /// Only this process asks the presenter: the agent refused. Registration is retried when the agent's configuration
     /// has changed. `reason` is the agent's message.

@@ -96,7 +96,9 @@ import Testing
             let descriptor = try Descriptor(opening: store, flags: O_RDONLY | O_CLOEXEC)
             guard let lease = try FileLease(descriptor) else { throw Unexpected("no lease") }
             preparing = Task { try await both.prepareStore(at: store) }
-            while lease.isIntact { try await Task.sleep(for: .milliseconds(1)) }
+            let deadline = Deadline(after: .ample)
+            while lease.isIntact, !deadline.hasPassed { try await Task.sleep(for: .milliseconds(1)) }
+            if lease.isIntact { throw Unexpected("nobody opens the store") }
         }
         #expect(try await preparing.value == .migrated(through: ["Notes 2"], notes: []))
     }

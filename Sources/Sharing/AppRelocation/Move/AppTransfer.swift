@@ -183,10 +183,11 @@ struct AppTransfer {
     private func compare(_ counted: [CheckedTable], in copy: Directory) throws {
         guard let recipe = relocation.request.recipe else { return }
         let copied = try recipe.count(in: copy, at: places.source)
-        guard let (old, new) = zip(counted, copied).first(where: { $0 != $1 }) else { return }
+        guard let old = counted.first(where: { !copied.contains($0) }) else { return }
+        let rows = copied.first { $0.check == old.check }.map { "\($0.rows)" } ?? "no"
         throw RelocationFailure.app(
             .failed, "check",
-            "table \(old.check.table) of \(PrintablePath(old.check.store)) has \(new.rows) rows in the copy, and "
+            "table \(old.check.table) of \(PrintablePath(old.check.store)) has \(rows) rows in the copy, and "
                 + "\(old.rows) in the store", "nothing was moved: run this again, and report it if it stays so")
     }
 

@@ -1,3 +1,4 @@
+import SQLiteStore
 import SystemPackage
 
 /// What is known of a program's directory: a recipe in YAML (`AppRecipe(reading:)`).
@@ -28,13 +29,7 @@ package struct AppRecipe: Sendable, Equatable {
 
     /// Returns true for a file that the recipe knows.
     package func knows(_ path: FilePath) -> Bool {
-        (stores + files + leave + keys).contains { $0.matches(path) } || Self.isSideFile(path, of: stores)
-    }
-
-    private static func isSideFile(_ path: FilePath, of stores: [PathPattern]) -> Bool {
-        ["-wal", "-shm", "-journal"].contains { suffix in
-            guard path.string.hasSuffix(suffix) else { return false }
-            return stores.contains { $0.matches(FilePath(String(path.string.dropLast(suffix.count)))) }
-        }
+        if (stores + files + leave + keys).contains(where: { $0.matches(path) }) { return true }
+        return path.databaseOfSideFile.map { database in stores.contains { $0.matches(database) } } ?? false
     }
 }

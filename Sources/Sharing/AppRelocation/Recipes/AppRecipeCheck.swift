@@ -47,9 +47,7 @@ extension AppRecipe {
     /// True for a store, a key, and the log or journal of a store that is copied: it may hold the last commits.
     private func isContent(_ file: FilePath, _ survey: AppSurvey) -> Bool {
         if (stores + keys).contains(where: { $0.matches(file) }) { return true }
-        return survey.stores.contains { store in
-            !isLeft(store) && ["-wal", "-shm", "-journal"].contains { file == store.appending(suffix: $0) }
-        }
+        return file.databaseOfSideFile.map { !isLeft($0) && survey.stores.contains($0) } ?? false
     }
 
     /// Returns sentences about the files that the recipe leaves out or doesn't know.
