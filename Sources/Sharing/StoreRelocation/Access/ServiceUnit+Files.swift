@@ -14,37 +14,44 @@ extension ServiceUnit {
     /// Returns the services of the system whose files are below `root`. Leaves out what can't be read.
     package static func all(root: FilePath = "/") -> [ServiceUnit] {
         let directories = places.compactMap { try? Directory(root.pushing($0)) }
-        var files: [FilePath.Component: Directory] = [:]
-        for directory in directories {
-            for name in (try? directory.names()) ?? [] where name.extension == "service" && files[name] == nil {
-                files[name] = directory
-            }
-        }
-        return files.sorted { $0.key.string < $1.key.string }.compactMap { name, directory in
-            guard let text = text(name, in: directory) else { return nil }
-            return ServiceUnit(name: name.string, texts: [text] + dropIns(of: name, in: directories))
+        let folders = files(of: directories, ending: ".service.d")
+        let units = files(of: directories, ending: ".service").sorted { $0.key < $1.key }
+        return units.compactMap { name, found in
+            guard let text = text(name, in: found[0]) else { return nil }
+            let folder = "\(name).d"
+            return ServiceUnit(name: name, texts: [text] + dropIns(in: folders[folder] ?? [], named: folder))
         }
     }
 
-    private static func dropIns(of unit: FilePath.Component, in directories: [Directory]) -> [String] {
-        guard let folder = unit.appending(".d") else { return [] }
-        var files: [FilePath.Component: Directory] = [:]
+    /// Returns the names with an ending, and for each the directories that have it, in their order.
+    ///
+    /// Names are texts here: a path of each of some hundred files would take longer than to read them.
+    private static func files(of directories: [Directory], ending: String) -> [String: [Directory]] {
+        var found: [String: [Directory]] = [:]
         for directory in directories {
-            guard (try? directory.status(folder))?.kind == .directory, let inside = try? directory.directory(folder)
-            else { continue }
-            for name in (try? inside.names()) ?? [] where name.extension == "conf" && files[name] == nil {
-                files[name] = inside
+            try? directory.forEachEntry { name, _, _ in
+                let text = String(decoding: name, as: UTF8.self)
+                if text.hasSuffix(ending) { found[text, default: []].append(directory) }
             }
         }
-        return files.sorted { $0.key.string < $1.key.string }.compactMap { text($0.key, in: $0.value) }
+        return found
+    }
+
+    private static func dropIns(in directories: [Directory], named folder: String) -> [String] {
+        guard !directories.isEmpty, let name = FilePath.Component(folder) else { return [] }
+        return files(of: directories.compactMap { try? $0.directory(name) }, ending: ".conf")
+            .sorted { $0.key < $1.key }
+            .compactMap { text($0.key, in: $0.value[0]) }
     }
 
     /// Returns a file's text; a link to `/dev/null` masks a unit.
-    private static func text(_ name: FilePath.Component, in directory: Directory) -> String? {
-        let path = directory.path.appending(name)
-        guard FileStatus(following: path)?.kind == .regular, let file = try? Descriptor(opening: path, flags: O_RDONLY),
-            let bytes = try? file.read(count: sizeLimit, at: 0)
-        else { return nil }
+    private static func text(_ name: String, in directory: Directory) -> String? {
+        let raw = openat(directory.raw, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+        guard raw >= 0 else { return nil }
+        let file = Descriptor(owning: raw)
+        guard (try? file.status())?.kind == .regular, let bytes = try? file.read(count: sizeLimit, at: 0) else {
+            return nil
+        }
         return String(decoding: bytes, as: UTF8.self)
     }
 

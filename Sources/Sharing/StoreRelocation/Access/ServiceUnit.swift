@@ -146,7 +146,14 @@ package struct ServiceUnit: Sendable {
     func uses(_ directory: FilePath, isOwners: Bool) -> Bool {
         let named =
             paths("ReadWritePaths") + paths("BindPaths") + paths("WorkingDirectory") + ownDirectories.map(\.path)
-        if (named + paths("ExecStart")).contains(where: { $0.starts(with: directory) }) { return true }
+        if named.contains(where: { $0.starts(with: directory) }) { return true }
+        // Each service has a command. A path of every word of it would take longer than to read the units.
+        let last = directory.string.split(separator: "/").last ?? ""
+        if values["ExecStart", default: []].contains(where: { $0.contains(last) || $0.contains("%") }),
+            paths("ExecStart").contains(where: { $0.starts(with: directory) })
+        {
+            return true
+        }
         return isOwners && named.contains { $0 != "/" && directory.starts(with: $0) }
     }
 
@@ -205,6 +212,10 @@ package struct ServiceUnit: Sendable {
 
 extension StringProtocol {
     fileprivate var trimmed: String {
-        String(drop { $0.isWhitespace }.reversed().drop { $0.isWhitespace }.reversed())
+        let isBlank: (UInt8) -> Bool = { $0 == 0x20 || (9...13).contains($0) }
+        let bytes = Array(utf8)
+        guard let first = bytes.firstIndex(where: { !isBlank($0) }), let last = bytes.lastIndex(where: { !isBlank($0) })
+        else { return "" }
+        return String(decoding: bytes[first...last], as: UTF8.self)
     }
 }
