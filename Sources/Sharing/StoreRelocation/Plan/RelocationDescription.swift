@@ -123,8 +123,8 @@ extension RelocationDecision {
             .conflict, code: "conflict",
             "\(PrintablePath(endpoints.legacy.path)) and \(PrintablePath(endpoints.group.path)) \(difference)"
                 + (since ?? ""),
-            remedy: "look at both, then choose keep-group or keep-legacy, which archives the other, or merge, which puts "
-                + "the rows of both into one store: \(command) --on-conflict keep-group")
+            remedy: "look at both, then choose keep-group or keep-legacy, which archives the other, or merge, which "
+                + "puts the rows of both into one store: \(command) --on-conflict keep-group")
         failure.sides = try [side(.legacy, legacy), side(.group, group)]
         return failure
     }
