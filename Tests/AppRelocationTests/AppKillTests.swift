@@ -131,6 +131,18 @@ import Testing
         #expect(try rig.leftovers() == [])
     }
 
+    /// Either name finds the journal, which is beside the new place.
+    @Test func anUndoOfTheNewPlaceRemovesAPartialCopy() throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        #expect(try kill(rig, at: .copied))
+        let places = try #require(try AppRelocation.recorded(rig.destination))
+        #expect(places == (rig.source, rig.destination))
+        _ = try AppRelocation(rig.request()).undo()
+        #expect(try rig.leftovers() == [])
+        #expect(try rig.files(rig.source) == before)
+    }
+
     /// A killed move must not stand in the way of another one to the same group.
     @Test func anotherMoveUndoesIt() throws {
         let rig = try AppRig(.another)

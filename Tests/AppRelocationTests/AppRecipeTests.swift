@@ -102,6 +102,34 @@ import Testing
         #expect(try Directory(rig.destination.appending("cache")).names() == [])
     }
 
+    /// Nothing is decided yet, so the second command's options count.
+    @Test func aKilledCopyFollowsTheNextCommand() throws {
+        let rig = try AppRig(.another)
+        let killed = AppRelocation(try request(rig)) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .copied { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try killed.run() }
+        let summary = try AppRelocation(rig.request()).run()
+        #expect(summary.outcome == .moved)
+        #expect(try Directory(rig.destination.appending("cache")).names().count == 2)
+        #expect(try rig.rows(rig.destination) == "100")
+        #expect(try rig.leftovers() == [])
+    }
+
+    @Test func leavesOutNoExternalData() throws {
+        let rig = try AppRig(.another)
+        let script = "cd \"$1\"; mkdir -p .store_SUPPORT/_EXTERNAL_DATA; echo photo >.store_SUPPORT/_EXTERNAL_DATA/X"
+        try run("sh", ["-c", Word(script), "sh", Word(rig.source)])
+        var request = try request(rig)
+        request.recipe = try recipe(Self.text.replacing("  - cache/", with: "  - .store_SUPPORT/"))
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request).run() }
+        #expect(failure?.message.contains(".store_SUPPORT/_EXTERNAL_DATA/X would be left out") == true)
+        #expect(try !rig.isLink(rig.source))
+    }
+
     @Test(arguments: [
         ("stores: [store.db", "stores: [other.db", "recipe", "no SQLite store other.db"),
         ("keys: [file]", "keys: [secret]", "recipe", "no secret"),

@@ -205,6 +205,14 @@ extension GroupContainer {
         }
     }
 
+    /// True if the lock's file is empty, or has a note as a holder writes it: its pid, a space and its program. Any
+    /// other content is somebody's.
+    package func hasOwnLock() -> Bool {
+        let note = lockHolder()
+        let words = note.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
+        return note.isEmpty || (words.count == 2 && pid_t(words[0]) != nil && !note.contains("\n"))
+    }
+
     /// Returns the note that the lock's holder wrote into it, or an empty string if there is none.
     package func lockHolder() -> String {
         guard let bookkeeping = try? existingBookkeeping() else { return "" }

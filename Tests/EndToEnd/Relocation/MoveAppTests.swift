@@ -55,6 +55,20 @@ import Testing
         #expect(try Directory(places.group).names() == [])
     }
 
+    /// A stranger's file has the name of the group's lock.
+    @Test(arguments: Places.FileSystem.allCases)
+    func keepsAStrangersFileInTheDirectoryOfRecords(_ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        let app = try makeApp(places)
+        let lock = places.group.pushing(".groupstore/lock")
+        try run("mkdir", [Word(places.group.appending(".groupstore"))])
+        try write("precious", to: lock)
+        let moved = places.group.appending("app")
+        #expect(try groupstore("move-app", Word(app), Word(moved), "--json").outcome == "moved")
+        #expect(try groupstore("move-app", "--undo", Word(app), "--json").outcome == "undone")
+        #expect(try run("cat", [Word(lock)]).output == "precious")
+    }
+
     /// The journal can't be written, and nothing of ours stays.
     @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
     func aFullDiskLeavesNothingOfOurs() throws {

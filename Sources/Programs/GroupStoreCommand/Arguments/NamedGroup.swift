@@ -47,25 +47,20 @@ struct NamedGroup {
         if GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) == nil {
             return "the place of the group \(identifier) is unknown: HOME is not set"
         }
-        let similar = similar(to: identifier)
-        return "there is no group \(identifier)" + (place.map { ", and no \($0)" } ?? "")
-            + (similar.isEmpty ? "" : "; did you mean \(similar.joined(separator: " or "))?")
-    }
-
-    private static func similar(to identifier: GroupIdentifier) -> ArraySlice<String> {
         // An agent may serve a group of that name elsewhere.
-        KnownNames(environment: ProcessVariables.all).groups.filter { $0 != identifier.rawValue }
+        let similar = KnownNames(environment: ProcessVariables.all).groups.filter { $0 != identifier.rawValue }
             .similar(to: identifier.rawValue).prefix(3)
+        return "there is no group \(identifier)" + (place.map { ", and no \($0)" } ?? "")
+            + (similar.isEmpty ? "" : "; did you mean \(similar.joined(separator: " or "))? If not, make it")
     }
 
-    /// The command that makes the group, for somebody who doesn't mean one with a similar name.
+    /// The command that makes the group.
     static func creation(of identifier: GroupIdentifier) -> String {
         guard GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) != nil else {
             return "set HOME or GROUPSTORE_CONTAINERS, or name the group's directory"
         }
         // A group's identifier may begin with a hyphen.
-        return (similar(to: identifier).isEmpty ? "" : "name that one, or make this one: ")
-            + "groupstore group create \(identifier.rawValue.hasPrefix("-") ? "-- " : "")\(identifier)"
+        return "groupstore group create \(identifier.rawValue.hasPrefix("-") ? "-- " : "")\(identifier)"
     }
 }
 

@@ -72,13 +72,13 @@ package struct AppPreview: Sendable {
         outcome = undoing == nil ? .wouldMove : .wouldUndo
         (from, to) = (places.source, places.destination)
         let directory = try places.sourceParent.directory(places.sourceName)
-        let survey = try AppSurvey(directory, .files)
+        let isNear = try places.destinationParent.status().identity.device == root.device
+        method = isNear && !(undoing ?? !request.rewrites.isEmpty) ? .rename : .copy
         let recipe = undoing == nil ? request.recipe : nil
+        let survey = try AppSurvey(directory, .files, leaving: method == .copy ? recipe?.leave ?? [] : [])
         try recipe?.check(survey, of: from)
         try places.checkWritable()
         if undoing == nil { try places.checkAccess(directory, survey, units: request.unitRoot) }
-        let isNear = try places.destinationParent.status().identity.device == root.device
-        method = isNear && !(undoing ?? !request.rewrites.isEmpty) ? .rename : .copy
         if method == .copy {
             try survey.checkShared()
             // The records with their lock and journal, and the staging directory with its manifest.

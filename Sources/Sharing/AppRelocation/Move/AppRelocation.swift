@@ -147,24 +147,35 @@ package struct AppRelocation {
         guard let journal = try container.appJournal() else { return nil }
         let former = try AppPlaces(journal)
         let isSame = former.source == places.source && former.destination == places.destination
+        let isRequested = isSame && isRequested(journal.move)
         let recovery = AppRecovery(journal, former, container, step: step)
         let (from, to) = (PrintablePath(former.source), PrintablePath(former.destination))
-        switch try recovery.end(keepingCopy: isSame) {
+        switch try recovery.end(keepingCopy: isRequested) {
         case .finished(let method, let notes):
             report(.recovered("finished the interrupted move of \(from) to \(to)"))
             guard isSame else { return nil }
             var summary = summary(journal.move.undoes == nil ? .moved : .undone, former)
             (summary.method, summary.notes, summary.left) = (method, notes, journal.left ?? [])
+            if !isRequested {
+                summary.notes.append("the move was decided already, with the options that it was begun with")
+            }
             return summary
         case .undone:
             report(.recovered("the move of \(from) to \(to) was interrupted before it was decided"))
             if journal.move.undoes == nil, former.source == places.destination, former.destination == places.source {
                 return summary(.undone, places)
             }
-            guard isSame, recovery.hasCopy else { return nil }
+            guard isRequested, recovery.hasCopy else { return nil }
             // The files that were copied and verified need not be copied again.
             return try perform(journal.move, former, container, resuming: true)
         }
+    }
+
+    /// True if a recorded move, or an undo, does what this request asks for.
+    private func isRequested(_ move: AppMove) -> Bool {
+        guard move.undoes == nil else { return true }
+        let leave = request.recipe?.leave.map(\.text) ?? []
+        return move.rewrites ?? [] == request.rewrites && move.leave ?? [] == leave
     }
 
     /// Ends an interrupted undo whose journal isn't in the destination's group. Returns its summary if that was asked
@@ -207,6 +218,8 @@ package struct AppRelocation {
         while true {
             if let lock = try container.lock() {
                 return try withExtendedLifetime(lock) { lock in
+                    // Another program may have a file of that name.
+                    guard container.hasOwnLock() else { return try body() }
                     defer { container.removeUnusedRecords() }
                     // A full disk is reported by what needs the disk: the note only names this process to others.
                     try? lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))

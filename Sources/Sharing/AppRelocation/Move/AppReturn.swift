@@ -17,8 +17,10 @@ extension AppRelocation {
         let group = GroupContainer(directory: parent)
         // An undo that was interrupted after the directory had its old name back.
         if let back = AppUndoNote.find(for: place, in: parent) { return (place, back.source.path) }
-        if let back = try? group.appJournal()?.move, back.undoes != nil, back.source.path == place {
-            return (back.destination.path, place)
+        if let move = try? group.appJournal()?.move {
+            if move.undoes != nil, move.source.path == place { return (move.destination.path, place) }
+            // A copy that was interrupted has left nothing at the new place yet.
+            if move.undoes == nil, move.destination.path == place { return (move.source.path, place) }
         }
         let obstacle = try AppObstacle(name, in: parent)
         if let link = obstacle.link { return (place, link) }

@@ -59,7 +59,7 @@ struct AppTransfer {
     private func transfer() throws -> AppMoveSummary {
         let root = try places.sourceParent.directory(places.sourceName)
         guard move.isFile(move.root, try root.status()) else { throw AppChanged(path: places.source) }
-        let survey = try AppSurvey(root, .files)
+        let survey = try AppSurvey(root, .files, leaving: move.leavePatterns)
         try survey.checkShared()
         let notes = places.notes(survey.contents) + Self.notes(survey.contents)
         try container.write(AppMoveJournal(move, .copying))

@@ -44,10 +44,16 @@ extension AppRecipe {
 
     private func isLeft(_ file: FilePath) -> Bool { leave.contains { $0.matches(file) } }
 
-    /// True for a store, a key, and the log or journal of a store that is copied: it may hold the last commits.
+    /// True for a store, a key, and what belongs to a store that is copied: its log or journal, which may hold the last
+    /// commits, and its external data.
     private func isContent(_ file: FilePath, _ survey: AppSurvey) -> Bool {
         if (stores + keys).contains(where: { $0.matches(file) }) { return true }
-        return file.databaseOfSideFile.map { !isLeft($0) && survey.stores.contains($0) } ?? false
+        let copied = survey.stores.filter { !isLeft($0) }
+        if let database = file.databaseOfSideFile, copied.contains(database) { return true }
+        return copied.contains { store in
+            let support = store.lastComponent.flatMap(StoreName.existing)?.support
+            return support.map { file.starts(with: store.removingLastComponent().appending($0)) } ?? false
+        }
     }
 
     /// Returns sentences about the files that the recipe leaves out or doesn't know.

@@ -29,15 +29,19 @@ final class AppSurvey {
 
     private let root: Directory
     private let depth: Depth
+    private let leave: [PathPattern]
     /// The files with several names, by their identity, with the names found.
     private var names: [FileIdentity: (paths: [FilePath], links: UInt64)] = [:]
     /// A header is looked for in at most this many files of a survey of names.
     private static let headerLimit = 10_000
 
     /// Looks at the whole tree. Throws `RelocationFailure` for what can't be copied, and `SystemError`.
-    init(_ root: Directory, _ depth: Depth) throws {
+    ///
+    /// - Parameter leave: The files that a copy leaves out. If files are looked at, these don't count.
+    init(_ root: Directory, _ depth: Depth, leaving leave: [PathPattern] = []) throws {
         self.root = root
         self.depth = depth
+        self.leave = leave
         if depth == .files { contents.bytes = 0 }
         try visit(root, FilePath())
         switch depth {
@@ -156,9 +160,13 @@ final class AppSurvey {
         _ name: FilePath.Component, in directory: Directory, _ path: FilePath, _ status: FileStatus
     ) throws {
         files.append(path)
-        contents.bytes = (contents.bytes ?? 0) + status.size
+        if leave.contains(where: { $0.matches(path) }) {
+            contents.files -= 1
+        } else {
+            contents.bytes = (contents.bytes ?? 0) + status.size
+            allocated += min(status.allocated, status.size)
+        }
         if status.links > 1 { names[status.identity, default: ([], status.links)].paths.append(path) }
-        allocated += min(status.allocated, status.size)
         do throws(SystemError) {
             let start = try Self.start(of: name, in: directory)
             if DatabaseHeader(start) != nil {

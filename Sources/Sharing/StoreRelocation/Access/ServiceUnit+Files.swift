@@ -59,9 +59,10 @@ extension ServiceUnit {
     package static func check(
         _ units: [ServiceUnit], owner: uid_t, from directory: FilePath, to place: FilePath, leavesLink: Bool
     ) throws(RelocationFailure) {
+        let used = UnitPath(directory.string)
         for unit in units {
             let isOwners = owner != 0 && unit.user.flatMap(UserNames.user) == owner
-            guard unit.uses(directory, isOwners: isOwners),
+            guard unit.uses(used, isOwners: isOwners),
                 let obstacle = unit.obstacle(from: directory, to: place, leavesLink: leavesLink)
             else { continue }
             throw RelocationFailure(

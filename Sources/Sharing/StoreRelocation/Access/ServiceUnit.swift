@@ -64,13 +64,13 @@ package struct ServiceUnit: Sendable {
     ]
 
     /// Returns the absolute paths in a setting. Those that depend on the instance or the machine are left out.
-    private func paths(_ key: String) -> [FilePath] {
+    private func paths(_ key: String) -> [UnitPath] {
         words(key).compactMap { word in
             var text = String(word.drop { "-+!:@|".contains($0) })
             for (specifier, place) in Self.specifiers { text = text.replacing(specifier, with: place) }
             // `BindPaths=SOURCE:DESTINATION`: the destination is what the service sees.
             if key.hasPrefix("Bind"), let path = text.split(separator: ":").dropFirst().first { text = String(path) }
-            return text.hasPrefix("/") && !text.contains("%") ? FilePath(text).lexicallyNormalized() : nil
+            return text.hasPrefix("/") && !text.contains("%") ? UnitPath(text) : nil
         }
     }
 
@@ -80,11 +80,11 @@ package struct ServiceUnit: Sendable {
     ]
 
     /// The directories that systemd makes for the service, with the setting that names each.
-    private var ownDirectories: [(path: FilePath, setting: String, word: String)] {
+    private var ownDirectories: [(path: UnitPath, setting: String, word: String)] {
         Self.directories.flatMap { setting, parent in
             words(setting).compactMap { word in
                 guard let name = word.split(separator: ":").first, !name.contains("%") else { return nil }
-                return (FilePath(parent).pushing(FilePath(String(name))), setting, word)
+                return (UnitPath("\(parent)/\(name)"), setting, word)
             }
         }
     }
@@ -98,9 +98,9 @@ package struct ServiceUnit: Sendable {
         case hidden(by: String, isEmpty: Bool)
     }
 
-    private var rules: [(path: FilePath, access: Access)] {
-        var rules: [(path: FilePath, access: Access)] = []
-        func add(_ paths: [FilePath], _ access: Access) { rules += paths.map { ($0, access) } }
+    private var rules: [(path: UnitPath, access: Access)] {
+        var rules: [(path: UnitPath, access: Access)] = []
+        func add(_ paths: [UnitPath], _ access: Access) { rules += paths.map { ($0, access) } }
         let isDynamic = isOn("DynamicUser")
         switch isDynamic && values["ProtectSystem"] == nil ? "strict" : flag("ProtectSystem") {
         case "strict":
@@ -110,7 +110,7 @@ package struct ServiceUnit: Sendable {
         case "yes", "true", "1", "on": add(["/usr", "/boot", "/efi"], .readOnly(by: "ProtectSystem=yes"))
         default: break
         }
-        let homes: [FilePath] = ["/home", "/root", "/run/user"]
+        let homes: [UnitPath] = ["/home", "/root", "/run/user"]
         let home = isDynamic && values["ProtectHome"] == nil ? "read-only" : flag("ProtectHome")
         switch home {
         case "read-only": add(homes, .readOnly(by: "ProtectHome=read-only"))
@@ -120,11 +120,13 @@ package struct ServiceUnit: Sendable {
         }
         if isOn("PrivateTmp") || isDynamic { add(["/tmp", "/var/tmp"], .hidden(by: "PrivateTmp=yes", isEmpty: true)) }
         for path in paths("TemporaryFileSystem") {
-            add([path], .hidden(by: "TemporaryFileSystem=\(path)", isEmpty: true))
+            add([path], .hidden(by: "TemporaryFileSystem=\(path.text)", isEmpty: true))
         }
-        for path in paths("ReadOnlyPaths") { add([path], .readOnly(by: "ReadOnlyPaths=\(path)")) }
+        for path in paths("ReadOnlyPaths") { add([path], .readOnly(by: "ReadOnlyPaths=\(path.text)")) }
         add(paths("ReadWritePaths") + paths("BindPaths") + ownDirectories.map(\.path), .writable)
-        for path in paths("InaccessiblePaths") { add([path], .hidden(by: "InaccessiblePaths=\(path)", isEmpty: false)) }
+        for path in paths("InaccessiblePaths") {
+            add([path], .hidden(by: "InaccessiblePaths=\(path.text)", isEmpty: false))
+        }
         return rules
     }
 
@@ -133,28 +135,23 @@ package struct ServiceUnit: Sendable {
     func access(to path: FilePath) -> Access {
         // Its paths are other files than those of the same name here.
         if values["RootDirectory"]?.last != nil || values["RootImage"]?.last != nil { return .writable }
-        let above = rules.filter { path.starts(with: $0.path) }
+        let path = UnitPath(path.string)
+        let above = rules.filter { $0.path.contains(path) }
         for rule in above { if case .hidden(_, isEmpty: false) = rule.access { return rule.access } }
-        let longest = above.map(\.path.components.count).max()
-        return above.last { $0.path.components.count == longest }?.access ?? .writable
+        // They contain each other, so the longest has the most components.
+        let longest = above.map(\.path.text.utf8.count).max()
+        return above.last { $0.path.text.utf8.count == longest }?.access ?? .writable
     }
 
     // MARK: - A move
 
     /// True if the settings show that the service uses the directory: they name it or something in it, or, for a
     /// service of its owner, a directory above it.
-    func uses(_ directory: FilePath, isOwners: Bool) -> Bool {
+    func uses(_ directory: UnitPath, isOwners: Bool) -> Bool {
         let named =
             paths("ReadWritePaths") + paths("BindPaths") + paths("WorkingDirectory") + ownDirectories.map(\.path)
-        if named.contains(where: { $0.starts(with: directory) }) { return true }
-        // Each service has a command. A path of every word of it would take longer than to read the units.
-        let last = directory.string.split(separator: "/").last ?? ""
-        if values["ExecStart", default: []].contains(where: { $0.contains(last) || $0.contains("%") }),
-            paths("ExecStart").contains(where: { $0.starts(with: directory) })
-        {
-            return true
-        }
-        return isOwners && named.contains { $0 != "/" && directory.starts(with: $0) }
+        if (named + paths("ExecStart")).contains(where: { directory.contains($0) }) { return true }
+        return isOwners && named.contains { $0.text != "/" && $0.contains(directory) }
     }
 
     /// What keeps a service from a place.
@@ -171,16 +168,17 @@ package struct ServiceUnit: Sendable {
     ///   in `ReadWritePaths=`, but starts no service with one as its `StateDirectory=` (tried with version 252).
     package func obstacle(from directory: FilePath, to place: FilePath, leavesLink: Bool) -> Obstacle? {
         guard access(to: directory) == .writable else { return nil }
+        let former = UnitPath(directory.string)
         var lines: [String] = []
         var reasons: [String] = []
         if leavesLink {
-            for own in ownDirectories where own.path == directory {
+            for own in ownDirectories where own.path == former {
                 reasons.append("\(own.setting)=\(own.word), which may not be a symbolic link")
                 let others = words(own.setting).filter { $0 != own.word }
                 lines += ["\(own.setting)="] + others.map { "\(own.setting)=\($0)" }
             }
         }
-        let isLed = leavesLink && reasons.isEmpty && paths("ReadWritePaths").contains { $0.starts(with: directory) }
+        let isLed = leavesLink && reasons.isEmpty && paths("ReadWritePaths").contains { former.contains($0) }
         let access = access(to: place)
         switch access {
         case .writable: break
@@ -207,6 +205,23 @@ package struct ServiceUnit: Sendable {
         }
         guard !isPlain else { return prefix + text }
         return "\"\(prefix)\(text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\""))\""
+    }
+}
+
+/// A normalized absolute path, as a text: a unit has many, and there are hundreds of units.
+struct UnitPath: Equatable, ExpressibleByStringLiteral {
+    let text: String
+
+    init(stringLiteral text: String) { self.init(text) }
+
+    init(_ text: String) {
+        let isPlain = !text.contains("//") && !text.contains("/.") && (text == "/" || !text.hasSuffix("/"))
+        self.text = isPlain ? text : FilePath(text).lexicallyNormalized().string
+    }
+
+    /// True for the path itself and for those below it.
+    func contains(_ path: UnitPath) -> Bool {
+        text == "/" || path.text == text || path.text.hasPrefix(text + "/")
     }
 }
 

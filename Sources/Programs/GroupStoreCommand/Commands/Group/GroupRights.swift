@@ -14,7 +14,7 @@ struct GroupRights {
     init?(owner: String?, mode: String?) throws {
         guard owner != nil || mode != nil else { return nil }
         self.mode = try mode.map { text in
-            guard let mode = mode_t(text, radix: 8), mode <= 0o7777, mode & 0o700 == 0o700 else {
+            guard let mode = mode_t(text, radix: 8), mode <= 0o3777, mode & 0o700 == 0o700 else {
                 throw CommandFailure(
                     .usage, code: "bad_mode", "\(text) isn't a mode of a directory that its owner can use",
                     remedy: "name it in octal: 0700, or 2770 to share it with a group")
