@@ -123,7 +123,8 @@ struct DoctorCommand: ProcIndependentCommand {
 
     private static func exists(_ path: FilePath) -> Bool { path.withPlatformString { access($0, F_OK) } == 0 }
 
-    private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
+    /// True also for a directory that this user can't read.
+    private static func isDirectory(_ path: FilePath) -> Bool { FileStatus(following: path)?.kind == .directory }
 
     private static func socket(_ configuration: Configuration?) -> FilePath? {
         configuration?.socket ?? AgentSocket.clientPath(environment: ProcessVariables.all)

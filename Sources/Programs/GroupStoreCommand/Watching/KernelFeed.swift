@@ -66,15 +66,23 @@ final class KernelFeed: WatchedFeed {
         reduceTimerSlack()
         ResourceLimit.raiseDescriptors()
         loop = FeedLoop(source: try InotifySource())
+        // What can't be followed from the start is the error of `add`, and printed once.
+        let held = HeldMessages()
         let log = FeedLog { level, message in
-            if level != .notice { Output.write("groupstore: \(message)", to: STDERR_FILENO) }
+            if level != .notice { held.print(message) }
         }
         let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
             receive(event, of: number, token)
         }
         self.feed = feed
         var isReady = false
-        try afterRelocations { _ = try feed.add(paths) { _ in isReady = true } }
+        do {
+            try afterRelocations { _ = try feed.add(paths) { _ in isReady = true } }
+        } catch {
+            held.release(except: (error as? DirectFeedError)?.message)
+            throw error
+        }
+        held.release()
         while !isReady, try feed.step(loop) {}
         if let rows { self.rows = try paths.indices.map { try rows(feed.path(of: $0) ?? paths[$0]) } }
         for (number, store) in watched.enumerated() {
