@@ -14,7 +14,8 @@ struct DoctorCommand: ProcIndependentCommand {
         discussion: """
             Checks inotify's limits, file leases, the agent's socket, the libraries, and each named directory, where \
             stores are or will be. A file stands for its directory. Without arguments, checks the directories of the \
-            configuration, else this user's group containers.
+            configuration, else this user's group containers. Exits with 0 if it finds no problem; a \
+            warning is none. --quiet prints the problems alone, on standard error.
 
             Example:
               groupstore doctor group.com.example.notes
@@ -150,7 +151,7 @@ struct DoctorCommand: ProcIndependentCommand {
         let padding = String(repeating: " ", count: 9 - finding.word.count)
         let line = finding.word + padding + finding.message + (finding.remedy.map { " (\($0))" } ?? "")
         if output.quiet, !output.json {
-            if finding.verdict != .fine { Output.write(line, to: STDERR_FILENO) }
+            if finding.status != nil { Output.write(line, to: STDERR_FILENO) }
             return
         }
         var object: JSONObject = ["type": "check", "check": .string(finding.check), "verdict": .string(finding.word)]
