@@ -38,14 +38,19 @@ final class FollowedShadow {
     func abandon() { follower = nil }
 
     /// Flips a bit in the last byte of page 2, where the rows of the first table are.
-    func damageCopy() throws {
-        let file = place.path.appending("0").appending("pages")
-        let copy = try FileHandle(forUpdating: URL(fileURLWithPath: file.string))
-        try copy.seek(toOffset: 2 * 4096 - 1)
-        let byte = try copy.read(upToCount: 1)?.first ?? 0
-        try copy.seek(toOffset: 2 * 4096 - 1)
-        try copy.write(contentsOf: Data([byte ^ 1]))
-        try copy.close()
+    func damageCopy() throws { try flipBit(of: copy.appending("pages"), at: 2 * 4096 - 1) }
+
+    /// The directory of the copy.
+    var copy: FilePath { place.path.appending("0") }
+
+    /// Flips the lowest bit of a byte.
+    func flipBit(of file: FilePath, at offset: UInt64) throws {
+        let handle = try FileHandle(forUpdating: URL(fileURLWithPath: file.string))
+        try handle.seek(toOffset: offset)
+        let byte = try handle.read(upToCount: 1)?.first ?? 0
+        try handle.seek(toOffset: offset)
+        try handle.write(contentsOf: Data([byte ^ 1]))
+        try handle.close()
     }
 
     struct Step: Equatable {

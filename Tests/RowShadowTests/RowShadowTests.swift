@@ -1,10 +1,11 @@
 import Foundation
 import GRDB
 import LinuxSystem
-import RowShadow
 import SystemPackage
 import TestSupport
 import Testing
+
+@testable import RowShadow
 
 @Suite struct RowShadowTests {
     private static let note = "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note VALUES (1, 'a')"
@@ -121,6 +122,26 @@ import Testing
         #expect(shadow.follower?.shadow.epoch != epoch)
         #expect(shadow.follower?.shadow.lastStep == 0)
         try queue.close()
+    }
+
+    @Test func tellsNothingFromADamagedLog() throws {
+        let shadow = try FollowedShadow(Self.note)
+        try shadow.write("INSERT INTO note VALUES (2, 'b')")
+        #expect(try shadow.steps().count == 1)
+        let name = try #require(try Directory(shadow.copy).names().first { $0.string.hasPrefix("log") })
+        let log = shadow.copy.appending(name)
+        let step = try #require(try shadow.follower?.shadow.step(after: 0))
+        for offset in 0..<UInt64(try #require(FileStatus(following: log)).size) {
+            try shadow.flipBit(of: log, at: offset)
+            #expect("byte \(offset)") {
+                let file = try OwnFile(reading: name, in: Directory(shadow.copy))
+                try StepReader(file, at: 0).forEach(table: { _ in }, row: { _ in })
+            } throws: { error in
+                if case RowShadowError.damaged? = error as? RowShadowError { true } else { false }
+            }
+            try shadow.flipBit(of: log, at: offset)
+        }
+        try step.forEach(table: { _ in }, row: { _ in })
     }
 
     @Test func makesADamagedCopyAnewWhenItIsOpened() throws {

@@ -14,6 +14,9 @@ public enum RelocationProgress: Sendable {
     /// So many bytes were copied, of a total.
     case copied(bytes: Int64, of: Int64)
     /// The relocation ended. `outcome` is `relocated`, `already_relocated`, `nothing_to_do`, `migrated` or `set_aside`.
+    ///
+    /// It is `nothing_to_do` too if neither place has a store, as at an app's first start. The command line calls that
+    /// an error (`no_store`), because a name that somebody types may be mistyped.
     case finished(outcome: String, from: URL, to: URL)
 }
 

@@ -26,7 +26,7 @@ package struct LoggedStep: Sendable, Equatable {
     /// SQLite's count of the schema's changes (https://sqlite.org/fileformat2.html, §1.3.9).
     package let schemaVersion: UInt32
 
-    static let headLength = 64
+    static let headLength = 72
 }
 
 /// A table of a step: its definition in the schema before and after it.
@@ -61,9 +61,10 @@ package struct LoggedRow: Sendable {
 }
 
 /// The layout of a step: a head of eight words, then for each table its mark, definitions and rows, then an end mark.
-/// All numbers have eight bytes, the lowest first.
+/// All numbers have eight bytes, the lowest first. The head, each table, each row and the end mark are entries with a
+/// checksum each.
 enum StepLayout {
-    static let magic: UInt64 = 0x0153_5257_4F52_5347
+    static let magic: UInt64 = 0x0253_5257_4F52_5347
     static let table: UInt64 = 1
     static let row: UInt64 = 2
     static let end: UInt64 = 3
@@ -86,22 +87,26 @@ struct StepWriter {
     }
 
     mutating func add(_ table: LoggedTable) throws(SystemError) {
+        writer.beginEntry()
         try writer.append(word: StepLayout.table)
         try writer.append(word: table.hasRowids ? 1 : 0)
         for definition in [table.before, table.after] {
             try append(definition.map { Array($0.name.utf8) })
             if let definition { try append(Array(definition.sql.utf8)) }
         }
+        try writer.endEntry()
     }
 
     mutating func addRow(
         _ rowid: Int64, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?
     ) throws(SystemError) {
         rowCount += 1
+        writer.beginEntry()
         try writer.append(word: StepLayout.row)
         try writer.append(word: UInt64(bitPattern: rowid))
         try append(before)
         try append(after)
+        try writer.endEntry()
     }
 
     private mutating func append(_ bytes: (some Collection<UInt8>)?) throws(SystemError) {
@@ -115,7 +120,9 @@ struct StepWriter {
         _ kind: LoggedStep.Kind, number: UInt64, firstRow: UInt64, time: Double, _ encoding: PageFormat.Encoding,
         schemaVersion: UInt32
     ) throws(SystemError) -> (LoggedStep, Int64) {
+        writer.beginEntry()
         try writer.append(word: StepLayout.end)
+        try writer.endEntry()
         let end = writer.end
         try writer.flush()
         var head = BufferedWriter(file, at: start)
@@ -123,7 +130,9 @@ struct StepWriter {
             StepLayout.magic, UInt64(end - start), kind.rawValue, number, firstRow, rowCount, time.bitPattern,
             UInt64(encoding.rawValue) | UInt64(schemaVersion) << 32,
         ]
+        head.beginEntry()
         for word in words { try head.append(word: word) }
+        try head.endEntry()
         try head.flush()
         let step = LoggedStep(
             kind: kind, number: number, firstRow: firstRow, rowCount: rowCount, time: time, encoding: encoding,
@@ -147,7 +156,9 @@ package final class StepReader {
         self.offset = offset
         start = offset
         var head = BufferedReader(file, at: offset, length: LoggedStep.headLength)
+        head.beginEntry()
         let words = try (0..<8).map { _ in try head.word() }
+        try head.endEntry()
         guard words[0] == StepLayout.magic, let kind = LoggedStep.Kind(rawValue: words[2]),
             words[1] >= UInt64(LoggedStep.headLength), words[1] < 1 << 60,
             let encoding = PageFormat.Encoding(rawValue: UInt32(truncatingIfNeeded: words[7]))
@@ -176,26 +187,29 @@ package final class StepReader {
             try tableBody(place.table)
         }
         while true {
+            reader.beginEntry()
             switch try reader.word() {
             case StepLayout.table:
                 let hasRowids = try reader.word() == 1
                 let before = try definition(&reader)
                 let table = LoggedTable(before: before, after: try definition(&reader), hasRowids: hasRowids)
+                try reader.endEntry()
                 offset = reader.offset
                 try tableBody(table)
             case StepLayout.row:
                 let rowid = Int64(bitPattern: try reader.word())
                 let before = try record(&reader)
                 let row = LoggedRow(rowid: rowid, before: before, after: try record(&reader))
+                try reader.endEntry()
                 offset = reader.offset
                 try rowBody(row)
-            case StepLayout.end: return
+            case StepLayout.end: return try reader.endEntry()
             default: throw RowShadowError.damaged(file.path)
             }
         }
     }
 
-    /// Returns the number of rows whose values the step deleted. Reads no record. Throws as `forEach`.
+    /// Returns the number of rows whose values the step deleted. Reads no record, and no checksum. Throws as `forEach`.
     func deletedRowCount() throws -> UInt64 {
         var reader = BufferedReader(file, at: start + Int64(LoggedStep.headLength))
         var count: UInt64 = 0
@@ -204,9 +218,11 @@ package final class StepReader {
             case StepLayout.table:
                 reader.skip(8)
                 for _ in 0..<2 where try skipRecord(&reader) { _ = try skipRecord(&reader) }
+                reader.skip(8)
             case StepLayout.row:
                 reader.skip(8)
                 let (hasBefore, hasAfter) = (try skipRecord(&reader), try skipRecord(&reader))
+                reader.skip(8)
                 if hasBefore, !hasAfter { count += 1 }
             case StepLayout.end: return count
             default: throw RowShadowError.damaged(file.path)

@@ -1,3 +1,4 @@
+import CXXHash
 import Glibc
 import LinuxSystem
 import SystemPackage
@@ -31,6 +32,7 @@ struct BufferedWriter {
     private let file: OwnFile
     private var offset: Int64
     private var buffer: [UInt8] = []
+    private var sum: UInt64 = 0
     private static let limit = 1 << 18
 
     init(_ file: OwnFile, at offset: Int64) {
@@ -42,15 +44,22 @@ struct BufferedWriter {
     var end: Int64 { offset + Int64(buffer.count) }
 
     mutating func append(_ bytes: some Sequence<UInt8>) throws(SystemError) {
+        let start = buffer.count
         buffer.append(contentsOf: bytes)
+        sum = buffer[start...].withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, sum) }
         if buffer.count >= Self.limit { try flush() }
     }
 
     /// Appends a number in eight bytes.
     mutating func append(word: UInt64) throws(SystemError) {
-        withUnsafeBytes(of: word.littleEndian) { buffer.append(contentsOf: $0) }
-        if buffer.count >= Self.limit { try flush() }
+        try withUnsafeBytes(of: word.littleEndian) { bytes throws(SystemError) in try append(bytes) }
     }
+
+    /// Begins an entry, which ends with `endEntry`.
+    mutating func beginEntry() { sum = UInt64(bitPattern: end) }
+
+    /// Appends the checksum of the entry and of its place. It tells a fault of the disk, not forged content.
+    mutating func endEntry() throws(SystemError) { try append(word: sum) }
 
     mutating func flush() throws(SystemError) {
         try file.descriptor.write(buffer, at: offset, path: file.path)
@@ -65,6 +74,7 @@ struct BufferedReader {
     private(set) var offset: Int64
     private var buffer: [UInt8] = []
     private var next = 0
+    private var sum: UInt64 = 0
     private let length: Int
 
     /// - Parameter length: The number of bytes that are read at once.
@@ -86,7 +96,18 @@ struct BufferedReader {
             next += count
             offset += Int64(count)
         }
-        return Array(buffer[next..<next + count])
+        let bytes = buffer[next..<next + count]
+        sum = bytes.withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, sum) }
+        return Array(bytes)
+    }
+
+    /// Begins an entry, which ends with `endEntry`.
+    mutating func beginEntry() { sum = UInt64(bitPattern: offset) }
+
+    /// Reads the checksum of the entry. Throws `RowShadowError.damaged` if the entry isn't what was written.
+    mutating func endEntry() throws {
+        let expected = sum
+        guard try word() == expected else { throw RowShadowError.damaged(file.path) }
     }
 
     /// Passes over bytes. What is behind the end of the file shows at the next read.

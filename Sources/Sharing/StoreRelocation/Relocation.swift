@@ -305,7 +305,7 @@ package struct Relocation {
 
     /// Returns what the default retirement means for programs that open the old name, at the first relocation of a
     /// store that no registered presenter presents: its last writer then knows nothing of the group container.
-    func retirementNotes(_ endpoints: RelocationEndpoints) throws -> [String] {
+    func retirementNotes(_ endpoints: RelocationEndpoints, isPreview: Bool = false) throws -> [String] {
         let name = endpoints.group.name.database
         guard request.isRetirementDefault, request.retirement == .delete,
             try endpoints.container.receipts(of: name).isEmpty,
@@ -313,8 +313,8 @@ package struct Relocation {
         else { return [] }
         return [
             "a program that still opens \(PrintablePath(endpoints.legacy.path)) finds nothing there, and may begin an empty "
-                + "store; if it can't be changed, leave a link to the new place for it: --retire symlink "
-                + "(after --undo), or retire: symlink in the agent's configuration"
+                + "store; if it can't be changed, leave a link to the new place for it: --retire symlink"
+                + "\(isPreview ? "" : " (after --undo)"), or retire: symlink in the agent's configuration"
         ]
     }
 

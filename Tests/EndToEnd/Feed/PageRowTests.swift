@@ -60,6 +60,24 @@ import Testing
         #expect(try scene.next(watch, "change")["tables"] == ["note"])
     }
 
+    /// The step was logged but not printed, as after a kill.
+    @Test func aDamagedLogIsAReset() throws {
+        let scene = try Scene()
+        var watch = try scene.watch("--values", "--json")
+        let first = try #require(try scene.next(watch, "watching").string("token"))
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'secret')")
+        _ = try scene.token(after: first)
+        try watch.killAtOnce()
+        let script = "cd \"$1\"/groupstore && f=$(grep -rl secret --include='log-*') && sed -i s/secret/sacred/ \"$f\""
+        try run("sh", ["-c", Word(script), "sh", Word(scene.places.scratch("state"))])
+        try write(first + "\n", to: scene.tokens)
+        watch = try scene.watch("--values", "--json")
+        #expect(try scene.next(watch, "row", "change", "reset").type == "reset")
+        try sqlite(scene.store, "INSERT INTO note VALUES (2, 'b')")
+        #expect(try scene.next(watch, "row", "reset")["values"] == [2, "b"])
+        _ = try scene.next(watch, "change")
+    }
+
     @Test func leavesOutStepsWithoutAWantedRow() throws {
         let scene = try Scene()
         let watch = try scene.watch("--values", "--json", "--operations", "delete", "--tables", "note")

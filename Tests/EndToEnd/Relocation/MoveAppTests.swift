@@ -38,13 +38,17 @@ import Testing
         #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
         #expect(try noteCount(moved.appending("Notes.sqlite")) == 9)
         #expect(try groupstore("move-app", Word(app), Word(moved), "--json").outcome == "already_moved")
+        let undoing = try groupstore("move-app", "--undo", "--dry-run", Word(app), "--json")
+        #expect(undoing.outcome == "would_undo", "\(undoing.errors)")
+        #expect(undoing.summary.string("method") == (fileSystem == .same ? "rename" : "copy"))
+        #expect(try isLink(app))
         let undone = try groupstore("move-app", "--undo", Word(app), "--json")
         #expect(undone.outcome == "undone", "\(undone.errors)")
         #expect(try !isLink(app))
         #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
         #expect(FileStatus(following: moved) == nil)
         #expect(try Directory(places.group).names() == [])
-        for paths in [[Word(app)], [Word(app), Word(moved)]] {
+        for paths in [[Word(app)], [Word(app), Word(moved)], [Word(app), Word(moved), "--dry-run"]] {
             let again = try groupstore("move-app", "--undo", "--json", options: paths)
             #expect(again.status == 0 && again.outcome == "nothing_to_do", "\(again.errors)")
         }

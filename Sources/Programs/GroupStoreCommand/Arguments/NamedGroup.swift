@@ -47,20 +47,25 @@ struct NamedGroup {
         if GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) == nil {
             return "the place of the group \(identifier) is unknown: HOME is not set"
         }
-        // An agent may serve a group of that name elsewhere.
-        let similar = KnownNames(environment: ProcessVariables.all).groups.filter { $0 != identifier.rawValue }
-            .similar(to: identifier.rawValue).prefix(3)
+        let similar = similar(to: identifier)
         return "there is no group \(identifier)" + (place.map { ", and no \($0)" } ?? "")
             + (similar.isEmpty ? "" : "; did you mean \(similar.joined(separator: " or "))?")
     }
 
-    /// The command that makes the group.
+    private static func similar(to identifier: GroupIdentifier) -> ArraySlice<String> {
+        // An agent may serve a group of that name elsewhere.
+        KnownNames(environment: ProcessVariables.all).groups.filter { $0 != identifier.rawValue }
+            .similar(to: identifier.rawValue).prefix(3)
+    }
+
+    /// The command that makes the group, for somebody who doesn't mean one with a similar name.
     static func creation(of identifier: GroupIdentifier) -> String {
         guard GroupIdentifier.defaultDirectories(environment: ProcessVariables.all) != nil else {
             return "set HOME or GROUPSTORE_CONTAINERS, or name the group's directory"
         }
         // A group's identifier may begin with a hyphen.
-        return "groupstore group create \(identifier.rawValue.hasPrefix("-") ? "-- " : "")\(identifier)"
+        return (similar(to: identifier).isEmpty ? "" : "name that one, or make this one: ")
+            + "groupstore group create \(identifier.rawValue.hasPrefix("-") ? "-- " : "")\(identifier)"
     }
 }
 

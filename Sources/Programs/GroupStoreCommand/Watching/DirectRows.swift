@@ -181,9 +181,18 @@ final class DirectRows {
     func passOnSteps(_ body: (StoreEvent?) throws -> Void) throws {
         let last = follower.shadow.lastStep
         var hasLeftOut = false
-        while told < last, let reader = try follower.shadow.step(after: told) {
-            let tables = reader.step.kind == .gap ? nil : try printer.print(reader, from: token)
-            told = reader.step.number
+        while told < last {
+            let tables: Set<String>?
+            do {
+                guard let reader = try follower.shadow.step(after: told) else { break }
+                tables = reader.step.kind == .gap ? nil : try printer.print(reader, from: token)
+                told = reader.step.number
+            } catch RowShadowError.damaged {
+                // Lines of the step that are printed already count only with a change.
+                try remake()
+                retryAt = .now
+                return
+            }
             hasLeftOut = false
             guard let tables else {
                 try body(.reset(.historyGap))

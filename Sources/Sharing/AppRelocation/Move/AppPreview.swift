@@ -3,11 +3,11 @@ import LinuxSystem
 import StoreRelocation
 import SystemPackage
 
-/// What a move would do, as `--dry-run` prints it.
+/// What a move, or its undo, would do, as `--dry-run` prints it.
 package struct AppPreview: Sendable {
     package let from: FilePath
     package let to: FilePath
-    package let isMoved: Bool
+    package let outcome: Outcome
     package let method: AppMoveSummary.Method
     package let contents: AppContents
     package let holders: [FileHolder]
@@ -16,38 +16,84 @@ package struct AppPreview: Sendable {
     /// What a copy leaves out or keeps as it is, in sentences.
     package let notes: [String]
 
+    package enum Outcome: String, Sendable {
+        case wouldMove = "would_move"
+        case alreadyMoved = "already_moved"
+        case wouldUndo = "would_undo"
+        case nothingToUndo = "nothing_to_do"
+    }
+
     init(_ relocation: AppRelocation) throws {
-        let places = try AppPlaces(source: relocation.request.source, destination: relocation.request.destination)
-        (from, to) = (places.source, places.destination)
+        let request = relocation.request
+        let places = try AppPlaces(source: request.source, destination: request.destination)
         switch AppPlan(try places.facts(isUndo: false)) {
-        case .refuse(let refusal): throw refusal.failure(from, to)
-        case .alreadyMoved:
-            (isMoved, method, contents, holders, notes) = (true, .rename, AppContents(), [], [])
-            rewritten = []
-        case .move(let root, _):
-            let directory = try places.sourceParent.directory(places.sourceName)
-            let survey = try AppSurvey(directory, .files)
-            let rewrites = relocation.request.rewrites
-            let recipe = relocation.request.recipe
-            try recipe?.check(survey, of: from)
-            isMoved = false
-            try places.checkWritable()
-            try places.checkAccess(directory, survey, units: relocation.request.unitRoot)
-            let isNear = try places.destinationParent.status().identity.device == root.device
-            method = isNear && rewrites.isEmpty ? .rename : .copy
-            if method == .copy {
-                try survey.checkShared()
-                // The records with their lock and journal, and the staging directory with its manifest.
-                try AppTransfer.checkSpace(survey, places, own: 5)
-            }
-            let rewriting = try rewrites.isEmpty ? nil : AppRewriting.preview(rewrites, in: directory, survey.stores)
-            rewritten = rewriting?.columns ?? []
-            contents = survey.contents
-            holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: from)
-            notes =
-                (recipe?.notes(survey, isCopy: method == .copy) ?? []) + (rewriting?.notes ?? [])
-                + places.notes(survey.contents)
-                + (method == .copy ? AppTransfer.notes(survey.contents) : [])
+        case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
+        case .alreadyMoved: self.init(.alreadyMoved, places)
+        case .move(let root, _): try self.init(places, root, request)
         }
+    }
+
+    /// Previews the way back of a move.
+    init(undoing relocation: AppRelocation) throws {
+        let request = relocation.request
+        let forward = try AppPlaces(source: request.source, destination: request.destination)
+        let back = try AppPlaces(source: forward.destination, destination: forward.source)
+        let container = GroupContainer(directory: forward.destinationParent)
+        if let journal = try container.appJournal() {
+            throw RelocationFailure.app(
+                .unusablePlace, "interrupted",
+                "a move of \(PrintablePath(journal.move.source.path)) to \(PrintablePath(journal.move.destination.path)) was "
+                    + "interrupted, and is ended before anything is undone",
+                "end it: groupstore recover \(container.directory.path.shellWord)")
+        }
+        guard let receipt = try relocation.receipt(container, forward) else {
+            self.init(.nothingToUndo, back)
+            return
+        }
+        switch AppPlan(try back.facts(isUndo: true)) {
+        case .alreadyMoved: self.init(.nothingToUndo, back)
+        case .refuse(.taken): throw try AppPlan.Refusal.replacedLink(back.destination, in: back.destinationParent)
+        case .refuse(let refusal): throw refusal.failure(back.source, back.destination)
+        case .move(let root, _):
+            try self.init(back, root, request, undoing: container.appCells(receipt.move.id) != nil)
+        }
+    }
+
+    private init(_ outcome: Outcome, _ places: AppPlaces) {
+        self.outcome = outcome
+        (from, to) = (places.source, places.destination)
+        (method, contents, holders, rewritten, notes) = (.rename, AppContents(), [], [], [])
+    }
+
+    /// - Parameter undoing: Nil for a move. For an undo, true if that gives back paths that the move has changed.
+    private init(
+        _ places: AppPlaces, _ root: FileIdentity, _ request: AppMoveRequest, undoing: Bool? = nil
+    ) throws {
+        outcome = undoing == nil ? .wouldMove : .wouldUndo
+        (from, to) = (places.source, places.destination)
+        let directory = try places.sourceParent.directory(places.sourceName)
+        let survey = try AppSurvey(directory, .files)
+        let recipe = undoing == nil ? request.recipe : nil
+        try recipe?.check(survey, of: from)
+        try places.checkWritable()
+        if undoing == nil { try places.checkAccess(directory, survey, units: request.unitRoot) }
+        let isNear = try places.destinationParent.status().identity.device == root.device
+        method = isNear && !(undoing ?? !request.rewrites.isEmpty) ? .rename : .copy
+        if method == .copy {
+            try survey.checkShared()
+            // The records with their lock and journal, and the staging directory with its manifest.
+            try AppTransfer.checkSpace(survey, places, own: 5)
+        }
+        let rewriting =
+            try undoing != nil || request.rewrites.isEmpty
+            ? nil : AppRewriting.preview(request.rewrites, in: directory, survey.stores)
+        rewritten = rewriting?.columns ?? []
+        contents = survey.contents
+        holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: from)
+        notes =
+            (recipe?.notes(survey, isCopy: method == .copy) ?? []) + (rewriting?.notes ?? [])
+            + (undoing == true ? ["the paths that the move has changed in the stores are changed back"] : [])
+            + places.notes(survey.contents)
+            + (method == .copy ? AppTransfer.notes(survey.contents) : [])
     }
 }

@@ -81,6 +81,11 @@ package struct AppRelocation {
         try failing { try AppPreview(self) }
     }
 
+    /// Looks at both places and returns what an undo would do. Changes nothing.
+    package func dryRunOfUndo() throws(RelocationFailure) -> AppPreview {
+        try failing { try AppPreview(undoing: self) }
+    }
+
     private func move(
         _ places: AppPlaces, _ container: GroupContainer, undoing: TransferIdentifier?
     ) throws -> AppMoveSummary {

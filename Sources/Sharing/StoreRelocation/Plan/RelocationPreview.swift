@@ -108,7 +108,7 @@ extension Relocation {
         case .relocate:
             summary.outcome = .relocated
             summary.method = decision.needsCopy ? .copy : .rename
-            summary.notes = try retirementNotes(endpoints)
+            summary.notes = try retirementNotes(endpoints, isPreview: true)
             store = endpoints.legacy
         }
         if decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }

@@ -93,8 +93,12 @@ final class AppMovePrinter {
         case .moved: "moved \(from) to \(to)\(method)"
         case .undone: "moved \(from) back to \(to)\(method)"
         case .alreadyMoved: "\(from) is at \(to) already"
-        case .nothingToUndo: "nothing is left to undo: \(to) is a directory, and no move of it is recorded"
+        case .nothingToUndo: Self.nothingToUndo(summary.to)
         }
+    }
+
+    private static func nothingToUndo(_ place: FilePath) -> String {
+        "nothing is left to undo: \(PrintablePath(place)) is a directory, and no move of it is recorded"
     }
 
     private func show(_ columns: [RewrittenColumn]) {
@@ -133,18 +137,24 @@ final class AppMovePrinter {
         show(preview.rewritten)
         for note in preview.notes { output.record(["type": "note", "text": .string(note)], note) }
         var members: JSONObject = [
-            "type": "summary", "outcome": .string(preview.isMoved ? "already_moved" : "would_move"), "dry_run": true,
+            "type": "summary", "outcome": .string(preview.outcome.rawValue), "dry_run": true,
         ]
         members.setPath("from", bytes: preview.from.bytes)
         members.setPath("to", bytes: preview.to.bytes)
         let (from, to) = (PrintablePath(preview.from), PrintablePath(preview.to))
-        guard !preview.isMoved else { return output.record(members, "\(from) is at \(to) already") }
+        let sentence: String
+        switch preview.outcome {
+        case .alreadyMoved: return output.record(members, "\(from) is at \(to) already")
+        case .nothingToUndo: return output.record(members, Self.nothingToUndo(preview.to))
+        case .wouldMove: sentence = "would move \(from) to \(to)"
+        case .wouldUndo: sentence = "would move \(from) back to \(to)"
+        }
         members["method"] = .string(preview.method.rawValue)
         members.add(contents)
         let waiting = RelocationEvent.waiting(for: preview.holders).line?.members["holders"]
         members["holders"] = preview.holders.isEmpty ? nil : waiting
         let use = preview.holders.isEmpty ? "" : "; in use by \(preview.holders.list)"
-        output.record(members, "would move \(from) to \(to) (\(preview.method.rawValue), \(contents.sentence))\(use)")
+        output.record(members, "\(sentence) (\(preview.method.rawValue), \(contents.sentence))\(use)")
     }
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {

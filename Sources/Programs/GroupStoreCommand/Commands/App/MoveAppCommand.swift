@@ -69,7 +69,6 @@ struct MoveAppCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
-        guard !undo || !dryRun else { throw ValidationError("--undo and --dry-run exclude each other") }
         guard !undo || rewrites.isEmpty else {
             throw ValidationError("--undo takes back what --rewrite changed: leave --rewrite out")
         }
@@ -97,10 +96,10 @@ struct MoveAppCommand: ParsableCommand {
             let engine = AppRelocation(
                 request, isCancelled: { Interruption.isRequested }, report: { printer.report($0) })
             if dryRun {
-                let preview = try engine.dryRun()
+                let preview = try undo ? engine.dryRunOfUndo() : engine.dryRun()
                 return try reporting(output) {
                     printer.show(preview)
-                    if !preview.isMoved, preview.rewritten.isEmpty { reportUselessRewrites(printer) }
+                    if preview.outcome == .wouldMove, preview.rewritten.isEmpty { reportUselessRewrites(printer) }
                 }
             }
             let summary = undo ? try engine.undo() : try engine.run()
