@@ -58,9 +58,7 @@ package struct ConfigurationBuilder {
         guard !configuration.groups.isEmpty else {
             throw error(nil, "no group to serve", "add one to groups:, or name it with --group ID=DIR")
         }
-        for (group, entry) in zip(configuration.groups, entries) {
-            try check(group, isExplicit: entry.namesDirectory, line: entry.line)
-        }
+        for (group, entry) in zip(configuration.groups, entries) { try check(group, line: entry.line) }
         return configuration
     }
 
@@ -71,8 +69,9 @@ package struct ConfigurationBuilder {
         return ConfigurationFragment(path: path, settings: settings, groups: entries)
     }
 
-    /// Checks a group's directory: a path where no directory can be, or one that this user can't use, is an error.
-    func check(_ group: Configuration.Group, isExplicit: Bool, line: Int?) throws(ConfigurationError) {
+    /// Checks a group's directory: a path where no directory can be, or one that this user can't use, is an error. One
+    /// that doesn't exist yet is none, even if its parent is missing: a disk may be mounted there later.
+    func check(_ group: Configuration.Group, line: Int?) throws(ConfigurationError) {
         let path = PrintablePath(group.directory)
         switch Self.entry(at: group.directory) {
         case .directory:
@@ -85,17 +84,6 @@ package struct ConfigurationBuilder {
             }
         case .somethingElse:
             throw error(line, "\(path) is not a directory", "name a directory")
-        case .nothing where isExplicit:
-            let parent = group.directory.removingLastComponent()
-            switch Self.entry(at: parent) {
-            case .directory: break
-            case .nothing:
-                throw error(
-                    line, "\(path) does not exist, and neither does \(PrintablePath(parent))",
-                    "mkdir -p \(group.directory.shellWord)")
-            case .somethingElse:
-                throw error(line, "\(PrintablePath(parent)) is not a directory", "name a directory")
-            }
         case .nothing: break
         }
     }

@@ -18,7 +18,7 @@ package struct DirectoryDiagnosis {
             let fileSystem = try directory.fileSystem()
             return [
                 try access(directory, fileSystem), Self.reach(fileSystem, name),
-                Self.space(fileSystem, name), lease(directory, fileSystem),
+                Self.space(fileSystem, name), lease(directory, fileSystem), watch(),
             ].compactMap { $0 }
         } catch {
             return [unreachable(error)]
@@ -32,11 +32,37 @@ package struct DirectoryDiagnosis {
                 "directory", .warning, "\(name): does not exist yet; the agent waits for it",
                 remedy: "if it should be there: mkdir -p -m 0700 \(path.shellWord)")
         case .permissionDenied, .notPermitted:
-            Finding("directory", .problem(.notPermitted), "\(error)", remedy: "run this as the directory's owner")
+            Finding("directory", .problem(.notPermitted), "\(error)", remedy: admission)
         case .notDirectory:
             Finding("directory", .problem(.configuration), "\(name): not a directory", remedy: "name a directory")
         default:
             Finding("directory", .problem(.inputOutput), "\(error)", remedy: "see dmesg or journalctl -k")
+        }
+    }
+
+    /// The command that lets this user read the directory, or pass the one that is closed above it.
+    private var admission: String {
+        let closed = UserAccess(.user(geteuid())).firstClosed(above: path)
+        let rights = closed == nil ? "rx" : "x"
+        return "allow it as the owner (package acl): setfacl -m u:\(geteuid()):\(rights) \((closed ?? path).shellWord)"
+    }
+
+    /// Returns a finding if inotify can't watch the directory; nil if it can, or if no instance is left, which is a
+    /// finding of its own.
+    private func watch() -> Finding? {
+        let instance = inotify_init1(CInt(bitPattern: UInt32(O_CLOEXEC)))
+        guard instance >= 0 else { return nil }
+        defer { close(instance) }
+        do throws(SystemError) {
+            _ = try retrying("inotify_add_watch", path: path) {
+                path.withPlatformString { inotify_add_watch(instance, $0, UInt32(IN_CREATE | IN_ONLYDIR)) }
+            }
+            return nil
+        } catch {
+            let limit = ResourceLimit(error)
+            return Finding(
+                "watch", .problem(limit == nil ? .notPermitted : .configuration),
+                "\(name): can't be watched: \(limit?.message ?? "\(error)")", remedy: limit?.remedy ?? admission)
         }
     }
 

@@ -63,7 +63,6 @@ struct ConfigurationMerge {
             /// The file and line that give the directory.
             var path: FilePath?
             var line: Int?
-            var isExplicit: Bool
             var isOfMain: Bool
             /// True if a file of this user names the group.
             var isOfUser: Bool
@@ -84,7 +83,7 @@ struct ConfigurationMerge {
             }
 
             func check() throws(ConfigurationError) {
-                try ConfigurationBuilder(path).check(group, isExplicit: isExplicit, line: line)
+                try ConfigurationBuilder(path).check(group, line: line)
             }
         }
 
@@ -110,14 +109,13 @@ struct ConfigurationMerge {
                 groups[entry.identifier]
                 ?? Group(
                     group: .init(identifier: entry.identifier, directory: entry.directory, stores: []),
-                    path: source.fragment.path, line: entry.line, isExplicit: entry.namesDirectory,
-                    isOfMain: source.isMain, isOfUser: false, order: groups.count)
+                    path: source.fragment.path, line: entry.line, isOfMain: source.isMain,
+                    isOfUser: false, order: groups.count)
             if source.isUsers { merged.isOfUser = true }
             if entry.namesDirectory {
                 merged.group.directory = entry.directory
                 merged.path = source.fragment.path
                 merged.line = entry.line
-                merged.isExplicit = true
                 merged.isOfMain = source.isMain
             }
             for store in entry.stores {

@@ -150,8 +150,8 @@ public struct GroupContainer: Sendable {
         try parent.synchronize()
     }
 
-    /// Returns the directory `name` in `parent`. If it is missing, creates it with its parent's mode and group, and the
-    /// parent's sticky bit.
+    /// Returns the directory `name` in `parent`. If it is missing, creates it with its parent's mode, access
+    /// control list and group, and the parent's sticky bit.
     package static func child(
         _ name: FilePath.Component, of parent: Directory
     ) throws(SystemError) -> Directory {
@@ -163,6 +163,10 @@ public struct GroupContainer: Sendable {
                 // Anybody who may write to the parent could have replaced the new directory; a new one is empty.
                 if try created.names().isEmpty { parent.giveToOwner(created) }
                 try admitUsers(of: wanted, to: created)
+                // Last: a list's mask is the mode's group bits.
+                try ExtendedAttributes.inheritList(
+                    from: parent.raw, to: created.raw, isOfSameGroup: try created.status().group == wanted.group,
+                    path: created.path)
                 try parent.synchronize()
             } catch {
                 if error.errno != .fileExists { throw error }

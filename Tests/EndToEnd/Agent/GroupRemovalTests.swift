@@ -42,6 +42,34 @@ import Testing
         }
     }
 
+    @Test func namesTheWayBackOfAProgramThatWasMovedThere() throws {
+        let app = user.scratch("app")
+        try run("mkdir", [Word(app)])
+        try makeStore(app.appending("z.sqlite"), rows: 1)
+        #expect(try user.command("move-app", Word(app), "group.a").status == 0)
+        let refused = try user.command("group", "remove", "group.a", "--json")
+        let hint = try #require(refused.summary.object("error")?.string("hint"), "\(refused.output)")
+        let command = "groupstore move-app --undo \(directory.appending("app"))"
+        #expect(refused.status == 73 && hint.contains(": \(command); or delete it for good: "), "\(hint)")
+        #expect(try user.command("move-app", "--undo", Word(directory.appending("app"))).status == 0)
+        #expect(try noteCount(app.appending("z.sqlite")) == 1)
+        #expect(try user.command("group", "remove", "group.a").status == 0)
+        #expect(FileStatus(following: directory) == nil)
+    }
+
+    /// By its name alone, a directory isn't one that was moved there.
+    @Test func namesNoWayBackOfAnotherDirectory() throws {
+        let app = user.scratch("app")
+        try run("mkdir", [Word(app)])
+        try makeStore(app.appending("z.sqlite"), rows: 1)
+        #expect(try user.command("move-app", Word(app), "group.a").status == 0)
+        try run("mv", [Word(directory.appending("app")), Word(user.scratch("taken"))])
+        try run("mkdir", [Word(directory.appending("app"))])
+        try makeStore(directory.pushing("app/z.sqlite"), rows: 1)
+        let refused = try user.command("group", "remove", "group.a", "--json")
+        #expect(refused.status == 73 && !refused.output.contains("move-app"), "\(refused.output)")
+    }
+
     @Test func leavesADirectoryWithTheNameOfALeftover() throws {
         for name in [".group.a.removed", ".group.a.removing-1-a", ".group.a.removing-1-a.records"] {
             let other = user.containers.appending(name)

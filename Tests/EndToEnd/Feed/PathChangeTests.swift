@@ -152,6 +152,22 @@ import Testing
         try expectIsFollowed("group", subscriber)
     }
 
+    /// A disk may be mounted above both later.
+    @Test func waitsForADirectoryWhoseParentIsMissing() throws {
+        let group = path("none").pushing("parent/group")
+        let socket = path("agent.sock")
+        let agent = try AgentProcess(["--group", "\(AgentProcess.group)=" + Word(group)], socket: socket)
+        let create = "groupstore group create \(AgentProcess.group) --directory \(group)"
+        try agent.process.line(.errors) { $0.contains(create) }
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try run("mkdir", ["-p", Word(group)])
+        try makeStore(group.appending("Notes.sqlite"), rows: 1)
+        #expect(try subscriber.next("reset").string("reason") == "appeared")
+        try sqlite(group.appending("Notes.sqlite"), "INSERT INTO note (text) VALUES ('later')")
+        _ = try subscriber.next("change")
+        #expect(try agent.stop().status == 0)
+    }
+
     /// `status` and `doctor` report a store in a directory that can't be watched.
     @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
     func reportsAnUnwatchedStoreAsNotFollowed() throws {

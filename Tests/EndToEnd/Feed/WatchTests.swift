@@ -31,6 +31,49 @@ import Testing
         func commit() throws { try sqlite(store, "INSERT INTO note (text) VALUES ('later')") }
     }
 
+    @Test func saysAtOnceThatTheAgentIsGoneAndBack() throws {
+        let scene = try Scene()
+        let watch = try scene.watch()
+        try scene.agent.process.killAtOnce()
+        try watch.line(.errors) { $0.contains("the agent at \(scene.agent.socket) is gone") }
+        try scene.commit()
+        let agent = try AgentProcess(scene.places, legacy: [scene.places.legacy.appending("Notes.sqlite")])
+        try watch.line(.errors) { $0 == "groupstore: the agent is back" }
+        let reset = try watch.line { JSONObject(line: $0)?.type == "reset" }
+        #expect(JSONObject(line: reset)?.string("reason") == "epoch")
+        try scene.commit()
+        try watch.line { JSONObject(line: $0)?.type == "change" }
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// Like the libraries: the agent may be restarting, so its absence is waited for.
+    @Test(.soak) func watchesTheFilesOnceTheAgentStaysAway() throws {
+        let scene = try Scene()
+        let tokens = scene.places.scratch("tokens")
+        let watch = try scene.watch("--token-file", Word(tokens))
+        try scene.agent.process.killAtOnce()
+        try scene.commit()
+        try watch.line(.errors) { $0 == "groupstore: watching \(scene.store) without the agent" }
+        let reset = try #require(JSONObject(line: try watch.line { JSONObject(line: $0)?.type == "reset" }))
+        #expect(reset.string("reason") == "epoch")
+        #expect(reset.string("store") == "\(AgentProcess.group)/Notes.sqlite")
+        try scene.commit()
+        let change = try #require(JSONObject(line: try watch.line { JSONObject(line: $0)?.type == "change" }))
+        #expect(change.string("store") == reset.string("store") && change.string("token") != reset.string("token"))
+        watch.signal(SIGINT)
+        let done = try watch.wait()
+        #expect(done.status == 130 && done.summary.string("token") == change.string("token"), "\(done.output)")
+    }
+
+    /// Its rows and filters can't be had from the files alone.
+    @Test(.soak) func endsIfOnlyTheAgentCouldDoWhatItIsAskedFor() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--agent")
+        try scene.agent.process.killAtOnce()
+        try watch.line(.errors) { $0.contains("is gone; waiting 30 s for it, then ending") }
+        #expect(try watch.wait().status == 69)
+    }
+
     @Test func onceEndsAfterTheFirstChange() throws {
         let scene = try Scene()
         let watch = try scene.watch("--once")

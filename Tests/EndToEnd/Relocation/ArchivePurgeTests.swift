@@ -38,6 +38,8 @@ import Testing
         let preview = try purge("Notes.sqlite", "--dry-run")
         #expect(preview.status == 0)
         #expect(preview.summary.bool("dry_run") == true)
+        let text = try groupstore("archive", "purge", Word(places.group), "Notes.sqlite", "--dry-run").output
+        #expect(text.contains("1 would be purged, would free "), "\(text)")
         #expect(try archives().count == 1)
         let done = try purge("Notes.sqlite")
         #expect(done.outcome == "purged", "\(done.output)")

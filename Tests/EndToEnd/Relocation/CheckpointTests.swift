@@ -44,6 +44,16 @@ import Testing
         #expect(try !groupstore("doctor", Word(store)).output.contains("open in"))
     }
 
+    @Test func aQuietDoctorPrintsProblemsAlone() throws {
+        let places = try Places()
+        let later = try groupstore("doctor", Word(places.group.appending("later")), "--quiet")
+        #expect(!(later.output + later.errors).contains("warning"), "\(later.output)\(later.errors)")
+        let missing = try groupstore("doctor", Word(places.group.appending("Note.sqlite")), "--quiet")
+        #expect(missing.status == 74 && missing.output.isEmpty)
+        #expect(missing.errors.hasPrefix("problem  there is no file "), "\(missing.errors)")
+        #expect(!missing.errors.contains("warning"))
+    }
+
     @Test func doctorTellsAMissingStoreFromADirectoryToCome() throws {
         let places = try Places()
         try makeStore(places.group.appending("Notes.sqlite"), rows: 1)

@@ -67,6 +67,49 @@ import Testing
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == 20)
     }
 
+    /// The remedy for a store that was written since leaves records in the program's own directory. They don't make it
+    /// a group's: it can be moved as a whole, and back.
+    @Test(arguments: [true, false]) func aDirectoryThatAStoreCameBackToCanStillBeMoved(_ isUndone: Bool) throws {
+        let places = try Places()
+        let app = places.scratch("app")
+        try run("mkdir", [Word(app)])
+        let store = try makeStore(app.appending("Notes.sqlite"), rows: 20)
+        let published = places.group.appending("Notes.sqlite")
+        try relocate(store.path, places)
+        try sqlite(published, "INSERT INTO note (text) VALUES ('later')")
+        let refused = try undo(store.path, places)
+        let error = try #require(refused.summary.object("error"))
+        #expect(error.string("code") == "written_since", "\(refused.output)")
+        let command = try #require(error.string("hint")?.split(separator: ": ", maxSplits: 1).last)
+        #expect(command == "groupstore relocate \(published) \(app)")
+        #expect(try groupstore("relocate", Word(published), Word(app)).status == 0)
+        if isUndone {
+            #expect(try groupstore("relocate", Word(published), Word(app), "--undo").status == 0)
+            #expect(try Directory(app).names() == [".groupstore"])
+        }
+        let moved = places.group.appending("app")
+        let done = try groupstore("move-app", Word(app), Word(moved), "--json")
+        #expect(done.outcome == "moved", "\(done.output)")
+        if !isUndone {
+            #expect(try noteCount(app.appending("Notes.sqlite")) == 21)
+            // The receipt has moved along, and the link leads to it.
+            #expect(try groupstore("relocate", Word(published), Word(app), "--undo").status == 0)
+        }
+        #expect(try noteCount(published) == 21)
+        let back = try groupstore("move-app", "--undo", Word(app), "--json")
+        #expect(back.outcome == "undone", "\(back.output)")
+        #expect(try Directory(app).names() == [".groupstore"])
+    }
+
+    /// A group's receipts name its own place, and so do its archived stores.
+    @Test(arguments: [[], ["--retire", "archive"]] as [[Word]]) func aGroupIsNotMovedAsAnApp(_ options: [Word]) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
+        #expect(try groupstore("relocate", Word(store.path), Word(places.group), options: options).status == 0)
+        let refused = try groupstore("move-app", Word(places.group), Word(places.scratch("elsewhere")), "--json")
+        #expect(refused.summary.object("error")?.string("code") == "own_directory", "\(refused.output)")
+    }
+
     @Test func refusesAnOpenStoreAndAMissingReceipt() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)

@@ -214,7 +214,6 @@ import Testing
             line: 6, word: "two stores for one file", text: store("name: A\n        legacy: [HOME/x, HOME/y, HOME/x]")),
         Mistake(line: 6, word: "two stores for one file", text: store("name: A\n        legacy: [HOME/A]")),
         Mistake(line: 6, word: "names no file", text: store("name: A\n        legacy: [/]")),
-        Mistake(line: 2, word: "neither does", text: "groups:\n  - { id: a, directory: HOME/no/where }"),
         Mistake(line: 2, word: "not a directory", text: "groups:\n  - { id: a, directory: /etc/passwd }"),
         Mistake(line: 2, word: "not a directory", text: "groups:\n  - { id: a, directory: /etc/passwd/x }"),
     ]

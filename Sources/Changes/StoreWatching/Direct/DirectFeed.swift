@@ -69,7 +69,7 @@ package final class DirectFeed {
         for store in new {
             guard let reason = stores.unwatchedReason(of: store.address) else { continue }
             remove(added)
-            throw DirectFeedError.unwatchable(reason)
+            throw DirectFeedError.unwatchable(reason, directory: store.place.directory)
         }
         awaitTables(of: wantsTables ? Set(new.map(\.address)) : []) { ready(added) }
         return added
@@ -167,7 +167,7 @@ package enum DirectFeedError: ActionableError, Equatable {
     /// The path can't be a database's, or is a directory.
     case notAStore(FilePath)
     /// A limit or a missing permission prevents it.
-    case unwatchable(String)
+    case unwatchable(String, directory: FilePath)
 
     package var errorCode: String {
         switch self {
@@ -179,19 +179,22 @@ package enum DirectFeedError: ActionableError, Equatable {
     package var message: String {
         switch self {
         case .notAStore(let path): "\(PrintablePath(path)) can't be a store's database file"
-        case .unwatchable(let reason): reason
+        case .unwatchable(let reason, directory: _): reason
         }
     }
 
     package var remedy: String {
         switch self {
         case .notAStore: "name the database file"
-        case .unwatchable: "see which limit or permission: groupstore doctor"
+        case .unwatchable(_, directory: let directory):
+            "see which limit or permission: groupstore doctor \(directory.shellWord)"
         }
     }
 
     package var errorPath: FilePath? {
-        if case .notAStore(let path) = self { path } else { nil }
+        switch self {
+        case .notAStore(let path), .unwatchable(_, directory: let path): path
+        }
     }
 }
 

@@ -14,7 +14,8 @@ struct DoctorCommand: ProcIndependentCommand {
         discussion: """
             Checks inotify's limits, file leases, the agent's socket, the libraries, and each named directory, where \
             stores are or will be. A file stands for its directory. Without arguments, checks the directories of the \
-            configuration, else this user's group containers.
+            configuration, else this user's group containers. Exits with 0 if it finds no problem; a \
+            warning is none. --quiet prints the problems alone, on standard error.
 
             Example:
               groupstore doctor group.com.example.notes
@@ -123,7 +124,8 @@ struct DoctorCommand: ProcIndependentCommand {
 
     private static func exists(_ path: FilePath) -> Bool { path.withPlatformString { access($0, F_OK) } == 0 }
 
-    private static func isDirectory(_ path: FilePath) -> Bool { (try? Directory(path)) != nil }
+    /// True also for a directory that this user can't read.
+    private static func isDirectory(_ path: FilePath) -> Bool { FileStatus(following: path)?.kind == .directory }
 
     private static func socket(_ configuration: Configuration?) -> FilePath? {
         configuration?.socket ?? AgentSocket.clientPath(environment: ProcessVariables.all)
@@ -149,7 +151,7 @@ struct DoctorCommand: ProcIndependentCommand {
         let padding = String(repeating: " ", count: 9 - finding.word.count)
         let line = finding.word + padding + finding.message + (finding.remedy.map { " (\($0))" } ?? "")
         if output.quiet, !output.json {
-            if finding.verdict != .fine { Output.write(line, to: STDERR_FILENO) }
+            if finding.status != nil { Output.write(line, to: STDERR_FILENO) }
             return
         }
         var object: JSONObject = ["type": "check", "check": .string(finding.check), "verdict": .string(finding.word)]

@@ -16,8 +16,10 @@ struct WatchCommand: ParsableCommand {
             --direct choose. Watched directly, a store need not exist yet, and its token says whether the store was \
             written since, but not how often.
 
-            With an agent: if the agent goes away, waits for it for up to 30 s; events that can't be \
-            made up for are reported as a reset. --exec sets GROUPSTORE_STORE, GROUPSTORE_PATH, GROUPSTORE_EVENT, \
+            If the agent goes away, says so and waits for it for 10 s; then watches the stores itself, which begins with \
+            a reset. With --agent, --progress, rows, row filters or --durable, or if the files aren't readable from \
+            here, waits for 30 s and then exits with 69. Events that can't be made up for are reported as a reset. \
+            --exec sets GROUPSTORE_STORE, GROUPSTORE_PATH, GROUPSTORE_EVENT, \
             GROUPSTORE_TABLES (a line each; all of them if GROUPSTORE_COMPLETE is 1), GROUPSTORE_SINCE and \
             GROUPSTORE_TOKEN. One command runs at a time; events during a run cause one more run, for all of them. A \
             failed run is repeated together with later events, after 1 s and up to 60 s. --token-file keeps the \
@@ -160,7 +162,8 @@ struct WatchCommand: ParsableCommand {
                 if !hasSaid { WatchedBatches.sayWaiting(refusal) }
                 hasSaid = true
             }
-            return try AgentFeed(paths, since: token, waiting: wantsValues ? wait : nil, configure)
+            return try AgentFeed(
+                paths, since: token, waiting: wantsValues ? wait : nil, absence: absence(output), configure)
         } catch {
             guard !agent, error.leavesFilesToWatch else { throw error }
             return try directFeed(paths, since: token, output)
@@ -191,7 +194,7 @@ struct WatchCommand: ParsableCommand {
         _ given: [FilePath], since token: String?, _ output: Output
     ) throws -> any WatchedFeed {
         let paths = try given.map(Self.place)
-        guard rows || wantsValues || durable || !rowFilter.isEmpty else {
+        guard needsHistory else {
             return try KernelFeed(paths, since: token, tables: filter)
         }
         if rows || wantsValues, try DirectRows.areFromPages(paths, rowFilter) {
@@ -205,7 +208,16 @@ struct WatchCommand: ParsableCommand {
                 return try DirectRows(path, since: token, printer, output)
             }
         }
-        return try AgentFeed(PrivateAgent(paths), since: token, configure)
+        return try AgentFeed(PrivateAgent(paths), since: token, absence: absence(output), configure)
+    }
+
+    /// True if the kernel's events alone don't suffice.
+    private var needsHistory: Bool { rows || wantsValues || durable || !rowFilter.isEmpty }
+
+    private func absence(_ output: Output) -> AgentAbsence {
+        let needsAgent = agent || progress || needsHistory
+        return AgentAbsence(
+            isQuiet: output.quiet, follow: needsAgent ? nil : { try KernelFeed(takingOver: $0, tables: filter) })
     }
 
     private func configure(_ subscription: inout SubscribeOperation) {
@@ -334,16 +346,5 @@ struct WatchCommand: ParsableCommand {
     private func summarize(_ outcome: String, token: String, to output: Output) {
         guard output.json else { return }
         output.record(["type": "summary", "outcome": .string(outcome), "token": .string(token)], "")
-    }
-}
-
-extension AgentConnectionError {
-    /// True if no agent serves the store.
-    fileprivate var leavesFilesToWatch: Bool {
-        switch self {
-        case .noSocketPath, .noAgent: true
-        case .refused(let refusal): ["not_served", "unknown_store"].contains(refusal.code)
-        case .lost, .timedOut, .notUnderstood, .tooLong, .interrupted: false
-        }
     }
 }

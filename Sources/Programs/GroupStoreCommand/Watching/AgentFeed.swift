@@ -5,7 +5,7 @@ import LinuxSystem
 import SystemPackage
 
 /// The events of an agent's stores across connections: if the agent goes away, the feed waits for it and requests the
-/// events after the last tokens.
+/// events after the last tokens. If it stays away, the feed follows the stores itself, where it can.
 final class AgentFeed: WatchedFeed {
     private(set) var stores: [WatchedStore] = []
     let openingType: String
@@ -14,21 +14,28 @@ final class AgentFeed: WatchedFeed {
     private let privateAgent: PrivateAgent?
     private var subscriptions: [SubscribeOperation] = []
     private var connection: AgentConnection?
+    private let absence: AgentAbsence
+    /// The feed of this process's own, once the agent has stayed away.
+    private var own: (any WatchedFeed)?
 
-    private static let reconnectTimeout = Duration.seconds(30)
     private static let replyTimeout = Duration.seconds(40)
+    /// The times for a greeting after a lost connection. The agent may only have ended the connection, so the absence
+    /// is reported after the first one.
+    private static let (firstHelloTimeout, helloTimeout) = (Duration.seconds(1), Duration.seconds(10))
 
     /// Connects and subscribes.
     ///
     /// - Parameters:
     ///   - paths: Paths, or `GROUP_ID/NAME`.
     ///   - token: The position after which to begin, if there is one store.
+    ///   - absence: What to do if the agent goes away.
     ///   - wait: Waits until it is known if a store keeps a history, and says so with the reason.
     ///   - configure: Sets filters; without it, all events are received.
     init(
         _ paths: [FilePath], since token: String? = nil, waiting wait: ((WireError) -> Void)? = nil,
-        _ configure: (inout SubscribeOperation) -> Void = { _ in }
+        absence: AgentAbsence, _ configure: (inout SubscribeOperation) -> Void = { _ in }
     ) throws(AgentConnectionError) {
+        self.absence = absence
         socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
         privateAgent = nil
         openingType = "subscribed"
@@ -78,8 +85,10 @@ final class AgentFeed: WatchedFeed {
 
     /// Subscribes at this process's own agent. The stores keep the names of their paths.
     init(
-        _ agent: PrivateAgent, since token: String?, _ configure: (inout SubscribeOperation) -> Void
+        _ agent: PrivateAgent, since token: String?, absence: AgentAbsence,
+        _ configure: (inout SubscribeOperation) -> Void
     ) throws(AgentConnectionError) {
+        self.absence = absence
         privateAgent = agent
         socket = agent.socket
         openingType = "watching"
@@ -121,7 +130,16 @@ final class AgentFeed: WatchedFeed {
     }
 
     func receive(until deadline: Deadline, _ body: (FeedEvent) throws -> Void) throws -> Bool {
-        guard let event = try next(deadline) else { return false }
+        if let own { return try own.receive(until: deadline, body) }
+        let event: FeedEvent?
+        do throws(AgentConnectionError) {
+            event = try next(deadline)
+        } catch {
+            guard let own = try absence.feed(of: stores, after: error) else { throw error }
+            self.own = own
+            return try own.receive(until: deadline, body)
+        }
+        guard let event else { return false }
         try body(event)
         return true
     }
@@ -162,18 +180,24 @@ final class AgentFeed: WatchedFeed {
 
     /// Reconnects. Returns nil if the caller's deadline passes first, and throws if the agent doesn't come back.
     private func reconnected(_ deadline: Deadline) throws(AgentConnectionError) -> AgentConnection? {
-        let giveUp = Deadline(after: Self.reconnectTimeout)
+        let giveUp = Deadline(after: absence.wait(for: stores))
+        var isGone = false
         var backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
         while true {
             do throws(AgentConnectionError) {
-                let newConnection = try AgentConnection(socket, interrupt: Interruption.descriptor)
+                let newConnection = try AgentConnection(
+                    socket, deadline: Deadline(after: isGone ? Self.helloTimeout : Self.firstHelloTimeout),
+                    interrupt: Interruption.descriptor)
                 for (index, store) in stores.enumerated() {
                     subscriptions[index].since = store.token
                     _ = try newConnection.request(
                         .subscribe(subscriptions[index]), deadline: Deadline(after: Self.replyTimeout))
                 }
+                if isGone { absence.sayBack() }
                 return newConnection
             } catch {
+                if !isGone, !Interruption.isRequested { absence.sayGone(socket, stores) }
+                isGone = true
                 if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }
             }
             if Interruption.isRequested { throw .interrupted }

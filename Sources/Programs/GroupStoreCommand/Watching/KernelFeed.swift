@@ -37,30 +37,59 @@ final class KernelFeed: WatchedFeed {
     ///     noticed. Nil if nothing does.
     ///
     /// Throws `SystemError`, `DirectFeedError` and the error of `rows`.
-    init(
+    convenience init(
         _ paths: [FilePath], since token: String?, tables: TableFilter?, rows: ((FilePath) throws -> DirectRows)? = nil
     ) throws {
+        let stores = paths.map { WatchedStore(name: "\(PrintablePath($0))", bytes: $0.bytes, path: $0, token: "") }
+        try self.init(stores, since: token, tables: tables, rows: rows)
+    }
+
+    /// Begins to follow stores that another feed has followed, and reports a reset of each: changes since then may have
+    /// been missed.
+    convenience init(takingOver stores: [WatchedStore], tables: TableFilter?) throws {
+        let tokens = stores.map(\.token)
+        try self.init(stores, since: nil, tables: tables, rows: nil)
+        for (number, store) in stores.enumerated() {
+            guard let feed else { return }
+            missed.append(FeedEvent(store, .reset(.epoch), feed.token(of: number)))
+            // Nobody was told of it yet.
+            store.token = tokens[number]
+        }
+    }
+
+    private init(
+        _ watched: [WatchedStore], since token: String?, tables: TableFilter?,
+        rows: ((FilePath) throws -> DirectRows)?
+    ) throws {
+        let paths = watched.map(\.path)
         self.tables = tables
         reduceTimerSlack()
         ResourceLimit.raiseDescriptors()
         loop = FeedLoop(source: try InotifySource())
+        // What can't be followed from the start is the error of `add`, and printed once.
+        let held = HeldMessages()
         let log = FeedLog { level, message in
-            if level != .notice { Output.write("groupstore: \(message)", to: STDERR_FILENO) }
+            if level != .notice { held.print(message) }
         }
         let feed = DirectFeed(loop: loop, log: log) { [unowned self] number, event, token in
             receive(event, of: number, token)
         }
         self.feed = feed
         var isReady = false
-        try afterRelocations { _ = try feed.add(paths) { _ in isReady = true } }
+        do {
+            try afterRelocations { _ = try feed.add(paths) { _ in isReady = true } }
+        } catch {
+            held.release(except: (error as? DirectFeedError)?.message)
+            throw error
+        }
+        held.release()
         while !isReady, try feed.step(loop) {}
         if let rows { self.rows = try paths.indices.map { try rows(feed.path(of: $0) ?? paths[$0]) } }
-        for (number, path) in paths.enumerated() {
-            let store = WatchedStore(
-                name: "\(PrintablePath(path))", bytes: path.bytes, path: feed.path(of: number) ?? path, token: "")
+        for (number, store) in watched.enumerated() {
+            store.path = feed.path(of: number) ?? store.path
             store.position = feed.token(of: number)
             stores.append(store)
-            lines.append(ChangeLine(store: path.bytes, tokenStart: DirectToken.start))
+            lines.append(ChangeLine(store: store.bytes, tokenStart: DirectToken.start))
         }
         if !self.rows.isEmpty {
             for (store, rows) in zip(stores, self.rows) {

@@ -64,7 +64,7 @@ struct AppPlaces {
         guard case .directory = facts.source else { return facts }
         facts.hasRecords =
             try GroupContainer.isBookkeeping(source)
-            || GroupContainer(directory: sourceParent.directory(sourceName)).existingBookkeeping() != nil
+            || GroupContainer(directory: sourceParent.directory(sourceName)).isGroup()
         facts.mountPoint = try sourceParent.mountPoint(within: sourceName)
         return facts
     }

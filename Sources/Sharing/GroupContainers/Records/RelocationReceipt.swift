@@ -117,3 +117,42 @@ extension GroupContainer {
         try Self.child(Self.receiptsName, of: bookkeeping())
     }
 }
+
+extension GroupContainer {
+    /// True if `.groupstore` makes the directory a group's. False if it is missing, or holds nothing but unused locks,
+    /// empty directories, and receipts of stores that came back: relocated from here before, and returned by a second
+    /// relocation. Such a directory is still a program's own. Throws `SystemError`.
+    package func isGroup() throws -> Bool {
+        guard let bookkeeping = try existingBookkeeping() else { return false }
+        for name in try bookkeeping.names() {
+            let kind = try bookkeeping.status(name)?.kind
+            let isEmpty =
+                switch name {
+                case Self.lockName where kind == .regular: OpenFileLock.isFree(name, in: bookkeeping)
+                case Self.receiptsName where kind == .directory: try hasOnlyReturns(in: bookkeeping.directory(name))
+                case Self.claimsName where kind == .directory:
+                    try claimRecords().isEmpty && bookkeeping.directory(name).names().allSatisfy(Self.isClaimFile)
+                default: try kind == .directory && bookkeeping.directory(name).names().isEmpty
+                }
+            if !isEmpty { return true }
+        }
+        return false
+    }
+
+    /// True if each file in the directory of receipts is the receipt of a store that was relocated from here before.
+    private func hasOnlyReturns(in directory: Directory) throws -> Bool {
+        let receipts = try receipts()
+        guard try directory.names().count == receipts.count else { return false }
+        return receipts.allSatisfy { receipt in
+            guard let name = receipt.from.path.lastComponent,
+                let group = try? GroupContainer(receipt.from.path.removingLastComponent()),
+                let earlier = try? group.receipts(of: name)
+            else { return false }
+            return earlier.contains { $0.from.path == self.directory.path.pushing(receipt.name.path) }
+        }
+    }
+
+    private static func isClaimFile(_ name: FilePath.Component) -> Bool {
+        name.extension == "lock" || name.string == "holders"
+    }
+}

@@ -1,4 +1,5 @@
 import Glibc
+import GroupContainers
 import LinuxSystem
 import SystemPackage
 
@@ -11,6 +12,8 @@ package struct OwnerAccess {
         package let closed: FilePath
         /// The directory that the owner has to write to, or to reach.
         package let target: FilePath
+        /// The group's records, if the owner can't write to them either: the command that lets the owner in.
+        let recordsCommand: String?
 
         /// The sentence's end after the owner: "can't write to …".
         package var words: String {
@@ -20,7 +23,10 @@ package struct OwnerAccess {
         }
 
         package var remedy: String {
-            "allow it (package acl): setfacl -m u:\(owner):\(closed == target ? "rwx" : "x") \(closed.shellWord)"
+            let isRecords = closed.lastComponent == GroupContainer.bookkeepingName && recordsCommand != nil
+            let rights = "setfacl -m u:\(owner):\(closed == target ? "rwx" : "x") \(closed.shellWord)"
+            let commands = [isRecords ? nil : rights, recordsCommand].compactMap(\.self)
+            return "allow it (package acl): " + commands.joined(separator: " && ")
         }
     }
 
@@ -40,14 +46,36 @@ package struct OwnerAccess {
     /// that. Nil also if the owner can't reach the present place from here: then the owner sees both places in another
     /// mount namespace.
     package func obstacle(from present: FilePath, reaching name: FilePath.Component? = nil) -> Obstacle? {
-        if name == nil, !access.mayWrite(to: target) {
-            return Obstacle(owner: owner, closed: target.path, target: target.path)
+        if name == nil {
+            // Made before the directory admitted the owner: nothing is inherited later.
+            let records = try? GroupContainer(directory: target).existingBookkeeping()
+            let closed = records.flatMap { access.mayWrite(to: $0) ? nil : $0 }
+            for directory in [target, closed].compactMap(\.self) where !access.mayWrite(to: directory) {
+                return Obstacle(
+                    owner: owner, closed: directory.path, target: directory.path,
+                    recordsCommand: closed.map { Self.command(admitting: owner, to: $0) })
+            }
         }
         let place = name.map(target.path.appending) ?? target.path
         guard access.firstClosed(above: present) == nil, let closed = access.firstClosed(above: place) else {
             return nil
         }
-        return Obstacle(owner: owner, closed: closed, target: place)
+        return Obstacle(owner: owner, closed: closed, target: place, recordsCommand: nil)
+    }
+
+    /// Returns the command that lets the owner use the group's records. Names what is shared and nothing else: archived
+    /// stores and copies of rows have their own owners.
+    private static func command(admitting owner: uid_t, to records: Directory) -> String {
+        let directories = ["receipts", "app-receipts", "postponed", "staging", "archive", "claims", "claims/holders"]
+        let places = directories.map { records.path.pushing(FilePath($0)) }
+        let shared = ([records.path] + places.filter { FileStatus(following: $0)?.kind == .directory })
+            .map { "\($0.shellWord)" }
+        let claims = records.path.appending("claims")
+        var locks = ["\(records.path.appending("lock").shellWord)"]
+        let hasClaims = (try? records.directory("claims").names().contains { $0.extension == "lock" }) == true
+        if hasClaims { locks.append("\(claims.shellWord)/*.lock") }
+        return "setfacl -m u:\(owner):rwx,d:u:\(owner):rwx \(shared.joined(separator: " ")) && "
+            + "setfacl -m u:\(owner):rw \(locks.joined(separator: " "))"
     }
 }
 

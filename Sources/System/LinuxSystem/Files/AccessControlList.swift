@@ -68,6 +68,18 @@ struct AccessControlList {
         return entries.contains { $0.tag == .others && grants($0, 7) }
     }
 
+    /// Returns the encoded list with no more rights for the owning group than for everybody. A list that can't be
+    /// parsed stays as it is, and the kernel refuses it.
+    static func withoutGroupRights(_ bytes: [UInt8]) -> [UInt8] {
+        let entries = parse(bytes)
+        guard let others = entries.first(where: { $0.tag == .others })?.permissions else { return bytes }
+        var changed = bytes
+        for (index, entry) in entries.enumerated() where entry.tag == .owningGroup {
+            changed[4 + 8 * index + 2] = UInt8(entry.permissions & others)
+        }
+        return changed
+    }
+
     /// Returns nil if the file has none or its file system doesn't support them.
     private static func attribute(of raw: CInt) throws(SystemError) -> [UInt8]? {
         // fgetxattr(2) doesn't accept an O_PATH descriptor.

@@ -49,6 +49,31 @@ package enum ExtendedAttributes {
         }
     }
 
+    /// Gives a new directory its parent's access control list, and makes it the default of what is made in it. A parent
+    /// with a default list of its own has given that already. Does nothing if the parent has no list.
+    ///
+    /// - Parameter isOfSameGroup: False if the directory's group is another than its parent's. That group then gets no
+    ///   more than everybody.
+    package static func inheritList(
+        from parent: CInt, to child: CInt, isOfSameGroup: Bool, path: FilePath
+    ) throws(SystemError) {
+        let access = Name(bytes: Array("system.posix_acl_access".utf8CString))
+        let standard = Name(bytes: Array("system.posix_acl_default".utf8CString))
+        do throws(SystemError) {
+            guard try value(of: standard, parent, path: path) == nil,
+                let list = try value(of: access, parent, path: path)
+            else { return }
+            let given = isOfSameGroup ? list : AccessControlList.withoutGroupRights(list)
+            for name in [standard, access] {
+                try retrying("fsetxattr \(name.text)", path: path) {
+                    given.withUnsafeBytes { gs_set_attribute(child, name.bytes, $0.baseAddress, $0.count) }
+                }
+            }
+        } catch {
+            guard error.errno == .notSupported else { throw error }
+        }
+    }
+
     /// A name as the kernel has it: bytes of any encoding, with a zero byte at the end.
     private struct Name {
         let bytes: [CChar]

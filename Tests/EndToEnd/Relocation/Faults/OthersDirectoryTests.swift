@@ -164,6 +164,71 @@ struct OthersDirectoryTests {
         #expect(!after.objects.contains { $0.string("check") == "owner" })
     }
 
+    /// inotify needs the right to read the directory, which opening a store in it doesn't.
+    @Test(.enabled(if: access("/usr/bin/setfacl", X_OK) == 0, "needs setfacl"))
+    func anUnwatchableDirectoryIsReportedOnceWithARemedy() throws {
+        let places = try Places()
+        let store = try makeStore(places.group.appending("Notes.sqlite"), rows: 3)
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.group.removingLastComponent())])
+        try run("chmod", ["644", Word(store.path)])
+        try run("chmod", ["711", Word(places.group)])
+        let watch: [Word] = ["watch", "--direct", "--timeout", "0.2", Word(store.path)]
+        let refused = try groupstore(places, as: Self.owner, watch)
+        #expect(refused.status == 74, "\(refused.errors)")
+        #expect(refused.errors.split(separator: "\n").count == 1, "\(refused.errors)")
+        #expect(refused.errors.contains("can't be watched"))
+        #expect(refused.errors.contains("(see which limit or permission: groupstore doctor \(places.group))"))
+        let doctor = try groupstore(places, as: Self.owner, ["doctor", Word(places.group), "--json"])
+        let finding = doctor.objects.first { $0.string("verdict") == "problem" }
+        let command = "setfacl -m u:\(Self.owner):rx \(places.group)"
+        #expect(finding?.string("remedy")?.hasSuffix(command) == true, "\(doctor.output)")
+        try run("sh", ["-c", Word(command)])
+        #expect(try groupstore(places, as: Self.owner, watch).status == 75)
+    }
+
+    /// The remedy, as printed, lets the owner do everything there, also with the records that root makes. Where root
+    /// has made them already, the remedy names them too.
+    @Test(.enabled(if: access("/usr/bin/setfacl", X_OK) == 0, "needs setfacl"), arguments: [false, true])
+    func aLockedOutOwnerCanDoEverythingAfterTheRemedy(_ hasRecords: Bool) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 3)
+        try run("chown", ["-R", "\(Self.owner):\(Self.owner)", Word(places.legacy)])
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.group.removingLastComponent())])
+        try run("chmod", ["755", Word(places.group)])
+        if hasRecords {
+            let other = try makeStore(places.scratch("Other.sqlite"), rows: 1)
+            #expect(
+                try EndToEndTests.groupstore("relocate", Word(other.path), Word(places.group), "--retire", "archive")
+                    .status == 0)
+        }
+        let relocate: [Word] = ["relocate", Word(store.path), Word(places.group)]
+        let refused = try EndToEndTests.groupstore(options: relocate + ["--json"])
+        #expect(refused.status == 77, "\(refused.output)")
+        let hint = try #require(refused.summary.object("error")?.string("hint"))
+        let prefix = "allow it (package acl): "
+        #expect(hint.hasPrefix(prefix) && hint.contains(".groupstore") == hasRecords, "\(hint)")
+        try run("sh", ["-c", Word(String(hint.dropFirst(prefix.count)))])
+        let done = try EndToEndTests.groupstore(options: relocate)
+        #expect(done.status == 0, "\(done.errors)")
+        let doctor = try EndToEndTests.groupstore("doctor", Word(places.group), "--json")
+        #expect(!doctor.objects.contains { $0.string("check") == "owner" }, "\(doctor.output)")
+        for words: [Word] in [
+            relocate + ["--undo"], relocate + ["--retire", "archive"], ["archive", "list", Word(places.group)],
+            ["archive", "purge", Word(places.group), "--older-than", "0s"], ["recover", Word(places.group)],
+            ["history", "enable", Word(places.group.appending("Notes.sqlite"))],
+        ] {
+            let own = try groupstore(places, as: Self.owner, words)
+            #expect(own.status == 0, "\(words): \(own.output)\(own.errors)")
+        }
+        let watch = try groupstore(
+            places, as: Self.owner,
+            ["watch", "--direct", "--timeout", "0.2", Word(places.group.appending("Notes.sqlite"))])
+        #expect(watch.status == 75, "\(watch.errors)")
+        // Nobody else has gained anything.
+        let stranger = try groupstore(places, as: Self.reader, relocate + ["--undo"])
+        #expect(stranger.status != 0)
+    }
+
     /// Root doesn't change the owner of a file that already exists.
     @Test func rootKeepsTheOwnerOfExistingFiles() throws {
         let places = try Places()

@@ -122,10 +122,14 @@ struct ArchivePurgeCommand: ParsableCommand {
         if dryRun { summary["dry_run"] = true }
         summary.setPath("directory", bytes: container.directory.path.bytes)
         let kept = decided.count - purged.count
-        let hint = kept == 0 ? "" : ", \(kept) kept\(force ? "" : " (--force removes what seems to be the only copy)")"
-        let verb = dryRun ? "would free" : "freed"
+        let would = dryRun ? "would be " : ""
+        let forced = force ? "" : " (--force removes what seems to be the only copy)"
+        let hint = kept == 0 ? "" : ", \(kept) \(would)kept\(forced)"
+        let freed = dryRun ? "would free" : "freed"
         output.record(
             summary,
-            purged.isEmpty ? "nothing to purge\(hint)" : "\(purged.count) purged, \(verb) \(ByteCount(bytes))\(hint)")
+            purged.isEmpty
+                ? "nothing to purge\(hint)"
+                : "\(purged.count) \(would)purged, \(freed) \(ByteCount(bytes))\(hint)")
     }
 }

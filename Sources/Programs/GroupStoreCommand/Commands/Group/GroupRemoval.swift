@@ -50,11 +50,25 @@ struct GroupRemoval {
     func items(_ inventory: GroupInventory) -> [GroupInventory.Item] { inventory.items(at: directory.path) }
 
     func notEmpty(_ inventory: GroupInventory) -> CommandFailure {
-        CommandFailure(
+        let apps = inventory.entries.compactMap { movedApp($0) }
+        let returns = apps.map { "groupstore move-app --undo \($0.shellWord)" }.joined(separator: " && ")
+        return CommandFailure(
             .conflict, code: "not_empty", "\(group) is not removed: \(PrintablePath(directory.path)) holds",
             reasons: items(inventory).map { "  \($0)" },
-            remedy: "move it away first, or delete it for good: "
+            remedy: (apps.isEmpty ? "move it away first," : "take back what move-app has brought: \(returns);")
+                + " or delete it for good: "
                 + "\(GroupArgument.removal(of: group, at: directory.path)) --delete-stores")
+    }
+
+    /// Returns the place of a program's directory that `move-app` has moved into the group, by its receipt; nil for
+    /// anything else.
+    private func movedApp(_ entry: GroupInventory.Entry) -> FilePath? {
+        guard entry.status.kind == .directory, let resolved = try? Directory(resolving: directory.path) else {
+            return nil
+        }
+        let place = resolved.path.appending(entry.name)
+        guard let receipt = try? GroupContainer(directory: directory).appReceipts(of: place).last else { return nil }
+        return receipt.move.isFile(receipt.published, entry.status) ? place : nil
     }
 
     /// Removes the directory, if it still holds what was shown.
