@@ -171,6 +171,22 @@ import Testing
         #expect(FileStatus(following: rig.destination) == nil)
     }
 
+    /// The second row has the new path of the first one only until it is changed itself.
+    @Test func aRowGetsThePathThatAnotherOneLeaves() throws {
+        let rig = try AppRig(.same)
+        let paths = ["x", "music/x", "music/music/x"].map { rig.source.pushing(FilePath($0)).string }
+        let values = paths.map { "('\($0)')" }.joined(separator: ", ")
+        _ = try sqlite(rig.source.appending("store.db"), "CREATE TABLE p (path UNIQUE); INSERT INTO p VALUES \(values)")
+        var request = rig.request()
+        request.rewrites = [try #require(PathRewrite(old: rig.source, new: rig.source.appending("music")))]
+        #expect(try AppRelocation(request).run().rewritten.map(\.count) == [3])
+        let query = "SELECT path FROM p ORDER BY rowid"
+        let moved = paths.map { $0.replacing(rig.source.string, with: rig.source.string + "/music") }
+        #expect(try sqlite(rig.destination.appending("store.db"), query) == moved.joined(separator: "\n") + "\n")
+        #expect(try AppRelocation(rig.request()).undo().left.isEmpty)
+        #expect(try sqlite(rig.source.appending("store.db"), query) == paths.joined(separator: "\n") + "\n")
+    }
+
     /// Another row has the new path already: nothing moves, and the printed command shows that row.
     @Test func namesTheRowThatHasTheNewPath() throws {
         let rig = try AppRig(.same)

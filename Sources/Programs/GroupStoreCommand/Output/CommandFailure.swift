@@ -136,7 +136,8 @@ extension SystemError {
             ResourceLimit(self)?.remedy ?? "raise the limit fs.inotify.max_user_watches"
         case .noSpace, .diskQuotaExceeded: "free space there, or set TMPDIR"
         case .noSuchFileOrDirectory: "nothing exists at this path: create the directory, or correct the path"
-        case .tooManyOpenFiles where call == "inotify_init": "see which limit: groupstore doctor"
+        case .tooManyOpenFiles where call == "inotify_init":
+            "start it with fewer open files, or see which limit: groupstore doctor"
         case .tooManyOpenFiles, .tooManyOpenFilesInSystem:
             "start it with fewer open files, or raise the limit: ulimit -n, fs.inotify.max_user_instances"
         default: obstacleRemedy ?? "see what the kernel logged: dmesg or journalctl -k"

@@ -24,7 +24,8 @@ struct CellChanges {
 
     let reading: TableReading
     private(set) var cells: [Cell] = []
-    private var rows: [(key: [StoredValue], columns: [Int], values: [StoredValue])] = []
+    private typealias Row = (key: [StoredValue], columns: [Int], values: [StoredValue])
+    private var rows: [Row] = []
     private var expected = RowSum()
 
     /// Reads the table. `change` returns the new text of a cell, or nil if it stays: from the row, the column's place
@@ -73,12 +74,21 @@ struct CellChanges {
     func write(_ store: SQLiteConnection, _ name: FilePath, _ origin: FilePath) throws {
         let table = reading.table
         try check(name)
-        for row in rows {
-            do {
-                try reading.update(store, row.key, row.columns, row.values)
-            } catch StoreError.sqlite(let code, let message, _) where code & 0xFF == SQLITE_CONSTRAINT {
+        var waiting = rows
+        while !waiting.isEmpty {
+            // A row may get the path of one that is changed after it.
+            var refusals: [(row: Row, message: String)] = []
+            for row in waiting {
+                do {
+                    try reading.update(store, row.key, row.columns, row.values)
+                } catch StoreError.sqlite(let code, let message, _) where code & 0xFF == SQLITE_CONSTRAINT {
+                    refusals.append((row, message))
+                }
+            }
+            if let (row, message) = refusals.first, refusals.count == waiting.count {
                 throw refused(row.columns, row.values, message, name, origin)
             }
+            waiting = refusals.map(\.row)
         }
         var actual = RowSum()
         try reading.forEachRow(store) { key, cells in actual.add(key, cells) }

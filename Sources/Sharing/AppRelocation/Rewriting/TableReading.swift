@@ -72,7 +72,8 @@ struct TableReading {
         let assignments = places.enumerated().map { "\(columns[$1].sqlName) = ?\($0 + 1)" }.joined(separator: ", ")
         let conditions = keys.enumerated().map { "\($1.sqlName) IS ?\(places.count + $0 + 1)" }
         let update = try store.prepare(
-            "UPDATE main.\(table.name.sqlName) SET \(assignments) WHERE \(conditions.joined(separator: " AND "))")
+            "UPDATE OR ABORT main.\(table.name.sqlName) SET \(assignments) "
+                + "WHERE \(conditions.joined(separator: " AND "))")
         try update.bind(stored: values + key)
         while try update.step() {}
     }
