@@ -67,6 +67,16 @@ import Testing
         return request
     }
 
+    private func kill(_ request: AppMoveRequest, at point: AppMoveStep) throws {
+        let move = AppRelocation(request) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == point { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try move.run() }
+    }
+
     @Test(arguments: AppRig.FileSystem.allCases)
     func aMoveLeavesOutAndChecksWhatTheRecipeSays(_ fileSystem: AppRig.FileSystem) throws {
         let rig = try AppRig(fileSystem)
@@ -89,13 +99,7 @@ import Testing
     /// The journal has what is to be left out: the next run needs no recipe.
     @Test func aKilledMoveLeavesTheSameFilesOut() throws {
         let rig = try AppRig(.another)
-        let killed = AppRelocation(try request(rig)) {
-            false
-        } report: { _ in
-        } step: { step in
-            if step == .published { throw AppRelocation.Abandonment() }
-        }
-        #expect(throws: RelocationFailure.self) { try killed.run() }
+        try kill(request(rig), at: .published)
         let summary = try AppRelocation(rig.request()).run()
         #expect(summary.notes.filter { $0.contains("stay") } == [])
         #expect(try rig.leftovers() == [])
@@ -105,13 +109,7 @@ import Testing
     /// Nothing is decided yet, so the second command's options count.
     @Test func aKilledCopyFollowsTheNextCommand() throws {
         let rig = try AppRig(.another)
-        let killed = AppRelocation(try request(rig)) {
-            false
-        } report: { _ in
-        } step: { step in
-            if step == .copied { throw AppRelocation.Abandonment() }
-        }
-        #expect(throws: RelocationFailure.self) { try killed.run() }
+        try kill(request(rig), at: .copied)
         let summary = try AppRelocation(rig.request()).run()
         #expect(summary.outcome == .moved)
         #expect(try Directory(rig.destination.appending("cache")).names().count == 2)

@@ -32,7 +32,8 @@ struct BufferedWriter {
     private let file: OwnFile
     private var offset: Int64
     private var buffer: [UInt8] = []
-    private var sum: UInt64 = 0
+    /// Of the entry that was begun; nil outside of one.
+    private var sum: UInt64?
     private static let limit = 1 << 18
 
     init(_ file: OwnFile, at offset: Int64) {
@@ -46,7 +47,7 @@ struct BufferedWriter {
     mutating func append(_ bytes: some Sequence<UInt8>) throws(SystemError) {
         let start = buffer.count
         buffer.append(contentsOf: bytes)
-        sum = buffer[start...].withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, sum) }
+        if let seed = sum { sum = buffer[start...].withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, seed) } }
         if buffer.count >= Self.limit { try flush() }
     }
 
@@ -59,7 +60,10 @@ struct BufferedWriter {
     mutating func beginEntry() { sum = UInt64(bitPattern: end) }
 
     /// Appends the checksum of the entry and of its place. It tells a fault of the disk, not forged content.
-    mutating func endEntry() throws(SystemError) { try append(word: sum) }
+    mutating func endEntry() throws(SystemError) {
+        guard let sum = sum.take() else { return }
+        try append(word: sum)
+    }
 
     mutating func flush() throws(SystemError) {
         try file.descriptor.write(buffer, at: offset, path: file.path)
@@ -74,7 +78,8 @@ struct BufferedReader {
     private(set) var offset: Int64
     private var buffer: [UInt8] = []
     private var next = 0
-    private var sum: UInt64 = 0
+    /// Of the entry that was begun; nil outside of one.
+    private var sum: UInt64?
     private let length: Int
 
     /// - Parameter length: The number of bytes that are read at once.
@@ -97,7 +102,7 @@ struct BufferedReader {
             offset += Int64(count)
         }
         let bytes = buffer[next..<next + count]
-        sum = bytes.withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, sum) }
+        if let seed = sum { sum = bytes.withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, seed) } }
         return Array(bytes)
     }
 
@@ -106,7 +111,7 @@ struct BufferedReader {
 
     /// Reads the checksum of the entry. Throws `RowShadowError.damaged` if the entry isn't what was written.
     mutating func endEntry() throws {
-        let expected = sum
+        let expected = sum.take()
         guard try word() == expected else { throw RowShadowError.damaged(file.path) }
     }
 

@@ -209,12 +209,14 @@ extension GroupContainer {
         }
     }
 
-    /// True if the lock's file is empty, or has a note as a holder writes it: its pid, a space and its program. Any
-    /// other content is somebody's.
-    package func hasOwnLock() -> Bool {
+    /// Writes this process into the lock that it holds, for those who wait: its pid, a space and its program. Returns
+    /// false, and changes nothing, if the file has anything but such a note: that is somebody's.
+    package func sign(_ lock: borrowing OpenFileLock) throws(SystemError) -> Bool {
         let note = lockHolder()
         let words = note.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: false)
-        return note.isEmpty || (words.count == 2 && pid_t(words[0]) != nil && !note.contains("\n"))
+        guard note.isEmpty || (words.count == 2 && pid_t(words[0]) != nil && !note.contains("\n")) else { return false }
+        try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+        return true
     }
 
     /// Returns the note that the lock's holder wrote into it, or an empty string if there is none.

@@ -44,7 +44,7 @@ extension Relocation {
         } catch is RetryPolicy.GroupLockHeld {
             throw RelocationFailure.lockHeld(by: container.lockHolder(), container)
         }
-        try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+        _ = try container.sign(lock)
         return try withExtendedLifetime(lock) { _ in
             try container.returnWithdrawnArchives()
             try PendingWriteAhead(container: container).retry(relinquishedBy: opener)

@@ -51,7 +51,8 @@ struct NamedGroup {
         let similar = KnownNames(environment: ProcessVariables.all).groups.filter { $0 != identifier.rawValue }
             .similar(to: identifier.rawValue).prefix(3)
         return "there is no group \(identifier)" + (place.map { ", and no \($0)" } ?? "")
-            + (similar.isEmpty ? "" : "; did you mean \(similar.joined(separator: " or "))? If not, make it")
+            + (similar.isEmpty
+                ? "" : "; did you mean \(similar.joined(separator: " or "))? A new one must be made first")
     }
 
     /// The command that makes the group.

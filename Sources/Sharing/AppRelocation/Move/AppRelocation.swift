@@ -218,11 +218,9 @@ package struct AppRelocation {
         while true {
             if let lock = try container.lock() {
                 return try withExtendedLifetime(lock) { lock in
-                    // Another program may have a file of that name.
-                    guard container.hasOwnLock() else { return try body() }
-                    defer { container.removeUnusedRecords() }
                     // A full disk is reported by what needs the disk: the note only names this process to others.
-                    try? lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+                    let isOwn = (try? container.sign(lock)) ?? true
+                    defer { if isOwn { container.removeUnusedRecords() } }
                     return try body()
                 }
             }

@@ -124,17 +124,10 @@ extension RelocationDecision {
             "\(PrintablePath(endpoints.legacy.path)) and \(PrintablePath(endpoints.group.path)) \(difference)"
                 + (since ?? ""),
             remedy: "look at both, then choose keep-group or keep-legacy, which archives the other, or merge, which "
-                + "puts the rows of both into one store: \(command) --on-conflict keep-group")
+                + "puts the rows of both into one store: "
+                + "\(endpoints.group.relocationCommand(of: endpoints.legacy.path)) --on-conflict keep-group")
         failure.sides = try [side(.legacy, legacy), side(.group, group)]
         return failure
-    }
-
-    /// The relocation as a command line.
-    private var command: String {
-        let (from, to) = (endpoints.legacy, endpoints.group)
-        let isRenamed = from.name.database != to.name.database
-        return "groupstore relocate \(from.path.shellWord) \(to.path.removingLastComponent().shellWord)"
-            + (isRenamed ? " --name \(FilePath(root: nil, components: to.name.database).shellWord)" : "")
     }
 
     private func side(_ role: ConflictSide.Role, _ snapshot: StoreSnapshot) throws -> ConflictSide {

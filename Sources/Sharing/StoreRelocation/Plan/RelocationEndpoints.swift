@@ -157,3 +157,12 @@ extension Relocation {
         return snapshot.mayBeStore
     }
 }
+
+extension StoreLocation {
+    /// The command that relocates a store to this place. A name may begin with a hyphen.
+    func relocationCommand(of store: FilePath) -> String {
+        let isRenamed = store.lastComponent != name.database
+        return "groupstore relocate \(store.shellWord) \(directory.path.shellWord)"
+            + (isRenamed ? " --name=\(FilePath(root: nil, [name.database]).shellWord)" : "")
+    }
+}

@@ -80,14 +80,8 @@ struct UndoPaths {
             .badData, code: "store_gone",
             "\(PrintablePath(group.path)) is a link to \(PrintablePath(next.path)), where the store is now",
             remedy: isUndoable
-                ? "take that back first: groupstore relocate \((from ?? group.path).shellWord) "
-                    + "\(next.directory.path.shellWord)\(Self.nameOption(next, unlike: from)) --undo"
+                ? "take that back first: \(next.relocationCommand(of: from ?? group.path)) --undo"
                 : "nothing can be undone; see groupstore status \(group.directory.path.shellWord)")
-    }
-
-    private static func nameOption(_ store: StoreLocation, unlike path: FilePath?) -> String {
-        store.name.database == path?.lastComponent
-            ? "" : " --name=\(FilePath(root: nil, [store.name.database]).shellWord)"
     }
 
     /// Throws if any file of a store stands there, except the link that `--retire symlink` left.
@@ -142,8 +136,5 @@ struct UndoPaths {
     }
 
     /// The command that moves the store to its former place, even if other programs have written to it since.
-    private var relocationBack: String {
-        let name = Self.nameOption(legacy, unlike: group.path)
-        return "groupstore relocate \(group.path.shellWord) \(legacy.directory.path.shellWord)\(name)"
-    }
+    private var relocationBack: String { legacy.relocationCommand(of: group.path) }
 }

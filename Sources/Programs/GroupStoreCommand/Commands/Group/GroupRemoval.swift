@@ -83,7 +83,7 @@ struct GroupRemoval {
                 .busy, code: "busy", "\(group) is in use: \(container.lockHolder().firstLine)",
                 remedy: "try again when that is done")
         }
-        try lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+        _ = try container.sign(lock)
         let claim = try claim(container)
         defer { claim.release() }
         let closed = ClosedFiles(assumeClosed: assumeClosed)
