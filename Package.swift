@@ -97,7 +97,7 @@ let coreData = floor(
 let changes = floor(
     "Sources/Changes",
     room("RowChanges", "SQLiteFormat"),
-    room("StoreHazards", "LinuxSystem", "SQLiteFormat"),
+    room("StoreHazards", "GroupContainers", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
     room("RowShadow", "CLinux", "CXXHash", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
     room(
@@ -121,7 +121,10 @@ let migration = floor(
         "StoreRelocation", "XMLDocuments"),
     room(
         "StoreMerging", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "SQLiteFormat",
-        "SQLiteStore", "StoreMigration", "StoreRelocation"))
+        "SQLiteStore", "StoreMigration", "StoreRelocation"),
+    room(
+        "StoreRescue", "FileCoordination", "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore",
+        "StoreHazards", "StoreMerging", "StoreRelocation"))
 
 let apps = floor(
     "Sources/Apps",
@@ -155,8 +158,8 @@ let programs = floor(
         "GroupStoreCommand", "AgentProtocol", "AppRelocation", "CLinux", "CommandSupport", "CoreDataStore",
         "DirectoryWatching", "FileCoordination", "GroupContainers", "GroupStore", "GroupStoreAgent",
         "InotifyToolsWatching", "LinuxSystem", "ManagedObjectModels", "MappingModels", "PersistentHistory",
-        "RelayStatus", "RowShadow", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreMigration",
-        "StoreRelocation", "StoreWatching", .argumentParser, .logging),
+        "RelayStatus", "RowShadow", "SQLiteFormat", "SQLiteStore", "StoreHazards", "StoreMerging", "StoreMigration",
+        "StoreRelocation", "StoreRescue", "StoreWatching", .argumentParser, .logging),
     program(
         "GroupStoreRelayCommand", "AgentProtocol", "CLinux", "CommandSupport", "GroupContainers", "LinuxSystem",
         "NATSStreams", "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay",
@@ -226,6 +229,9 @@ let unitTests = floor(
         "MappingModels", "MigrationAudit", "PropertyLists", "SQLiteFormat", "SQLiteStore", "StoreMigration",
         "StoreRelocation"),
     tests("StoreMergingTests", "LinuxSystem", "SQLiteFormat", "SQLiteStore", "StoreMerging", "StoreRelocation"),
+    tests(
+        "StoreRescueTests", "FileCoordination", "GroupContainers", "LinuxSystem", "SQLiteFormat", "SQLiteStore",
+        "StoreMerging", "StoreRelocation", "StoreRescue"),
     tests("GroupStoreTests", "AgentProtocol", "GroupContainers", "GroupStore", "LinuxSystem"),
     tests("GroupStoreGRDBTests", "GroupStore", "GroupStoreGRDB", "LinuxSystem", .grdb),
     tests(
@@ -248,7 +254,7 @@ let unitTests = floor(
         "EndToEndTests", "AgentProtocol", "CLinux", "ClaimWorker", "FileCoordination", "Fuzz", "GroupContainers",
         "GroupStore", "GroupStoreCommand", "GroupStoreRelayCommand", "LegacyPresenter", "LegacyWriter",
         "LibraryActor", "LinuxSystem", "NotesApp", "NotesDocument", "NotesUpgrade", "NotesWidget", "ReplicationActor",
-        "SQLiteFormat", "SQLiteStore", "StoreFollower", "StrictYAML",
+        "SQLiteFormat", "SQLiteStore", "StoreFollower", "StoreRelocation", "StrictYAML",
         path: "Tests/EndToEnd"))
 
 // MARK: - The package

@@ -81,7 +81,7 @@ package final class Agent {
         let descriptors = DescriptorBudget()
         let feedThread = FeedThread(FeedLoop(source: source))
         let feed = FeedControl(feedThread: feedThread)
-        let presenters = PresenterServer(publisher: publisher, configuration: current)
+        let presenters = PresenterServer(publisher: publisher, configuration: current, feed: feed)
         let scheduler = try parts.scheduler(
             RelocationEnvironment(feed: feed, presenters: presenters.registry), configuration, log)
         presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }

@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SQLiteFormat
 import StoreHazards
@@ -26,8 +27,15 @@ package struct HazardDiagnosis {
     /// Returns the stores by name. One that was removed under a program may still have a log there.
     private static func stores(in directory: Directory) -> [StoreName] {
         let names = (try? directory.names()) ?? []
-        let all = Set(names + names.compactMap(database(ofLog:)))
+        let all = Set(names.filter { !isRenamedLog($0, in: directory) } + names.compactMap(database(ofLog:)))
         return all.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { StoreName($0) }
+    }
+
+    /// True for a log that has another name than SQLite gave it, such as `app.db-wal.bak`.
+    private static func isRenamedLog(_ name: FilePath.Component, in directory: Directory) -> Bool {
+        guard name.string.contains("-wal"), (try? directory.status(name))?.kind == .regular else { return false }
+        let start = try? directory.open(name, flags: O_RDONLY).read(count: 4, at: 0)
+        return start.map(WriteAheadLog.isStart) ?? false
     }
 
     /// Returns the name of the database that a log has; nil for another file.

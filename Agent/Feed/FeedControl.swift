@@ -26,11 +26,22 @@ package final class FeedControl: Sendable {
         guard promise.wait(duration) else { throw NotReleased(store: store) }
     }
 
+    /// Releases the stores, then calls `body` on the feed thread. Doesn't wait. Each store needs one `resume`.
+    func release(_ stores: [StoreAddress], then body: @escaping @Sendable () -> Void) {
+        feedThread.perform { followed in
+            for store in stores { followed.release(store) }
+            body()
+        }
+    }
+
     /// Follows the store again, then publishes `event`. If that doesn't say that the store is a different one now
     /// (`relocated` or `reset`), a change comes first if the store is there: it may have been written meanwhile.
     package func resume(_ store: StoreAddress, announcing event: StoreEvent? = nil) {
         feedThread.perform { $0.resume(store, announcing: event) }
     }
+
+    /// Follows the store again after a claim. Publishes a reset if another file has its name now.
+    func resumeAfterClaim(_ store: StoreAddress) { feedThread.perform { $0.resumeAfterClaim(store) } }
 
     /// Returns once all earlier commits were published; false if the deadline passes first.
     func catchUp(_ store: StoreAddress, within duration: Duration = .seconds(5)) -> Bool {

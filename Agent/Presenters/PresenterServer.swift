@@ -2,7 +2,6 @@ import AgentProtocol
 import FileCoordination
 import LinuxSystem
 import Synchronization
-import SystemPackage
 
 /// Serves the file presenters and claims of all connected processes: it translates the wire protocol into calls of the
 /// registry that relocations use too. Any thread may call it.
@@ -10,25 +9,9 @@ package final class PresenterServer: Sendable {
     package let registry = InProcessRegistry()
     private let publisher: Publisher
     private let configuration: CurrentConfiguration
+    private let feed: FeedControl
     private let state = Mutex(State())
     private let changeListener = Mutex<(@Sendable (StoreAddress) -> Void)?>(nil)
-
-    private struct Claimant {
-        let connection: UInt64
-        let id: JSONValue?
-        let deadline: ContinuousClock.Instant
-        /// True for a user who may not read what presenters say to the agent's own user.
-        let isUntrusted: Bool
-        let intents: [ClaimIntent]
-        var isAnswered = false
-        /// The moves that its earlier requests to release it reported.
-        var moves: [ClaimState.Outcome.Move] = []
-
-        /// Returns true if the claim allows the item to be moved or deleted.
-        func covers(_ item: ClaimedItem) -> Bool {
-            intents.contains { $0.writes && ($0.item == item || item.isInside($0.item)) }
-        }
-    }
 
     private struct State {
         var presenters: [UInt64: Set<UInt64>] = [:]
@@ -42,9 +25,10 @@ package final class PresenterServer: Sendable {
     /// The maximum number of moves that one claim reports.
     static let maximumMoves = 4096
 
-    package init(publisher: Publisher, configuration: CurrentConfiguration) {
+    package init(publisher: Publisher, configuration: CurrentConfiguration, feed: FeedControl) {
         self.publisher = publisher
         self.configuration = configuration
+        self.feed = feed
     }
 
     /// Sets a listener that is called when a presenter of a store comes or goes: a store that was busy may now be
@@ -53,13 +37,15 @@ package final class PresenterServer: Sendable {
         changeListener.withLock { $0 = listener }
     }
 
+    private var items: ServedItems { ServedItems(configuration: configuration) }
+
     private func presentersChanged(_ store: StoreAddress) { changeListener.withLock { $0 }?(store) }
 
     /// Removes the presenters and claims of a connection that can't answer any more.
     func forget(_ connection: UInt64) {
         let (presenters, claims) = state.withLock { state in
             let claims = state.claims.filter { $0.value.connection == connection }.map(\.key)
-            for claim in claims { state.claims[claim] = nil }
+            for claim in claims { end(claim, &state) }
             return (state.presenters.removeValue(forKey: connection) ?? [], claims)
         }
         for claim in claims { registry.end(claim, ClaimState.Outcome(tookPlace: true)) }
@@ -69,6 +55,14 @@ package final class PresenterServer: Sendable {
             remove(presenter, failure: hasEnded == true ? nil : "its connection ended before it answered")
         }
         endRefused()
+    }
+
+    /// Removes a claim. The feed follows its stores again.
+    @discardableResult
+    private func end(_ claim: UInt64, _ state: inout State) -> Claimant? {
+        let ended = state.claims.removeValue(forKey: claim)
+        if let ended, ended.isAnswered { for store in ended.moved { feed.resumeAfterClaim(store) } }
+        return ended
     }
 
     private func remove(_ presenter: UInt64, failure: String? = nil) {
@@ -85,14 +79,14 @@ extension PresenterServer {
         _ operation: PresentOperation, id: JSONValue?, connection: UInt64, requester: Requester
     ) throws(WireError) {
         let isUntrusted = !requester.isTrusted
-        let item = try servedItem(operation.item)
+        let item = try items.item(operation.item)
         guard state.withLock({ $0.presenters[connection, default: []].count < Self.maximumPresenters }) else {
             throw WireError(
                 code: "too_many_presenters", "a connection has at most \(Self.maximumPresenters) presenters",
                 hint: "use another connection")
         }
         let number = Mutex<UInt64>(0)
-        registry.add(item, Self.holder(operation, requester.peer), versions: operation.models.map { Set($0) }) {
+        registry.add(item, operation.holder(requester.peer), versions: operation.models.map { Set($0) }) {
             [self] message in
             if let line = event(
                 message, to: number.withLock { $0 }, presented: operation.item, isUntrusted: isUntrusted)
@@ -103,23 +97,13 @@ extension PresenterServer {
             number.withLock { $0 = presenter }
             state.withLock { _ = $0.presenters[connection, default: []].insert(presenter) }
             var reply: JSONObject = ["presenter": WireNumber(.presenter, presenter).json]
-            if let path = path(of: operation.item, isUntrusted: isUntrusted) {
+            if let path = items.path(of: operation.item, isUntrusted: isUntrusted) {
                 reply.setPath("path", bytes: path.bytes)
             }
             if !waitsFor.isEmpty { reply["waits_for"] = .array(waitsFor.map { WireNumber(.claim, $0).json }) }
             publisher.answer(connection, .reply(id: id, reply))
         }
         if let store = StoreAddress(item) { presentersChanged(store) }
-    }
-
-    /// Returns the presenting process. The kernel names the peer; if the kernel can't, the peer's own words count.
-    private static func holder(_ operation: PresentOperation, _ peer: PeerCredentials) -> FileHolder {
-        guard peer.pid != 0 else {
-            return FileHolder(pid: operation.pid ?? 0, program: operation.program ?? "?", isElsewhere: true)
-        }
-        return FileHolder(
-            pid: peer.pid, program: FileHolder.program(of: peer.pid),
-            isElsewhere: operation.pid.map { $0 != peer.pid } ?? false)
     }
 
     func unpresent(_ presenter: UInt64, id: JSONValue?, connection: UInt64) throws(WireError) {
@@ -167,34 +151,9 @@ extension PresenterServer {
         let seconds = until.map { max(0, ContinuousClock.now.duration(to: $0).seconds) }
         let line = event.json(
             item: presented, presenter: presenter, claim: claim,
-            path: path(of: current, isUntrusted: isUntrusted)?.bytes,
+            path: items.path(of: current, isUntrusted: isUntrusted)?.bytes,
             deadline: event.wantsAnswer ? seconds ?? configuration.value.claimDeadline.seconds : nil)
         return .event(type: event.type, line)
-    }
-
-    /// Returns the item's path as the agent sees it, for display. A store that is still to be relocated is at its
-    /// legacy path.
-    private func path(of item: ItemAddress, isUntrusted: Bool) -> FilePath? {
-        guard let group = configuration.value.group(item.group), let relative = FilePath(bytes: item.path) else {
-            return nil
-        }
-        let path = group.directory.pushing(relative)
-        guard !isUntrusted, FileStatus(following: path) == nil, let name = relative.lastComponent,
-            relative.components.count == 1
-        else { return path }
-        return group.store(named: name)?.legacy.first { FileStatus(following: $0) != nil } ?? path
-    }
-
-    private func servedItem(_ address: ItemAddress) throws(WireError) -> ClaimedItem {
-        guard configuration.value.group(address.group) != nil, let item = ClaimedItem(address) else {
-            throw .unknownItem(of: address.group)
-        }
-        guard !item.isBookkeeping else {
-            throw WireError(
-                code: "bad_request", ".groupstore is groupstore's own, and can't be presented or claimed",
-                hint: "name another file of the group")
-        }
-        return item
     }
 }
 
@@ -205,7 +164,7 @@ extension PresenterServer {
         _ operation: ClaimOperation, id: JSONValue?, connection: UInt64, requester: Requester
     ) throws(WireError) {
         var intents: [ClaimIntent] = []
-        for intent in operation.intents { intents.append(try ClaimIntent(intent, servedItem(intent.item))) }
+        for intent in operation.intents { intents.append(try ClaimIntent(intent, items.item(intent.item))) }
         if let own = operation.presenter, state.withLock({ $0.presenters[connection]?.contains(own) }) != true {
             throw .unknownPresenter(own)
         }
@@ -242,7 +201,15 @@ extension PresenterServer {
             case .failed(let reason):
                 .failure(id: claimant.id, WireError(code: "failed", claimant.isUntrusted ? "the claim failed" : reason))
             }
-        publisher.answer(claimant.connection, answer, wasExpected: true)
+        let stores = settlement == .granted ? claimant.moved : []
+        guard !stores.isEmpty else { return publisher.answer(claimant.connection, answer, wasExpected: true) }
+        // The lock orders this before the end of the claim.
+        state.withLock { state in
+            guard state.claims[claim] != nil else { return }
+            feed.release(stores) { [publisher] in
+                publisher.answer(claimant.connection, answer, wasExpected: true)
+            }
+        }
     }
 
     func release(_ operation: ReleaseOperation, id: JSONValue?, connection: UInt64) throws(WireError) {
@@ -267,7 +234,7 @@ extension PresenterServer {
             }
             return publisher.answer(connection, .reply(id: id, [:]))
         }
-        guard let ended = state.withLock({ $0.claims.removeValue(forKey: operation.claim) }) else {
+        guard let ended = state.withLock({ end(operation.claim, &$0) }) else {
             throw .unknownClaim
         }
         registry.end(
@@ -291,36 +258,5 @@ extension PresenterServer {
             settled(claim, .unanswered(registry.unanswered(claim)))
             registry.end(claim, ClaimState.Outcome(tookPlace: false))
         }
-    }
-}
-
-extension WireError {
-    fileprivate static func unknownPresenter(_ number: UInt64) -> WireError {
-        WireError(
-            code: "unknown_presenter", "this connection has no presenter p\(number)",
-            hint: "use the number that present returned")
-    }
-
-    fileprivate static var unknownClaim: WireError {
-        WireError(code: "unknown_claim", "this connection has no such claim", hint: "it may be over")
-    }
-
-    static func unknownItem(of group: String) -> WireError {
-        WireError(
-            code: "unknown_store", "the agent does not serve group \(group)",
-            hint: "name a group of the agent's configuration: GROUP_ID/NAME")
-    }
-
-    fileprivate static func refused(by refusal: ClaimState.Refusal, isUntrusted: Bool) -> WireError {
-        let reason = isUntrusted ? "" : ": \(refusal.message)"
-        return WireError(
-            code: "presenter_failed", "\(refusal.presenter) can't let go\(reason)",
-            hint: "see what that program says, then try again", holders: [.init(refusal.presenter)])
-    }
-
-    fileprivate static func unanswered(by holders: [FileHolder]) -> WireError {
-        WireError(
-            code: "busy", "presented by \(holders.list), which did not answer",
-            hint: "is it stopped? end it, or try again", holders: holders.map { .init($0) })
     }
 }

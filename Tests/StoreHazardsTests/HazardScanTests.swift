@@ -7,35 +7,6 @@ import Testing
 
 @testable import StoreHazards
 
-/// A Python program that executes the lines that it is sent, each with an answer.
-private struct Holder {
-    private let process: RunningProcess
-    var pid: pid_t { process.pid }
-
-    /// Opens a store with `open()` as `c`, after which it is in WAL mode and has a commit.
-    init(_ path: FilePath) throws {
-        let program = """
-            import fcntl, mmap, os, sqlite3, sys
-            for line in sys.stdin:
-                exec(line)
-                print("done", flush=True)
-            """
-        process = try RunningProcess("python3", ["-c", Word(program), Word(path)])
-        try run("path = sys.argv[1]")
-        try run("c = sqlite3.connect(path, isolation_level=None)")
-    }
-
-    func run(_ line: String) throws {
-        process.send(Word(line))
-        let answer = try process.line()
-        guard answer == "done" else {
-            throw Unexpected("\(line): \(answer ?? "ended"), \(try process.line(.errors) ?? "without an error")")
-        }
-    }
-
-    func insert() throws { try run("c.execute('INSERT INTO t VALUES (1)')") }
-}
-
 @Suite(.ownThreads) struct HazardScanTests {
     private let scratch: TemporaryDirectory
     private let store: FilePath
@@ -48,8 +19,8 @@ private struct Holder {
     private func side(_ suffix: String) -> String { store.string + suffix }
 
     /// Returns a process that has the store open in WAL mode, and has committed.
-    private func holder(_ path: FilePath? = nil) throws -> Holder {
-        let holder = try Holder(path ?? store)
+    private func holder(_ path: FilePath? = nil) throws -> SQLiteHolder {
+        let holder = try SQLiteHolder(path ?? store)
         try holder.run("c.execute('PRAGMA journal_mode = WAL')")
         try holder.run("c.execute('CREATE TABLE IF NOT EXISTS t (a)')")
         try holder.insert()
@@ -101,14 +72,37 @@ private struct Holder {
         try second.insert()
     }
 
-    @Test func theRemedySavesTheLog() throws {
+    /// The saved files are a store, with what only the log had.
+    @Test(arguments: [["-wal"], ["-wal", "-shm"], ["-shm"], ["", "-wal", "-shm"]])
+    func theRemedySavesTheLog(lost: [String]) throws {
         let first = try holder()
-        #expect(unlink(side("-wal")) == 0)
+        for suffix in lost { #expect(unlink(side(suffix)) == 0) }
+        #expect(try savedRows(first) == "1\n")
+    }
+
+    @Test func theRemedySavesARenamedLog() throws {
+        let first = try holder()
+        #expect(rename(side("-wal"), side("-wal.bak")) == 0)
+        #expect(try savedRows(first) == "1\n")
+    }
+
+    /// The transaction that is open is in the saved database, and its journal rolls it back.
+    @Test func theRemedySavesTheJournal() throws {
+        let first = try holder()
+        try first.run("c.execute('PRAGMA journal_mode = DELETE'); c.execute('PRAGMA locking_mode = EXCLUSIVE')")
+        try first.run("c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN')")
+        try first.run("c.executemany('INSERT INTO t VALUES (?)', [('x' * 900,) for i in range(300)])")
+        #expect(unlink(store.string) == 0)
+        #expect(try savedRows(first) == "1\n")
+    }
+
+    /// Returns the number of rows in what the first hazard's commands save.
+    private func savedRows(_ holder: SQLiteHolder) throws -> String {
         let remedy = try #require(try hazards().first?.remedy)
-        let command = try #require(remedy.split(separator: ": ", maxSplits: 1).last)
-        #expect(try run("sh", ["-c", Word(String(command))]).status == 0)
-        let saved = FileStatus(following: FilePath(side(".pid-\(first.pid)-wal")))
-        #expect((saved?.size ?? 0) > 4096)
+        let command = try #require(remedy.split(separator: ": ").last)
+        let done = try run("sh", ["-c", Word(String(command))])
+        #expect(done.status == 0, "\(command): \(done.errors)")
+        return try run("sqlite3", [Word(side(".pid-\(holder.pid)")), "SELECT count(*) FROM t"]).output
     }
 
     @Test func findsARenamedLog() throws {
@@ -157,6 +151,50 @@ private struct Holder {
         #expect(found.first?.holder.pid == first.pid && found.first?.held.path.string == side(".bak"))
     }
 
+    /// In other modes the kernel shows nothing of the store between transactions.
+    @Test func findsADatabaseThatWasRenamedInExclusiveMode() throws {
+        let first = try holder()
+        try first.run("c.execute('PRAGMA journal_mode = DELETE'); c.execute('PRAGMA locking_mode = EXCLUSIVE')")
+        try first.insert()
+        #expect(rename(store.string, side(".bak")) == 0)
+        #expect(try run("cp", [Word(side(".bak")), Word(store)]).status == 0)
+        let found = try hazards()
+        #expect(found.map(\.code) == [.orphanedDatabase])
+        #expect(found.first?.held.path.string == side(".bak") && found.first?.lost?.journal != nil)
+    }
+
+    /// A program has the former file and the store.
+    @Test(arguments: ["DELETE", "WAL"]) func findsAFormerDatabaseBesideTheStore(mode: String) throws {
+        let first = try holder()
+        try first.run("c.execute('PRAGMA journal_mode = \(mode)').fetchall()")
+        let copy = scratch.path.appending("copy")
+        #expect(try run("sqlite3", [Word(copy), "CREATE TABLE t (a)"]).status == 0)
+        for suffix in ["-wal", "-shm"] { unlink(side(suffix)) }
+        #expect(rename(copy.string, store.string) == 0)
+        try first.run("d = sqlite3.connect(path); d.execute('PRAGMA journal_mode = \(mode)').fetchall()")
+        try first.run("d.execute('SELECT * FROM t').fetchall()")
+        let found = try hazards()
+        #expect(found.map(\.code) == [.orphanedDatabase])
+        #expect(found.first?.expected != found.first?.held.identity && found.first?.held.links == 0)
+        #expect((found.first?.lost?.log != nil) == (mode == "WAL"))
+        #expect(found.first?.lost?.log?.links ?? 0 == 0)
+    }
+
+    /// A rescue moves the log of a renamed database from the store's name into the archive.
+    @Test func findsAProgramWhoseLogIsInTheArchive() throws {
+        let first = try holder()
+        let archive = scratch.path.appending(".groupstore/archive/1-a")
+        #expect(try run("mkdir", ["-p", Word(archive)]).status == 0)
+        #expect(rename(store.string, side(".bak")) == 0)
+        for suffix in ["-wal", "-shm"] {
+            #expect(rename(side(suffix), archive.appending("Notes.sqlite\(suffix)").string) == 0)
+        }
+        #expect(try run("cp", [Word(side(".bak")), Word(store)]).status == 0)
+        let found = try hazards()
+        #expect(found.map(\.code) == [.orphanedDatabase])
+        #expect(found.first?.holder.pid == first.pid && found.first?.lost?.log?.path.starts(with: archive) == true)
+    }
+
     /// https://sqlite.org/howtocorrupt.html, §2.2
     @Test func findsLocksThatARawCloseDropped() throws {
         let (first, second) = (try holder(), try holder())
@@ -182,7 +220,7 @@ private struct Holder {
         let other = scratch.path.appending("Other.sqlite")
         #expect(link(store.string, other.string) == 0)
         #expect(try hazards().isEmpty, "nobody uses the other name")
-        let second = try Holder(other)
+        let second = try SQLiteHolder(other)
         try second.run("c.execute('SELECT * FROM sqlite_schema').fetchall()")
         let found = try hazards()
         #expect(found.map(\.code) == [.twoNames])
@@ -201,7 +239,7 @@ private struct Holder {
 
     @Test func acceptsAProgramThatCopiesTheFiles() throws {
         let first = try holder()
-        let second = try Holder(scratch.path.appending("elsewhere"))
+        let second = try SQLiteHolder(scratch.path.appending("elsewhere"))
         try second.run("path = sys.argv[1].replace('elsewhere', 'Notes.sqlite')")
         try second.run("files = [open(path + suffix, 'rb') for suffix in ('', '-wal', '-shm')]")
         #expect(try hazards().isEmpty)
@@ -210,7 +248,7 @@ private struct Holder {
 
     @Test func findsAWriterWithoutAnIndex() throws {
         let first = try holder()
-        let second = try Holder(store)
+        let second = try SQLiteHolder(store)
         try second.run("a = os.open(path, os.O_RDWR); b = os.open(path + '-wal', os.O_RDWR)")
         #expect(try codes() == ["mixed_modes \(second.pid)"])
         _ = first.pid

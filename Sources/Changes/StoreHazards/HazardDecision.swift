@@ -27,8 +27,10 @@ package struct HazardDecision {
         func sighting(_ code: StoreHazard.Code, _ file: HeldFile) -> [Sighting] {
             [Sighting(code: code, pid: holder.pid, descriptor: file.descriptor, identity: file.identity)]
         }
+        // A process that has opened the store again may still have its former file.
+        if let former = formerDatabase(holder) { return sighting(.orphanedDatabase, former) }
         guard let database = holder.writable(named.database) else {
-            return formerDatabase(holder).map { sighting(.orphanedDatabase, $0) } ?? []
+            return databaseOfSideFile(holder).map { sighting(.orphanedDatabase, $0) } ?? []
         }
         if hasOtherName(database, holder) { return sighting(.twoNames, database) }
         if let file = otherLog(of: database, holder) {
@@ -45,15 +47,24 @@ package struct HazardDecision {
         return []
     }
 
-    /// Returns the database of a process that has the store's log or index open with another database, or that has a
-    /// former file of the store's name open.
+    /// Returns a file that the process has open by the store's name, and that isn't the store.
     private func formerDatabase(_ holder: StoreHolderFiles) -> HeldFile? {
-        let former = holder.files.first { file in
-            file.canWrite && file.identity != named.database && hasOwnName(file, holder)
-        }
-        if let former { return former }
-        guard let side = holder.writable(named.index) ?? holder.writable(named.log) else { return nil }
-        return nearest(to: side, holder) ?? side
+        holder.files.first { $0.canWrite && $0.identity != named.database && hasOwnName($0, holder) }
+    }
+
+    /// Returns the database of a process that has a log, index or journal of the store open, and not the store. A
+    /// database that was renamed has another name by now, and its side files have those that SQLite gave them.
+    private func databaseOfSideFile(_ holder: StoreHolderFiles) -> HeldFile? {
+        let side =
+            holder.writable(named.log) ?? holder.writable(named.index) ?? holder.writable(named.journal)
+            ?? holder.files.first { $0.canWrite && hasSideName($0, holder) }
+        return side.map { nearest(to: $0, holder) ?? $0 }
+    }
+
+    /// True if the process has the file open by the name of a log, index or journal of the store.
+    private func hasSideName(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
+        let isHere = holder.directories[file.directory] == named.directory || named.setAside.contains(file.identity)
+        return isHere && ["-wal", "-shm", "-journal"].contains { file.path.lastComponent == named.name($0) }
     }
 
     /// True if the process has the database open by a name that isn't the store's, and that exists.

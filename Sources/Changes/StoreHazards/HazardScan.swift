@@ -33,7 +33,7 @@ package struct HazardScan {
         return look().filter { first.contains($0.sighting) }.compactMap { found in
             guard let holder = FileHolder(process: found.sighting.pid) else { return nil }
             return StoreHazard(
-                found.sighting.code, found.store, holder, found.file, expected: found.expected)
+                found.sighting.code, found.store, holder, found.file, expected: found.expected, lost: found.lost)
         }
     }
 
@@ -43,22 +43,26 @@ package struct HazardScan {
         let store: FilePath
         let file: HeldFile
         let expected: FileIdentity?
+        let lost: HeldStore?
     }
 
     private func look() -> [Found] {
         let named = stores.map { NamedFiles($0.name, in: $0.directory) }
         let known = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
-        let processes = processes(known, named: Set(stores.map { $0.name.database.bytes }))
+        let names = stores.flatMap { [$0.name.database] + $0.name.sideFiles }
+        let processes = processes(known, named: Set(names.map(\.bytes)))
         let locks = RecordLocks()
         return named.flatMap { store in
             let holders = processes.map { holder(of: store, $0, among: processes, locks) }
             return HazardDecision(store, holders).sightings.compactMap { sighting -> Found? in
-                let process = processes.first { $0.pid == sighting.pid }
-                guard let file = process?.files.first(where: { $0.descriptor == sighting.descriptor }) else {
-                    return nil
-                }
+                guard let process = processes.first(where: { $0.pid == sighting.pid }),
+                    let file = process.files.first(where: { $0.descriptor == sighting.descriptor })
+                else { return nil }
                 return Found(
-                    sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code))
+                    sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
+                    lost: HeldStore(sighting.code, file, among: process.files, store) { file in
+                        readsLogs && file.isLog(of: process.pid)
+                    })
             }
         }
     }
@@ -122,16 +126,7 @@ package struct HazardScan {
 
     /// Returns the files of a process that begin as a write-ahead log does.
     private func logs(_ process: Process) -> Set<FileIdentity> {
-        Set(
-            process.files.filter { file in
-                guard file.canWrite,
-                    let descriptor = try? Descriptor(
-                        opening: FilePath("/proc/\(process.pid)/fd/\(file.descriptor)"), flags: O_RDONLY),
-                    let bytes = try? descriptor.read(count: 4, at: 0)
-                else { return false }
-                // https://sqlite.org/fileformat2.html#the_write_ahead_log: 0x377f0682 or 0x377f0683.
-                return bytes.count == 4 && bytes[..<3].elementsEqual([0x37, 0x7F, 0x06]) && bytes[3] & 0xFE == 0x82
-            }.map(\.identity))
+        Set(process.files.filter { $0.canWrite && $0.isLog(of: process.pid) }.map(\.identity))
     }
 }
 

@@ -26,12 +26,15 @@ package struct StoreHazard: Equatable, Sendable {
     package let held: HeldFile
     /// The file that stands at its name; nil if there is none.
     package let expected: FileIdentity?
+    /// The database that the process has open with its side files, if one of them has lost its name.
+    package let lost: HeldStore?
 
     package init(
-        _ code: Code, _ store: FilePath, _ holder: FileHolder, _ held: HeldFile, expected: FileIdentity?
+        _ code: Code, _ store: FilePath, _ holder: FileHolder, _ held: HeldFile, expected: FileIdentity?,
+        lost: HeldStore? = nil
     ) {
         (self.code, self.store, self.holder) = (code, store, holder)
-        (self.held, self.expected) = (held, expected)
+        (self.held, self.expected, self.lost) = (held, expected, lost)
     }
 
     /// What is the matter, in one sentence that begins with the store's path.
@@ -61,17 +64,30 @@ package struct StoreHazard: Equatable, Sendable {
     package var remedy: String {
         switch code {
         case .orphanedLog, .orphanedDatabase:
-            "keep the process running until its file is saved: cp /proc/\(holder.pid)/fd/\(held.descriptor) "
-                + store.appending(suffix: ".pid-\(holder.pid)\(suffix)").shellWord
+            "keep the process running, and join what it has committed: groupstore rescue \(store.shellWord); if that "
+                + "fails, save its files: \(copies)"
         case .droppedLocks: "restart \(holder) before any other program closes the store"
         case .twoNames: "stop \(holder), and let it open \(PrintablePath(store)) by this name in this directory"
         case .mixedModes: "stop \(holder), or every other program that has the store open"
         }
     }
 
-    /// The suffix of the held file's name.
-    private var suffix: String {
-        let name = held.path.lastComponent?.string ?? ""
+    /// Commands that copy what the process has open to names that belong together.
+    private var copies: String {
+        var files: [(file: HeldFile, suffix: String)] = [(held, Self.suffix(of: held))]
+        if let lost {
+            // In SQLite's order: what is in the database already is in an older log too.
+            files = [(lost.database, "")]
+            if let log = lost.log { files.append((log, "-wal")) }
+            if let journal = lost.journal, lost.log == nil { files.append((journal, "-journal")) }
+        }
+        return files.map { file, suffix in
+            "cp \(file.path(of: holder.pid)) " + store.appending(suffix: ".pid-\(holder.pid)\(suffix)").shellWord
+        }.joined(separator: " && ")
+    }
+
+    private static func suffix(of file: HeldFile) -> String {
+        let name = file.path.lastComponent?.string ?? ""
         return ["-wal", "-shm"].first(where: name.hasSuffix) ?? ""
     }
 }

@@ -1,3 +1,4 @@
+import GroupContainers
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -10,12 +11,18 @@ package struct NamedFiles: Equatable, Sendable {
     package let database: FileIdentity?
     package let log: FileIdentity?
     package let index: FileIdentity?
+    package let journal: FileIdentity?
+    /// The store's logs, indexes and journals that a rescue has moved into the archive, because they were those of a
+    /// program that has another database open.
+    package let setAside: Set<FileIdentity>
 
     package init(
-        path: FilePath, directory: FileIdentity, database: FileIdentity?, log: FileIdentity?, index: FileIdentity?
+        path: FilePath, directory: FileIdentity, database: FileIdentity?, log: FileIdentity?, index: FileIdentity?,
+        journal: FileIdentity? = nil, setAside: Set<FileIdentity> = []
     ) {
         (self.path, self.directory, self.database) = (path, directory, database)
-        (self.log, self.index) = (log, index)
+        (self.log, self.index, self.journal) = (log, index, journal)
+        self.setAside = setAside
     }
 
     /// Reads the status of the files and opens none: a descriptor that is closed would drop the locks of a connection
@@ -27,10 +34,21 @@ package struct NamedFiles: Equatable, Sendable {
         }
         self.init(
             path: directory.path.appending(name.database), directory: directory.identity,
-            database: identity(name.database), log: identity(name.wal), index: identity(name.sharedMemory))
+            database: identity(name.database), log: identity(name.wal), index: identity(name.sharedMemory),
+            journal: identity(name.journal), setAside: Self.setAside(name, in: directory))
     }
 
-    var all: Set<FileIdentity> { Set([database, log, index].compactMap { $0 }) }
+    private static func setAside(_ name: StoreName, in directory: Directory) -> Set<FileIdentity> {
+        let archive = GroupContainer(directory: directory).archivePath
+        guard let sets = try? Directory(archive).names() else { return [] }
+        let files = sets.flatMap { set in name.sideFiles.map { archive.appending([set, $0]) } }
+        return Set(files.compactMap { FileStatus(following: $0)?.identity })
+    }
+
+    var all: Set<FileIdentity> { setAside.union([database, log, index, journal].compactMap { $0 }) }
+
+    /// The name of a side file of the store, by its suffix.
+    func name(_ suffix: String) -> FilePath.Component? { path.appending(suffix: suffix).lastComponent }
 }
 
 /// A process that has files of a store open, or may have.

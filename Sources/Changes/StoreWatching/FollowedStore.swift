@@ -27,6 +27,7 @@ package final class FollowedStore {
     var fastPathIndex: Int?
 
     private var recordedStatuses: [FileStatus?]?
+    private var recordedDatabase: FileIdentity?
 
     package var path: FilePath { directory.appending(name.database) }
 
@@ -150,7 +151,18 @@ package final class FollowedStore {
 
     /// Records the files' status for `filesAreUnchanged`. Call it before the last poll: a later write is then in the
     /// recorded status, or published.
-    func recordFileStatuses() { recordedStatuses = fingerprint }
+    func recordFileStatuses() {
+        recordedStatuses = fingerprint
+        recordedDatabase = database
+    }
+
+    /// True if another file has taken the store's name since `recordFileStatuses`.
+    var isReplaced: Bool {
+        guard let recordedDatabase, let database else { return false }
+        return recordedDatabase != database
+    }
+
+    private var database: FileIdentity? { FileStatus(following: path)?.identity }
 
     /// True if nobody has written the store since `recordFileStatuses`. Ask it after the store is followed again, for
     /// the same reason.

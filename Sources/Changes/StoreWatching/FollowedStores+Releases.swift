@@ -63,6 +63,11 @@ extension FollowedStores {
         }
     }
 
+    /// Follows the store again after a claim, whose holder may have replaced it.
+    package func resumeAfterClaim(_ address: StoreAddress) {
+        resume(address, announcing: stores[address]?.isReplaced == true ? .reset(.replaced) : nil)
+    }
+
     package func announce(_ event: StoreEvent, of address: StoreAddress) {
         if case .progress = event {
             receiver.publish(event, of: address)

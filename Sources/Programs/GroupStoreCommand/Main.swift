@@ -23,7 +23,7 @@ struct GroupStoreCommand: ParsableCommand {
             AgentCommand.self, RelocateCommand.self, WatchCommand.self, StatusCommand.self, InspectCommand.self,
             DoctorCommand.self, RecoverCommand.self, ModelCommand.self, CreateCommand.self, MigrateCommand.self,
             HistoryCommand.self, ChangesCommand.self, RowsCommand.self, GroupCommand.self, ArchiveCommand.self,
-            GuardCommand.self, MoveAppCommand.self, AppCommand.self, CompleteCommand.self,
+            GuardCommand.self, RescueCommand.self, MoveAppCommand.self, AppCommand.self, CompleteCommand.self,
         ])
 
     /// Rejects empty arguments: an empty path would mean the working directory, and is usually an unset variable in a

@@ -13,6 +13,12 @@ package enum DatabaseLocks {
             || gs_ofd_conflict(descriptor, Int16(F_RDLCK), pendingByte, 1) == 1
     }
 
+    /// False if no program can be writing pages into the database: for that it holds PENDING or EXCLUSIVE.
+    package static func mayBeExclusive(on descriptor: borrowing Descriptor) -> Bool {
+        gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), sharedRange, 510) != 0
+            || gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), pendingByte, 1) != 0
+    }
+
     /// True if a program is writing or about to: it holds RESERVED, PENDING or EXCLUSIVE, which are write locks from
     /// PENDING_BYTE on. Locks of this process count too.
     package static func areHeld(on descriptor: borrowing Descriptor) -> Bool { areHeld(on: descriptor.raw) }

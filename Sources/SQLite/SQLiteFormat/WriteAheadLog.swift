@@ -96,6 +96,11 @@ package struct WriteAheadLog: Equatable, Sendable {
         }
     }
 
+    /// True for the first bytes of a log: its magic number, 0x377f0682 or 0x377f0683.
+    package static func isStart(_ bytes: [UInt8]) -> Bool {
+        bytes.count >= 4 && bigEndian(bytes, 0) & ~1 == 0x377F_0682
+    }
+
     struct Start {
         let order: FrameChecksum.WordOrder
         let pageSize: Int

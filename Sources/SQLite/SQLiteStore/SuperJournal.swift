@@ -13,22 +13,25 @@ package enum SuperJournal {
     /// moved since, that path may lead nowhere, and SQLite rolls nothing back. Throws `StoreError.busy` while the
     /// transaction is under way.
     package static func check(of location: StoreLocation) throws {
-        let file = location.name.journal
-        let bytes: [UInt8]
-        do throws(SystemError) {
-            guard let size = try location.directory.status(file)?.size, size > 0 else { return }
-            let descriptor = try location.directory.open(file, flags: O_RDONLY)
-            let start = max(0, size - Int64(maxTailLength))
-            bytes = try descriptor.read(count: maxTailLength, at: start, path: location.directory.path.appending(file))
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-            return
-        }
-        guard let path = RollbackJournal.superJournal(namedAtEndOf: bytes), !canResolve(path, from: location) else {
-            return
-        }
+        guard let path = try name(in: location), !canResolve(path, from: location) else { return }
         try location.checkNotWriting()
         throw StoreError.superJournalElsewhere(path, location.path)
+    }
+
+    /// Returns the path of the super-journal that the store's journal names; nil if it names none.
+    package static func name(in location: StoreLocation) throws(SystemError) -> FilePath? {
+        let file = location.name.journal
+        do throws(SystemError) {
+            guard let size = try location.directory.status(file)?.size, size > 0 else { return nil }
+            let descriptor = try location.directory.open(file, flags: O_RDONLY)
+            let start = max(0, size - Int64(maxTailLength))
+            return RollbackJournal.superJournal(
+                namedAtEndOf: try descriptor.read(
+                    count: maxTailLength, at: start, path: location.directory.path.appending(file)))
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
     }
 
     /// True if the path is valid here: the super-journal exists, it would be in this very directory, or the store that

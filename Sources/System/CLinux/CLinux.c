@@ -540,6 +540,13 @@ int64_t gs_birth_time(int directory, const char *name) {
     return (int64_t)found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
 }
 
+int64_t gs_descriptor_birth_time(int descriptor) {
+    struct statx found;
+    if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &found) != 0) return -1;
+    if (!(found.stx_mask & STATX_BTIME)) return -1;
+    return (int64_t)found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
+}
+
 static bool is_side_file(const char *name) {
     static const char *const endings[] = {"-wal", "-shm", "-journal"};
     size_t length = strlen(name);

@@ -20,6 +20,8 @@ import Testing
         let subscriber = try agent.subscribe("Notes.sqlite")
         let event = try subscriber.next("hazard")
         #expect(event.string("code") == "orphaned_log" && event.integer("pid") == Int64(shell.pid), "\(event.text)")
+        let hint = "groupstore rescue \(store.string)"
+        #expect(event.string("hint")?.contains(hint) == true, "\(event.text)")
         #expect(event.string("hint")?.contains("/proc/\(shell.pid)/fd/") == true, "\(event.text)")
         #expect(try agent.subscribe("Notes.sqlite").next("hazard").string("code") == "orphaned_log")
 
@@ -27,11 +29,34 @@ import Testing
             let done = try groupstore(command[0], options: Array(command.dropFirst()), environment: agent.environment)
             #expect(done.status == 65, "\(command): \(done.output)\(done.errors)")
             #expect((done.output + done.errors).contains("pid \(shell.pid)"), "\(done.output)\(done.errors)")
+            #expect((done.output + done.errors).contains(hint), "\(done.output)\(done.errors)")
         }
         shell.closeInput()
         try shell.wait()
         try subscriber.next("hazard_over")
         let checked = try check()
         #expect(checked.status == 0, "\(checked.output)")
+    }
+
+    /// The agent lets go of the store while it is replaced, and follows the result.
+    @Test func rescuesAStoreThatAnAgentFollows() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v)")
+        let holder = try SQLiteHolder(store)
+        try holder.run("c.execute(\"INSERT INTO t VALUES (1, 'base')\")")
+        let agent = try AgentProcess(places, legacy: [])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        #expect(unlink(store.string + "-wal") == 0 && unlink(store.string + "-shm") == 0)
+        try holder.run("c.execute(\"INSERT INTO t VALUES (2, 'lost')\")")
+        try subscriber.next("hazard")
+        let done = try groupstore("rescue", options: [Word(store)], environment: agent.environment)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+        #expect(try sqlite(store, "SELECT id FROM t ORDER BY id") == "1\n2\n")
+        try subscriber.next("reset")
+        let other = try agent.subscribe("Notes.sqlite")
+        try sqlite(store, "INSERT INTO t VALUES (3, 'new')")
+        try other.next("change")
+        try holder.end()
     }
 }

@@ -49,7 +49,7 @@ final class RunningServer {
         feed = FeedControl(feedThread: feedThread)
         let current = CurrentConfiguration(configuration)
         let states = FollowingStates()
-        let presenters = PresenterServer(publisher: publisher, configuration: current)
+        let presenters = PresenterServer(publisher: publisher, configuration: current, feed: feed)
         self.presenters = presenters
         let listener = try UnixSocket.listen(at: socket).release()
         let started = Mutex<(any Error)?>(nil)

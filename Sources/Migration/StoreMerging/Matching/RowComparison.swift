@@ -168,19 +168,22 @@ struct MergePlan {
             }
         }
         let rows = try store.prepare(
-            "SELECT lid, gid, s FROM \(session.map(index)) WHERE e = ?1 AND s = ?2 ORDER BY lid LIMIT \(Self.samples)")
-        func forEach(_ state: MergeSession.State, _ body: (Int64, Int64) throws -> Void) throws {
+            "SELECT lid, gid, s FROM \(session.map(index)) WHERE e = ?1 AND s = ?2 ORDER BY lid LIMIT ?3")
+        func forEach(
+            _ state: MergeSession.State, _ limit: Int, _ body: (Int64, Int64) throws -> Void
+        ) throws {
             rows.reset()
-            try rows.bind([.integer(entity), .integer(state.rawValue)])
+            try rows.bind([.integer(entity), .integer(state.rawValue), .integer(Int64(limit))])
             while try rows.step() { try body(rows.integer(0), rows.integer(1)) }
         }
-        try forEach(.added) { legacy, _ in
+        try forEach(.added, Self.samples) { legacy, _ in
             report.samplesOnlyLegacy.append(
                 MergeReport.Sample(key: try session.key(of: legacy, in: index, entity: entity, fromLegacy: true)))
         }
         for state in [MergeSession.State.undecided, .takesLegacy, .keepsGroup] {
-            try forEach(state) { legacy, group in
-                guard report.samplesDifferent.count < Self.samples else { return }
+            let limit = session.options.differencesShown
+            try forEach(state, limit) { legacy, group in
+                guard report.samplesDifferent.count < limit else { return }
                 var sample = MergeReport.Sample(
                     key: try session.key(of: group, in: index, entity: entity, fromLegacy: false),
                     takes: state == .takesLegacy ? .legacy : state == .keepsGroup ? .group : nil)

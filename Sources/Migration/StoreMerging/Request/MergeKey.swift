@@ -62,6 +62,9 @@ package struct MergeOptions: Sendable, Equatable {
     /// The rules in the order in which they are asked; empty for none.
     package var preferences: [MergePreference] = []
 
+    /// The number of matched objects that differ, of an entity, that a report shows.
+    package var differencesShown = 3
+
     package init() {}
 
     /// True if the legacy store's object is kept in any case.

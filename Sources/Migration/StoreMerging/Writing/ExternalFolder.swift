@@ -76,7 +76,8 @@ struct ExternalFiles {
 
     /// Lets statements read the data that a value stands for.
     func register() throws {
-        try store.addFunction("gs_external", arguments: 2) { values in
+        // Not through self, which holds the connection: it would never be closed, and the store stay open.
+        try store.addFunction("gs_external", arguments: 2) { [group, legacy] values in
             try (values[0] == .text("legacy") ? legacy : group).data(values[1])
         }
     }

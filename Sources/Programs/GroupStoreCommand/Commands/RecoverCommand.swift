@@ -5,6 +5,7 @@ import CommandSupport
 import GroupStoreAgent
 import LinuxSystem
 import StoreRelocation
+import StoreRescue
 import SystemPackage
 
 struct RecoverCommand: ParsableCommand {
@@ -49,6 +50,7 @@ struct RecoverCommand: ParsableCommand {
         FileLease.ignoreBreakSignal()
         Interruption.installHandlers(announcing: true)
         var found: [InterruptedTransfer]
+        var isRescueLeft = false
         do throws(RelocationFailure) {
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
@@ -60,13 +62,28 @@ struct RecoverCommand: ParsableCommand {
                     in: group, deadline: deadline.duration, isCancelled: { Interruption.isRequested },
                     found: { show($0, output) })
             if let app { found.append(app) }
+            let rescues = try StoreRescue.interrupted(in: group, settling: !dryRun, request)
+            for rescue in rescues { show(rescue, output) }
+            isRescueLeft = !rescues.isEmpty
             if dryRun { for transfer in found { show(transfer, output) } }
         } catch {
             let failure = error.markedIfInterrupted
             progress.fail(failure, source: group, seconds: 0)
             throw ExitCode(failure.exitCode)
         }
-        try reporting(output, changing: !dryRun) { finish(found, in: group, output) }
+        try reporting(output, changing: !dryRun) { finish(found, in: group, output, isRescueLeft) }
+    }
+
+    private func show(_ rescue: StoreRescue.Interrupted, _ output: Output) {
+        let hint = "groupstore rescue \(rescue.store.shellWord)"
+        var row: JSONObject = ["type": "interrupted", "purpose": "rescue", "state": "archived", "will": "wait"]
+        row.setPath("from", bytes: rescue.archive.bytes)
+        row.setPath("to", bytes: rescue.store.bytes)
+        row["hint"] = .string(hint)
+        output.record(
+            row,
+            "interrupted: rescue \(PrintablePath(rescue.store)): what \(rescue.holders) had committed is in "
+                + "\(PrintablePath(rescue.archive)), and not in the store yet: \(hint)")
     }
 
     private func show(_ found: InterruptedTransfer, _ output: Output) {
@@ -84,13 +101,16 @@ struct RecoverCommand: ParsableCommand {
     }
 
     /// Prints the summary. The outcome is `finished` if at least one transfer was finished.
-    private func finish(_ found: [InterruptedTransfer], in group: FilePath, _ output: Output) {
+    private func finish(
+        _ found: [InterruptedTransfer], in group: FilePath, _ output: Output, _ isRescueLeft: Bool
+    ) {
         let isFinished = found.contains { $0.remedy == .finish }
         let done = found.isEmpty ? "nothing_to_do" : isFinished ? "finished" : "undone"
         var summary: JSONObject = ["type": "summary", "outcome": .string(done)]
         if dryRun { summary["dry_run"] = true }
         summary.setPath("directory", bytes: group.bytes)
-        let sentence = found.isEmpty ? "nothing was interrupted in \(PrintablePath(group))" : done
+        let nothing = isRescueLeft ? "nothing else was interrupted" : "nothing was interrupted"
+        let sentence = found.isEmpty ? "\(nothing) in \(PrintablePath(group))" : done
         output.record(summary, dryRun && !found.isEmpty ? "would be: \(done)" : sentence)
     }
 }

@@ -22,6 +22,37 @@ package struct ArchiveNote: Codable, Sendable, Equatable {
     package var restored: [Restoration]?
     /// True if `guard` made the copy before a command, nil otherwise.
     package var isGuard: Bool?
+    /// The lost files of which the archived store is a copy, if `rescue` made it, nil otherwise.
+    package var branch: Branch?
+
+    /// A program's own history of a store, in files that had lost their names.
+    package struct Branch: Codable, Sendable, Equatable {
+        /// A file, also after another one has got its inode.
+        package struct File: Codable, Sendable, Equatable {
+            package var identity: FileIdentity
+            /// The creation time, in nanoseconds since 1970; nil if the file system doesn't record it.
+            package var birth: Int64?
+
+            package init(identity: FileIdentity, birth: Int64?) { (self.identity, self.birth) = (identity, birth) }
+        }
+
+        /// The database that the program had open, and its log.
+        package var database: File
+        package var log: File?
+        /// The programs, in one phrase: `notes (pid 4711)`.
+        package var holders: String
+        package var hadWAL = false
+        /// True once the store has the branch's rows, and the store's file then.
+        package var isJoined = false
+        package var store: File?
+
+        package init(database: File, log: File?, holders: String) {
+            (self.database, self.log, self.holders) = (database, log, holders)
+        }
+
+        /// True if both are copies of the same files, made at different times perhaps.
+        package func isOfSameFiles(as other: Branch) -> Bool { database == other.database && log == other.log }
+    }
 
     /// The facts that tell whether anybody has written to an archived database since.
     package struct FileState: Codable, Sendable, Equatable {
@@ -93,6 +124,8 @@ package struct ArchiveEntry: Sendable {
     /// True if only root or this user can have written the note. Anybody who may write to a group container could leave
     /// a note there that names a place of another user.
     package let isTrusted: Bool
+    /// The same, or the owner of the directory of archives wrote the note: root gives what it archives to that user.
+    package let isTrustedInside: Bool
 
     /// The database's name in the directory; nil if the note names none.
     package var name: FilePath.Component? {
@@ -135,8 +168,11 @@ extension GroupContainer {
     private static func entry(_ id: TransferIdentifier, in parent: Directory) throws(SystemError) -> ArchiveEntry {
         let directory = try parent.directory(id.component)
         let read = try? Record.readWithStatus(ArchiveNote.self, noteName, in: directory)
-        let isTrusted = read.map { [0, geteuid()].contains($0.status.owner) && $0.status.permissions & 0o022 == 0 }
-        return ArchiveEntry(id: id, directory: directory, note: read?.value, isTrusted: isTrusted ?? false)
+        let owner = try parent.status().owner
+        return ArchiveEntry(
+            id: id, directory: directory, note: read?.value,
+            isTrusted: read.map { $0.status.isWritten(by: [0, geteuid()]) } ?? false,
+            isTrustedInside: read.map { $0.status.isWritten(by: [0, geteuid(), owner]) } ?? false)
     }
 
     private func archiveDirectory() throws(SystemError) -> Directory? {

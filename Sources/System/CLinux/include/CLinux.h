@@ -22,6 +22,8 @@ int gs_openat_no_links(int directory, const char *path, int flags);
 int gs_open_careful(const char *path, int flags, int mode);
 // Returns a file's creation time in nanoseconds since 1970, or -1 if it is unknown.
 int64_t gs_birth_time(int directory, const char *name);
+// The same for an open file.
+int64_t gs_descriptor_birth_time(int descriptor);
 // Copies a name in a directory, which may be open with O_PATH. Prefers names other than those of SQLite's side files, which
 // come and go. Returns 1, 0 if the directory is empty, or -1 if it can't be read.
 int gs_stable_name(int directory, char *name, size_t length);

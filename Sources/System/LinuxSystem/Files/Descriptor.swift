@@ -46,6 +46,12 @@ package struct Descriptor: ~Copyable, Sendable {
 }
 
 extension Descriptor {
+    /// The file's creation time, in nanoseconds since 1970; nil if the file system doesn't record it.
+    package var birth: Int64? {
+        let found = gs_descriptor_birth_time(raw)
+        return found < 0 ? nil : found
+    }
+
     package func status(path: FilePath? = nil) throws(SystemError) -> FileStatus {
         var result = stat()
         try retrying("fstat", path: path) { fstat(raw, &result) }

@@ -128,7 +128,7 @@ struct ArchiveRestoreCommand: ParsableCommand {
     }
 
     /// Returns the registry of the group's presenters: the agent's, if one serves the group.
-    private static func registry(
+    static func registry(
         of container: GroupContainer, _ request: inout RelocationRequest
     ) -> any PresenterRegistry {
         guard let socket = try? AgentConnection.standardSocket(environment: ProcessVariables.all),

@@ -1,0 +1,103 @@
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// A database that a process has open after it, its log or its index has lost its name, with the side files that belong
+/// to it: the process's own history of the store.
+package struct HeldStore: Equatable, Sendable {
+    package let database: HeldFile
+    /// The write-ahead log; nil in rollback mode, and if it can't be found.
+    package let log: HeldFile?
+    package let index: HeldFile?
+    /// The rollback journal. In most journal modes it is open during a transaction only.
+    package let journal: HeldFile?
+
+    /// Returns nil for a hazard of another kind, and if the process has no database open for it.
+    ///
+    /// - Parameters:
+    ///   - held: The file of the hazard.
+    ///   - files: The process's files.
+    ///   - isLog: Returns true for a file that begins as a write-ahead log does.
+    init?(
+        _ code: StoreHazard.Code, _ held: HeldFile, among files: [HeldFile], _ named: NamedFiles,
+        isLog: (HeldFile) -> Bool
+    ) {
+        let files = files.filter(\.canWrite)
+        let found: HeldFile?
+        switch code {
+        case .orphanedLog: found = files.first { $0.identity == named.database }
+        case .orphanedDatabase: found = held
+        case .droppedLocks, .twoNames, .mixedModes: return nil
+        }
+        guard let database = found else { return nil }
+        let index = Self.side("-shm", of: database, among: files, named, expected: named.index)
+        var log = Self.side("-wal", of: database, among: files, named, expected: named.log)
+        // A renamed log has any name.
+        if log == nil, code == .orphanedLog, !held.path.string.hasSuffix("-shm") { log = held }
+        if log == nil, index != nil { log = Self.renamedLog(of: database, among: files, named, isLog) }
+        self.database = database
+        self.log = log
+        self.index = index
+        journal = Self.journal(of: database, among: files, named)
+    }
+
+    /// Returns the rollback journal that a process has open for a database.
+    package static func journal(of database: HeldFile, among files: [HeldFile], _ named: NamedFiles) -> HeldFile? {
+        let files = files.filter(\.canWrite)
+        if let found = side("-journal", of: database, among: files, named, expected: named.journal) { return found }
+        // A renamed journal: `app.db-journal.bak`.
+        let names = [database.path.lastComponent, named.path.lastComponent].compactMap { $0.map { $0.bytes } }
+        return files.first { file in
+            names.contains { file.path.lastComponent?.bytes.starts(with: $0 + Array("-journal".utf8)) == true }
+        }
+    }
+
+    /// Returns a side file of a database. Prefers a lost file: a process may have opened the store a second time, by
+    /// its new names.
+    private static func side(
+        _ suffix: String, of database: HeldFile, among files: [HeldFile], _ named: NamedFiles,
+        expected: FileIdentity?
+    ) -> HeldFile? {
+        let path = database.path.appending(suffix: suffix)
+        let own = named.path.appending(suffix: suffix)
+        // SQLite opens the database first.
+        let files = files.filter { $0.descriptor > database.descriptor } + files
+        let atPath = files.filter { $0.path == path }
+        let setAside = files.filter { file in
+            named.setAside.contains(file.identity)
+                && [path.lastComponent, own.lastComponent].contains(file.path.lastComponent)
+        }
+        // A database that was renamed has side files of the store's name.
+        let renamed = files.filter { file in
+            database.identity != named.database && file.path.lastComponent == own.lastComponent
+                && (file.directory == database.directory || file.directory == own.removingLastComponent())
+        }
+        let all = atPath + setAside + renamed
+        return all.first { $0.identity != expected } ?? all.first
+    }
+
+    /// Returns the log of a database by its first bytes: the first one that the process has opened after the database
+    /// and that belongs to no other.
+    private static func renamedLog(
+        of database: HeldFile, among files: [HeldFile], _ named: NamedFiles, _ isLog: (HeldFile) -> Bool
+    ) -> HeldFile? {
+        let logs = files.filter { file in
+            file.identity.device == database.identity.device && file.identity != named.log
+                && !files.contains { $0.path.appending(suffix: "-wal") == file.path } && isLog(file)
+        }.sorted { $0.descriptor < $1.descriptor }
+        return logs.first { $0.descriptor > database.descriptor } ?? logs.first
+    }
+}
+
+extension HeldFile {
+    /// Returns the path by which another process can open the file, as long as this one keeps it open.
+    package func path(of pid: Int32) -> FilePath { FilePath("/proc/\(pid)/fd/\(descriptor)") }
+
+    /// True if the file begins as a write-ahead log does.
+    func isLog(of pid: Int32) -> Bool {
+        let path = path(of: pid)
+        let start = try? Descriptor(opening: path, flags: O_RDONLY).read(count: 4, at: 0, path: path)
+        return start.map(WriteAheadLog.isStart) ?? false
+    }
+}

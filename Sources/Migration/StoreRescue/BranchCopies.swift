@@ -1,0 +1,147 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreHazards
+import StoreRelocation
+import SystemPackage
+
+/// Private copies of the sides of a split store, and those that earlier rescues have saved.
+struct BranchCopies {
+    struct Branch {
+        let branch: OrphanedBranch
+        let copy: BranchCopy
+        /// An archived copy with the same content.
+        let earlier: SavedBranches.Saved?
+        /// True if the store has the rows: an earlier run joined them, and its result still has the store's name.
+        let isJoined: Bool
+        let changes: ContentChanges?
+
+        var reported: RescueReport.Branch {
+            RescueReport.Branch(
+                holders: branch.holders, code: branch.code.rawValue, subject: branch.holders.list,
+                commits: copy.commits, lastWrite: copy.lastWrite, changes: changes, isJoined: isJoined,
+                archive: earlier?.location.directory.path)
+        }
+    }
+
+    /// A saved copy of a branch whose files no program has open any more.
+    struct Ended {
+        let saved: SavedBranches.Saved
+        let changes: ContentChanges?
+
+        var reported: RescueReport.Branch {
+            RescueReport.Branch(
+                holders: [], code: "archived", subject: saved.branch.holders, changes: changes, isJoined: false,
+                archive: saved.location.directory.path)
+        }
+    }
+
+    /// The store at the name, without the files that belong to a branch; nil if there is none.
+    let name: BranchCopy?
+    var branches: [Branch]
+    let ended: [Ended]
+
+    /// Copies the store and its branches into an empty directory. Throws `RelocationFailure` if a branch is gone or
+    /// damaged.
+    ///
+    /// - Parameters:
+    ///   - ended: Saved copies of branches that no program has open.
+    ///   - foreign: The files at the store's name that belong to a branch.
+    ///   - archived: The archived branches of the directory.
+    init(
+        _ branches: [OrphanedBranch], _ ended: [SavedBranches.Saved], of store: StoreLocation,
+        without foreign: Set<FileIdentity>, in place: Directory, archived: [SavedBranches.Saved], recording: Bool
+    ) throws {
+        let name = try Self.name(of: store, without: foreign, branches, in: place)
+        let file = NamedFiles(store.name, in: store.directory).database.map {
+            ArchiveNote.Branch.File(identity: $0, birth: store.directory.birth(store.name.database))
+        }
+        func changes(_ copy: StoreLocation) throws -> ContentChanges? {
+            try name.map { name in
+                try StoreReader.read(copy) { reader in
+                    let content = try StoreContent(reader)
+                    return try StoreReader.read(name.location) { try StoreContent($0).changes(to: content) }
+                }
+            }
+        }
+        self.name = name
+        self.branches = try branches.enumerated().map { number, branch in
+            let copy = try Self.copy(branch, number, of: store, in: place, recording: recording)
+            let record = branch.record
+            let earlier = try archived.last { saved in
+                try saved.name == store.name.database && saved.branch.isOfSameFiles(as: record)
+                    && Self.haveSameContent(saved.location, copy.location)
+            }
+            let isJoined = earlier.map { $0.branch.isJoined && $0.branch.store == file } ?? false
+            return try Branch(
+                branch: branch, copy: copy, earlier: earlier, isJoined: isJoined, changes: changes(copy.location))
+        }
+        self.ended = try ended.map { try Ended(saved: $0, changes: changes($0.location)) }
+    }
+
+    /// Copies the store at its name, with its log and journal unless they belong to a branch. Returns nil if there is
+    /// none.
+    static func name(
+        of store: StoreLocation, without foreign: Set<FileIdentity>, _ branches: [OrphanedBranch],
+        in place: Directory, record: BranchRecord? = nil
+    ) throws -> BranchCopy? {
+        let named = NamedFiles(store.name, in: store.directory)
+        guard let database = named.database else { return nil }
+        func side(_ name: FilePath.Component, _ identity: FileIdentity?) -> BranchFile? {
+            guard let identity, !foreign.contains(identity) else { return nil }
+            return BranchFile(path: store.directory.path.appending(name), identity: identity)
+        }
+        return try BranchCopy(
+            BranchFile(path: store.path, identity: database), side(store.name.wal, named.log),
+            journal: .named {
+                let journal = side(store.name.journal, NamedFiles(store.name, in: store.directory).journal)
+                // A program whose database was renamed begins each transaction with a journal of the store's name.
+                return branches.contains { $0.journal?.identity == journal?.identity } ? nil : journal
+            },
+            ownWriters: false, in: GroupContainer.child(SavedBranches.nameDirectory, of: place), of: store.path,
+            subject: "the store at its name", external: record == nil ? nil : store, record: record)
+    }
+
+    /// Copies one branch.
+    ///
+    /// - Parameter recording: True for a copy that outlives this process if it is killed.
+    static func copy(
+        _ branch: OrphanedBranch, _ number: Int, of store: StoreLocation, in place: Directory, recording: Bool
+    ) throws -> BranchCopy {
+        guard branch.log != nil || branch.index == nil else { throw logNotFound(branch, store.path) }
+        guard let component = FilePath.Component("branch-\(number)") else { throw lost(branch, store.path) }
+        do {
+            return try BranchCopy(
+                branch.database, branch.log,
+                journal: .held(sharedSince: store.directory.birth(store.name.database)) { branch.journal },
+                ownWriters: !branch.sharesDatabase, in: GroupContainer.child(component, of: place), of: store.path,
+                subject: "what \(branch.holders.list) has open", external: store,
+                record: recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil)
+        } catch is BranchFile.Lost {
+            throw lost(branch, store.path)
+        }
+    }
+
+    private static func haveSameContent(_ one: StoreLocation, _ other: StoreLocation) throws -> Bool {
+        try StoreReader.read(one) { reader in
+            let content = try StoreContent(reader)
+            return try StoreReader.read(other) { try content.difference(from: StoreContent($0)) == nil }
+        }
+    }
+
+    private static func logNotFound(_ branch: OrphanedBranch, _ store: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "branch_damaged",
+            "\(PrintablePath(store)): \(branch.holder) has the index of a log open, and the log can't be found",
+            remedy: "keep the process running, and look for its log: ls -l /proc/\(branch.holder.pid)/fd")
+    }
+
+    private static func lost(_ branch: OrphanedBranch, _ store: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "branch_lost",
+            "\(PrintablePath(store)): \(branch.holder) has closed the store or ended: nothing is left of what only it "
+                + "could see",
+            remedy: "see what the store has: groupstore inspect \(store.shellWord)")
+    }
+}

@@ -1,0 +1,165 @@
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreRelocation
+import SystemPackage
+
+/// A copy of a branch, or of what stands at the store's name, as a store of its own in rollback mode.
+struct BranchCopy {
+    let location: StoreLocation
+    /// The number of commits in the log, and the time of the last write to the branch, in nanoseconds since 1970.
+    let commits: Int
+    let lastWrite: Int64
+    /// True if the branch was in WAL mode.
+    let hadWAL: Bool
+    /// The branch as its copy's record has it; nil for the store at the name.
+    let record: ArchiveNote.Branch?
+
+    /// The number of attempts, and of those that insist on a database that nobody writes meanwhile.
+    private static let attempts = (all: 50, still: 10)
+
+    /// Copies the files into a directory, whole up to the last commit, and lets SQLite make a store of them.
+    ///
+    /// The database is copied before its log. What its own programs checkpoint meanwhile is in the log too, as long as
+    /// that is not begun anew: so both are copied again if the log's header has changed.
+    ///
+    /// - Parameters:
+    ///   - database: The database. The process must have no SQLite connection to it.
+    ///   - log: Its write-ahead log; nil for none.
+    ///   - journal: The rollback journal of a database without a log.
+    ///   - ownWriters: True if only programs with this log can write the database.
+    ///   - subject: A phrase for messages: `what notes (pid 4711) has open`.
+    ///   - external: The store whose external data belongs to the copy too.
+    ///   - record: A description that is kept beside the copy, which then has the database's owner and mode too.
+    /// - Throws: `RelocationFailure` if the files are gone, are never still, or are damaged.
+    init(
+        _ database: BranchFile, _ log: BranchFile?, journal: RollbackModeCopy.Journal = .named { nil },
+        ownWriters: Bool, in directory: Directory, of store: FilePath, subject: String,
+        external: StoreLocation? = nil, record: BranchRecord? = nil
+    ) throws {
+        guard let building = StoreName.existing(SavedBranches.unfinishedName),
+            let finished = StoreName.existing(SavedBranches.finishedName)
+        else { throw StoreError.notAFile(directory.path) }
+        let place = StoreLocation(directory: directory, name: building)
+        // First: what is left of a copy without a record has no owner.
+        try record?.write(in: directory)
+        var copied: (status: FileStatus, lastWrite: Int64)?
+        for attempt in 0..<Self.attempts.all where copied == nil {
+            for name in [building.database] + building.sideFiles { try directory.removeFile(name) }
+            let isStill = !ownWriters || log == nil || attempt < Self.attempts.still
+            copied =
+                if let log {
+                    try Self.copy(database, log, to: place, requiringStillness: isStill)
+                } else {
+                    try RollbackModeCopy(database: database, journal: journal).run(to: place)
+                }
+            if copied == nil { pause(.milliseconds(20)) }
+        }
+        guard let copied else {
+            throw RelocationFailure(
+                .busy, code: "in_use",
+                "\(PrintablePath(store)): \(subject) is written all the time, or nothing on the disk proves what of it "
+                    + "is committed",
+                remedy: "try again once the program has committed its next transaction")
+        }
+        if ownWriters, log != nil, let foreign = try place.foreignLog() {
+            throw Self.damaged(subject, store, foreign.description)
+        }
+        lastWrite = copied.lastWrite
+        commits = try Self.commits(in: place)
+        let hadWAL = try log != nil || StoreSnapshotHeader.isWAL(place)
+        self.hadWAL = hadWAL
+        do {
+            try Self.settle(place)
+        } catch let error as StoreError {
+            throw Self.damaged(subject, store, "\(error)")
+        }
+        let findings = try StoreReader.read(place) { try $0.integrityFindings() }
+        if let first = findings.first { throw Self.damaged(subject, store, first) }
+        try directory.open(building.database, flags: O_RDWR).synchronize(path: place.path)
+        if var record {
+            record.branch.hadWAL = hadWAL
+            let copy = try directory.open(building.database, flags: O_RDWR)
+            do {
+                let source = try database.open()
+                try copy.copyAttributes(of: source, source.status(path: database.path), path: place.path)
+                try copy.synchronize(path: place.path)
+            } catch is BranchFile.Lost {
+                // The process has ended since. The copy is whole, and its owner must be able to read it.
+                try keepOwner(copied.status, of: copy.raw, path: place.path)
+            }
+            try record.write(in: directory)
+            self.record = record.branch
+        } else {
+            self.record = nil
+        }
+        // External data is beside the name for all sides.
+        try external?.copySupport(to: StoreLocation(directory: directory, name: finished))
+        try directory.rename(building.database, to: finished.database, in: directory, .refuse)
+        try directory.synchronize()
+        location = StoreLocation(directory: directory, name: finished)
+    }
+
+    /// Copies a database and its log once. Returns nil if they changed in a way that makes the copies disagree.
+    private static func copy(
+        _ database: BranchFile, _ log: BranchFile, to place: StoreLocation, requiringStillness: Bool
+    ) throws -> (FileStatus, Int64)? {
+        let source = try database.open()
+        let before = try source.status(path: database.path)
+        let file = try log.open()
+        let header = try file.read(count: headerLength, at: 0, path: log.path)
+        try database.copy(source, as: place.name.database, in: place.directory)
+        let status = try file.status(path: log.path)
+        try log.copy(file, as: place.name.wal, in: place.directory, limit: status.size)
+        guard try file.read(count: headerLength, at: 0, path: log.path) == header else { return nil }
+        let after = try source.status(path: database.path)
+        guard !requiringStillness || after == before else { return nil }
+        return (after, max(before.modified, status.modified))
+    }
+
+    /// The size of a log's header (https://sqlite.org/fileformat2.html, §4.1), which has the salts.
+    private static let headerLength = 32
+
+    /// Returns the number of commits in the copied log, by the checksums of its frames.
+    private static func commits(in place: StoreLocation) throws -> Int {
+        guard try place.directory.status(place.name.wal) != nil else { return 0 }
+        let log = try place.directory.open(place.name.wal, flags: O_RDONLY)
+        var count = 0
+        try WriteAheadLog.forEachFrame(log, path: place.directory.path.appending(place.name.wal)) { _, _, isCommit in
+            if isCommit { count += 1 }
+            return true
+        }
+        return count
+    }
+
+    /// Lets SQLite recover the log up to its last commit, and leaves one file in rollback mode.
+    private static func settle(_ place: StoreLocation) throws {
+        do {
+            let writer = try StoreWriter(place.pathForSQLite)
+            try writer.execute("PRAGMA synchronous = OFF")
+            _ = try writer.integer("PRAGMA wal_checkpoint(TRUNCATE)")
+            guard try writer.text("PRAGMA journal_mode = DELETE") == "delete" else {
+                throw StoreError.busy(place.path)
+            }
+        }
+        // An empty log, or one of a database in rollback mode, is no part of the store.
+        for name in place.name.sideFiles { try place.directory.removeFile(name) }
+    }
+
+    private static func damaged(_ subject: String, _ store: FilePath, _ finding: String) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "branch_damaged", "\(PrintablePath(store)): \(subject) is damaged: \(finding)",
+            remedy: "keep the process running, and save its files: groupstore doctor \(store.shellWord) names them")
+    }
+}
+
+/// The journal mode that a database's header states.
+enum StoreSnapshotHeader {
+    static func isWAL(_ place: StoreLocation) throws -> Bool {
+        let file = try place.directory.open(place.name.database, flags: O_RDONLY)
+        let bytes = try file.read(count: DatabaseHeader.length, at: 0, path: place.path)
+        return DatabaseHeader(bytes)?.journalMode == .writeAhead
+    }
+}

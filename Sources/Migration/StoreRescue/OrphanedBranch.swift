@@ -1,0 +1,70 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import StoreHazards
+import SystemPackage
+
+/// A history of a store in files of which at least one has lost its name: what one program, or several that share
+/// these files, have committed and nobody else sees.
+package struct OrphanedBranch: Sendable {
+    package let code: StoreHazard.Code
+    /// The processes that have the files open. The files are read through the first one.
+    package private(set) var holders: [FileHolder]
+    let database: BranchFile
+    /// Nil in rollback mode.
+    let log: BranchFile?
+    let index: FileIdentity?
+    /// True if the store's name leads to the same database, with another log.
+    let sharesDatabase: Bool
+    private let named: NamedFiles
+
+    package var holder: FileHolder { holders[0] }
+    /// The log, index and journal.
+    var files: Set<FileIdentity> { Set([log?.identity, index, journal?.identity].compactMap { $0 }) }
+
+    /// Returns the branches of a store, by the hazards of two looks.
+    ///
+    /// - Parameter store: The store's place; it needs no file at its name.
+    package static func find(_ store: StoreLocation) -> [OrphanedBranch] {
+        var found: [OrphanedBranch] = []
+        for hazard in HazardScan([(store.name, store.directory)], readsLogs: true).hazards() {
+            guard let branch = OrphanedBranch(hazard, NamedFiles(store.name, in: store.directory)) else { continue }
+            let same = found.firstIndex {
+                $0.database.identity == branch.database.identity && $0.log?.identity == branch.log?.identity
+            }
+            if let same { found[same].holders += branch.holders } else { found.append(branch) }
+        }
+        return found
+    }
+
+    /// Returns nil for a hazard of another kind.
+    private init?(_ hazard: StoreHazard, _ named: NamedFiles) {
+        guard let lost = hazard.lost else { return nil }
+        let pid = hazard.holder.pid
+        code = hazard.code
+        holders = [hazard.holder]
+        database = BranchFile(lost.database, of: pid)
+        log = lost.log.map { BranchFile($0, of: pid) }
+        index = lost.index?.identity
+        sharesDatabase = lost.database.identity == named.database
+        self.named = named
+    }
+
+    /// The rollback journal that one of the programs has open now. In most journal modes each transaction has its own.
+    var journal: BranchFile? {
+        for holder in holders {
+            let files = HeldFile.of(holder.pid)
+            for file in files where file.canWrite && file.identity == database.identity {
+                if let journal = HeldStore.journal(of: file, among: files, named) {
+                    return BranchFile(journal, of: holder.pid)
+                }
+            }
+        }
+        return nil
+    }
+
+    /// What identifies the branch in the record of a copy.
+    var record: ArchiveNote.Branch {
+        ArchiveNote.Branch(database: database.recorded, log: log?.recorded, holders: holders.list)
+    }
+}

@@ -1,0 +1,43 @@
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import StoreRelocation
+
+extension RelocationFailure {
+    /// The failure with the kind that it has here: rows in conflict are data that a person must decide about.
+    var asRefusal: RelocationFailure {
+        var failure = self
+        if failure.kind == .conflict { failure.kind = .badData }
+        failure.remedy = failure.remedy.replacing(
+            "--prefer group, --prefer legacy", with: "--prefer store, --prefer branch")
+        return failure
+    }
+
+    /// Returns the failure with a sentence on where the store's branches are: a program that has one open must not be
+    /// ended.
+    func described(of store: StoreLocation) -> RelocationFailure {
+        var failure = self
+        let saved = SavedBranches(GroupContainer(directory: store.directory))
+        let archived = ((try? saved.archived()) ?? []).filter {
+            $0.name == store.name.database && !$0.branch.isJoined
+        }
+        for branch in OrphanedBranch.find(store) {
+            guard !archived.contains(where: { branch.record.isOfSameFiles(as: $0.branch) }) else { continue }
+            failure.message += "; only \(branch.holders.list) has what it has committed: keep it running"
+        }
+        for copy in archived {
+            failure.message +=
+                "; what \(copy.branch.holders) had committed is kept in "
+                + "\(PrintablePath(copy.location.directory.path)), and the next rescue joins it"
+        }
+        return failure
+    }
+}
+
+extension SavedBranches.Saved {
+    /// True if a program has the files of which this is a copy open. The store at its name was copied because of the
+    /// programs that have lost its log and can write its database.
+    func isOpen(_ open: [ArchiveNote.Branch]) -> Bool {
+        open.contains { isOfName ? $0.database == branch.database : $0.isOfSameFiles(as: branch) }
+    }
+}

@@ -1,0 +1,151 @@
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreHazards
+import StoreMerging
+import StoreRelocation
+import SystemPackage
+
+/// The part of a rescue that changes the store: the branches go to the archive, and then the store at the name is
+/// replaced by one that has their rows too.
+struct RescueJoin {
+    let store: StoreLocation
+    let options: MergeOptions
+    let isCancelled: @Sendable () -> Bool
+    let report: (RelocationEvent) -> Void
+
+    /// Joins the branches, and the archived ones of programs that have ended.
+    ///
+    /// - Parameter place: A directory for copies.
+    func run(
+        _ branches: [OrphanedBranch], _ ended: [SavedBranches.Saved], _ join: BranchJoin, in place: Directory,
+        _ result: inout RescueReport
+    ) throws {
+        let named = NamedFiles(store.name, in: store.directory)
+        let holders = Set(branches.flatMap { $0.holders.map(\.pid) })
+        let files = store.foreign(branches, ended)
+        let sides = [
+            (store.name.wal, named.log), (store.name.sharedMemory, named.index), (store.name.journal, named.journal),
+        ]
+        let strays = sides.filter { _, file in file.map(files.contains) ?? false }.map(\.0)
+        let isShared = branches.contains(where: \.sharesDatabase)
+        // A journal has no index that programs lock.
+        let needsFence = named.database != nil && (isShared || strays.contains { $0 != store.name.journal })
+        let index = strays.contains(store.name.sharedMemory) ? named.index : nil
+        let fence = needsFence ? try StoreFence(store, holders: holders, branchIndex: index) : nil
+
+        var copies = try BranchCopies(
+            branches, ended, of: store, without: files, in: place, archived: join.saved.archived(), recording: true)
+        result.branches = copies.reported
+        let joinedBefore = copies.branches.filter(\.isJoined).compactMap { $0.earlier?.location }
+        copies.branches.removeAll(where: \.isJoined)
+        guard !copies.branches.isEmpty || !ended.isEmpty else { return }
+        result.merge = try rehearse(copies)
+
+        // From here on something is changed: first the archive, then the name.
+        var parts: [(location: StoreLocation, holders: String, inWAL: Bool)] = []
+        for copy in copies.branches {
+            let location = try copy.earlier?.location ?? archive(copy, join)
+            parts.append((location, copy.branch.holders.list, copy.copy.hadWAL))
+            for index in result.branches.indices where result.branches[index].holders.first == copy.branch.holder {
+                result.branches[index].archive = location.directory.path
+            }
+        }
+        parts += ended.map { ($0.location, $0.branch.holders, $0.branch.hadWAL) }
+        if !strays.isEmpty {
+            try fence?.check()
+            let owners = (branches.map(\.holders.list) + ended.map(\.branch.holders)).joined(separator: ", ")
+            try join.setAside(strays, reason: "the log, index or journal of \(owners), beside another store")
+        }
+        var merged = parts[...]
+        if let database = named.database {
+            if let fence, let name = copies.name, isShared {
+                try join.detach(name.location, from: database, behind: fence)
+            }
+        } else {
+            let first = merged.removeFirst()
+            try publish(first.location, inWAL: first.inWAL, in: place, join)
+        }
+        _ = consume fence
+        if let first = merged.first {
+            let merge = BranchMerge(
+                options: options, branches: merged.map(\.location), holders: merged.map(\.holders),
+                isCancelled: isCancelled)
+            let outcome = try join.merge(merge, with: first.location)
+            result.archive = outcome.archive
+            result.merge = outcome.report ?? result.merge
+            result.notes += outcome.notes
+        }
+        for location in parts.map(\.location) + joinedBefore { try join.noteJoined(location) }
+        result.outcome = .rescued
+    }
+
+    private func archive(_ copy: BranchCopies.Branch, _ join: BranchJoin) throws -> StoreLocation {
+        try join.archive(
+            copy.copy.location,
+            reason: "what \(copy.branch.holders.list) had committed to \(copy.branch.lostFiles), before it was joined",
+            branch: copy.copy.record ?? copy.branch.record)
+    }
+
+    /// Gives a copy of an archived branch the store's name, at which there is nothing.
+    private func publish(
+        _ archived: StoreLocation, inWAL: Bool, in place: Directory, _ join: BranchJoin
+    ) throws {
+        guard let name = StoreName.existing("published") else { return }
+        let copy = StoreLocation(directory: place, name: name)
+        _ = try place.open(name.database, flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        try StoreReader.read(archived) { try $0.copy(to: copy.pathForSQLite) }
+        try join.publish(copy, like: archived, inWAL: inWAL)
+    }
+
+    /// Merges private copies. Throws `RelocationFailure` if the branches are in conflict.
+    func rehearse(_ copies: BranchCopies) throws -> MergeReport? {
+        let branches =
+            copies.branches.map { ($0.copy.location, $0.branch.holders.list) }
+            + copies.ended.map { ($0.saved.location, $0.saved.branch.holders) }
+        guard let first = copies.name?.location ?? branches.first?.0, !branches.isEmpty else { return nil }
+        do {
+            let others = branches.dropFirst(copies.name == nil ? 1 : 0)
+            guard let legacy = others.first?.0 else { return nil }
+            let merge = BranchMerge(
+                options: options, branches: others.map(\.0), holders: others.map(\.1), isCancelled: isCancelled)
+            return try merge.rehearse(first, merging: legacy, report: report)
+        } catch let failure as RelocationFailure {
+            throw failure.asRefusal
+        }
+    }
+}
+
+extension StoreLocation {
+    /// The files at the store's names, with their creation times.
+    fileprivate func file(_ part: FilePath.Component) -> ArchiveNote.Branch.File? {
+        guard let identity = try? directory.status(part)?.identity else { return nil }
+        return ArchiveNote.Branch.File(identity: identity, birth: directory.birth(part))
+    }
+
+    /// True if the files of a branch that no program has open any more are the store at its name: only their index was
+    /// lost.
+    func hasFiles(of saved: SavedBranches.Saved) -> Bool {
+        saved.branch.log != nil && saved.branch.log == file(name.wal) && saved.branch.database == file(name.database)
+    }
+
+    /// Returns the logs, indexes and journals at the store's names that belong to a branch. A program that has ended
+    /// may have left the log of a former database.
+    func foreign(_ branches: [OrphanedBranch], _ ended: [SavedBranches.Saved]) -> Set<FileIdentity> {
+        let logs = ended.compactMap(\.branch.log).filter { $0 == file(name.wal) }.map(\.identity)
+        return branches.reduce(into: Set(logs)) { $0.formUnion($1.files) }
+    }
+}
+
+extension BranchCopies {
+    var reported: [RescueReport.Branch] { branches.map(\.reported) + ended.map(\.reported) }
+}
+
+extension OrphanedBranch {
+    /// A phrase for the files that nobody else sees.
+    fileprivate var lostFiles: String {
+        code == .orphanedLog ? "a lost log of the store" : "a former file of the store"
+    }
+}

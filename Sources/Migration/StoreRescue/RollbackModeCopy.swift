@@ -1,0 +1,81 @@
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+
+/// Copies a database in rollback mode so that SQLite makes the last committed state of the copy
+/// (https://sqlite.org/atomiccommit.html).
+///
+/// What is in the database is worth something if one can tell what belongs to a transaction that isn't committed. No
+/// program is waited for: one in exclusive locking mode keeps its locks between transactions too, and a transaction may
+/// stay open for hours.
+struct RollbackModeCopy {
+    /// Where the journal of a database is.
+    enum Journal {
+        /// A running program has it open, as the function says. Since the time `sharedSince`, in nanoseconds since
+        /// 1970, programs that have another database open may have written to it, as it has the name of theirs too;
+        /// nil if that may always have been so.
+        case held(sharedSince: Int64?, () -> BranchFile?)
+        /// It has its name, as the function says. A crash may have left it.
+        case named(() -> BranchFile?)
+    }
+
+    let database: BranchFile
+    let journal: Journal
+
+    /// Copies the database, and the journal if it is needed, once. Returns nil if they are being written, or if nothing
+    /// proves which state is committed.
+    ///
+    /// - Returns: The database's status, and the time of its last write.
+    func run(to place: StoreLocation) throws -> (FileStatus, Int64)? {
+        let source = try database.open()
+        let before = try source.status(path: database.path)
+        // Before a program writes pages into the database, it locks all readers out.
+        let isWritten = DatabaseLocks.mayBeExclusive(on: source)
+        // A write from now on must be seen by the time of the file.
+        guard FileTime.isSettled(before.modified) else { return nil }
+        func copyDatabase() throws { try database.copy(source, as: place.name.database, in: place.directory) }
+        switch journal {
+        case .held(let sharedSince, let journal) where isWritten:
+            guard let found = journal() else { return nil }
+            let isProof = try copy(found, to: place, after: copyDatabase) { isHot, journal in
+                // SQLite ends a transaction in the journal, after its last write to the database. A later write is one
+                // that this journal doesn't cover.
+                guard isHot else { return journal.modified >= before.modified }
+                // Another program's transaction would be rolled back into this database.
+                return sharedSince.map { journal.modified + FileTime.resolution.nanoseconds < $0 } ?? false
+            }
+            guard isProof else { return nil }
+        case .named(let journal) where !isWritten:
+            if let found = journal() {
+                guard try copy(found, to: place, after: copyDatabase, { _, _ in true }) else { return nil }
+            } else {
+                try copyDatabase()
+            }
+        case .held: try copyDatabase()
+        case .named: return nil
+        }
+        let after = try source.status(path: database.path)
+        guard after == before, DatabaseLocks.mayBeExclusive(on: source) == isWritten else { return nil }
+        return (after, before.modified)
+    }
+
+    /// Copies the journal, after `copyDatabase`. Returns false if it is written meanwhile, or if `isProof` says of the
+    /// copy, hot or not, and the journal's status, that it doesn't prove a state.
+    private func copy(
+        _ journal: BranchFile, to place: StoreLocation, after copyDatabase: () throws -> Void,
+        _ isProof: (Bool, FileStatus) -> Bool
+    ) throws -> Bool {
+        let file: Descriptor
+        do { file = try journal.open() } catch is BranchFile.Lost { return false }
+        let before = try file.status(path: journal.path)
+        guard FileTime.isSettled(before.modified) else { return false }
+        try copyDatabase()
+        try journal.copy(file, as: place.name.journal, in: place.directory)
+        guard try file.status(path: journal.path) == before else { return false }
+        let isHot = try RollbackJournal.isHot(place.name.journal, in: place.directory)
+        // A transaction over several stores: SQLite would look at the others, and remove what belongs to all of them.
+        if isHot, try SuperJournal.name(in: place) != nil { return false }
+        return isProof(isHot, before)
+    }
+}

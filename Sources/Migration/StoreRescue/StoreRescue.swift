@@ -1,0 +1,154 @@
+import FileCoordination
+import Glibc
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreHazards
+import StoreMerging
+import StoreRelocation
+import SystemPackage
+
+/// Joins the histories of a store that was split: the one at its name, and those of programs that have lost files of
+/// it open (Documentation/StoresInDanger.md).
+package struct StoreRescue {
+    private let request: RelocationRequest
+    private let store: StoreLocation
+    private let registry: any PresenterRegistry
+    private let options: MergeOptions
+    private let isCancelled: @Sendable () -> Bool
+    private let report: (RelocationEvent) -> Void
+
+    /// - Parameters:
+    ///   - request: The store as the source, its directory as the group, and the deadline.
+    ///   - registry: The presenters that are asked to let go of the store.
+    package init(
+        _ store: StoreLocation, _ options: MergeOptions, _ request: RelocationRequest,
+        registry: any PresenterRegistry = InProcessRegistry(),
+        isCancelled: @escaping @Sendable () -> Bool = { false },
+        report: @escaping (RelocationEvent) -> Void = { _ in }
+    ) {
+        (self.store, self.request, self.registry) = (store, request, registry)
+        (self.isCancelled, self.report) = (isCancelled, report)
+        var options = options
+        // A person decides about each of them.
+        options.differencesShown = 10_000
+        self.options = options
+    }
+
+    private var container: GroupContainer { GroupContainer(directory: store.directory) }
+    private var rescue: RescueJoin {
+        RescueJoin(store: store, options: options, isCancelled: isCancelled, report: report)
+    }
+    private var name: FilePath.Component { store.name.database }
+
+    /// True if an interrupted rescue has left copies of the store's branches, whole or not, or an archive that is not
+    /// joined yet.
+    package static func isUnfinished(_ store: StoreLocation) throws -> Bool {
+        let saved = SavedBranches(GroupContainer(directory: store.directory))
+        return try saved.copies().contains { $0.name == store.name.database }
+            || !saved.unjoined(store.name.database, open: []).isEmpty
+            || saved.unfinished().contains { $0 == nil || $0?.name == store.name.database }
+    }
+
+    private var nothing: RescueReport {
+        var report = RescueReport()
+        report.notes = RenamedDatabase.notes(store)
+        return report
+    }
+
+    // MARK: Dry run
+
+    /// Returns what `run` would do. Everything is copied to a private directory under `$TMPDIR`; nothing is changed.
+    package func dryRun() throws -> RescueReport {
+        var result = RescueReport()
+        let branches = OrphanedBranch.find(store)
+        let open = branches.map(\.record)
+        let saved = SavedBranches(container)
+        let left = try saved.copies().filter { $0.name == name && !$0.isOfName && !$0.isOpen(open) }
+        let ended = try saved.unjoined(name, open: open).filter { !store.hasFiles(of: $0) } + left
+        guard !branches.isEmpty || !ended.isEmpty else { return nothing }
+        let scratch = try ScratchDirectory()
+        try withExtendedLifetime(scratch) {
+            var copies = try BranchCopies(
+                branches, ended, of: store, without: store.foreign(branches, ended), in: Directory(scratch.path),
+                archived: saved.archived(), recording: false)
+            result.branches = copies.reported
+            copies.branches.removeAll(where: \.isJoined)
+            guard !copies.branches.isEmpty || !ended.isEmpty else { return }
+            result.merge = try rescue.rehearse(copies)
+            result.outcome = .rescued
+        }
+        return result
+    }
+
+    // MARK: Run
+
+    /// Joins the branches. Throws `RelocationFailure`; the store at the name then has what it had.
+    package func run() throws -> RescueReport {
+        let branches = OrphanedBranch.find(store)
+        guard try !branches.isEmpty || Self.isUnfinished(store) else { return nothing }
+        let engine = Relocation(request, registry: registry, isCancelled: isCancelled, report: report)
+        let id = TransferIdentifier()
+        var result: RescueReport
+        do {
+            // First of all: the claim asks presenters to close the store, and a program that has a branch may be one
+            // of them, or end while others are waited for.
+            if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
+            result = try engine.joiningBranches { try join($0, saved: id) }
+        } catch {
+            // A program that must close the store at its name may close its branch with it.
+            let mustClose = Set(error.holders.map(\.pid))
+            let open = OrphanedBranch.find(store).filter { $0.holders.allSatisfy { !mustClose.contains($0.pid) } }
+            try? engine.withoutClaim { try settle($0, open.map(\.record)) }
+            throw error.asRefusal.described(of: store)
+        }
+        result.remaining = HazardScan([(store.name, store.directory)], readsLogs: true).hazards()
+        return result
+    }
+
+    /// Copies the branches to `.groupstore/rescue`, where they survive this process and theirs.
+    private func save(_ branches: [OrphanedBranch], _ join: BranchJoin, in place: Directory) throws {
+        for (number, branch) in branches.enumerated() {
+            _ = try BranchCopies.copy(branch, number, of: store, in: place, recording: true)
+        }
+        let presenters = Set(join.presenters.map(\.pid))
+        let sharing = branches.first { branch in
+            branch.sharesDatabase && branch.holders.contains { presenters.contains($0.pid) }
+        }
+        guard let sharing else { return }
+        // A presenter that closes its lost log checkpoints it into the store, and removes the log at the store's name.
+        let record = ArchiveNote.Branch(
+            database: sharing.record.database, log: nil, holders: "programs that have the store open by its name")
+        _ = try BranchCopies.name(
+            of: store, without: store.foreign(branches, []), branches, in: place,
+            record: BranchRecord(name: name, branch: record))
+    }
+
+    /// Archives the saved copies of branches that no program has open any more.
+    private func settle(
+        _ join: BranchJoin, _ open: [ArchiveNote.Branch], keeping kept: TransferIdentifier? = nil
+    ) throws {
+        for note in try join.settlement.run(of: name, keeping: kept, isOpen: { $0.isOpen(open) }) {
+            report(.note(note))
+        }
+    }
+
+    private func join(_ join: BranchJoin, saved: TransferIdentifier) throws -> RescueReport {
+        var result = RescueReport()
+        let branches = OrphanedBranch.find(store)
+        let open = branches.map(\.record)
+        try settle(join, open, keeping: saved)
+        var ended = try join.saved.unjoined(name, open: open)
+        for saved in ended where store.hasFiles(of: saved) { try join.noteJoined(saved.location) }
+        ended.removeAll(where: store.hasFiles)
+        if !branches.isEmpty || !ended.isEmpty {
+            let id = TransferIdentifier()
+            try rescue.run(branches, ended, join, in: join.copies(id), &result)
+            // What is left of the copies is in the archive too, or was joined before.
+            try join.discardCopies(id)
+        }
+        try join.discardCopies(saved)
+        return result
+    }
+}

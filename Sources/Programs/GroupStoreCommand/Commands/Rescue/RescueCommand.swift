@@ -1,0 +1,154 @@
+import AgentProtocol
+import ArgumentParser
+import CommandSupport
+import FoundationEssentials
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SQLiteStore
+import StoreMerging
+import StoreRelocation
+import StoreRescue
+import SystemPackage
+
+struct RescueCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rescue",
+        abstract: "Join what a program has committed to lost files of a store into the store.",
+        discussion: """
+            If a program's log, index or database was removed, renamed or replaced while it had the store open, nobody \
+            else sees what it commits, and it is lost when the program ends. This command copies the lost files from \
+            the running program, archives them, and merges their rows into the store at its name. The program may go \
+            on; restart it afterwards, so that it opens the store again.
+
+            If a row differs on both sides, and no --prefer decides, nothing is changed, and the command exits with 65.
+
+            Example:
+              groupstore rescue Notes.sqlite --dry-run
+            """)
+
+    @Argument(help: "The store: its database file, or GROUP_ID/NAME.", completion: .stores)
+    var store: String
+
+    @Flag(help: "Print the branches and the plan of the merge, and change nothing.")
+    var dryRun = false
+
+    @Option(
+        name: .customLong("prefer"),
+        help: ArgumentHelp(
+            """
+            Which of two rows that differ is kept: store (at the name), branch (the program's), or newer:COLUMN. \
+            Repeatable: the first that decides.
+            """, valueName: "side"),
+        completion: .list(["store", "branch", "newer:"]))
+    var preferences: [String] = []
+
+    @Option(
+        name: .customLong("merge-key"),
+        help: ArgumentHelp(
+            """
+            Match the objects of an entity, or the rows of a table, by these attributes or columns: Note=uuid, or \
+            Log=* to match only what is equal in everything. Repeatable.
+            """, valueName: "name=attributes"))
+    var keys: [String] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "The longest wait for other programs that have the store open (default: 30s).", valueName: "time"),
+        transform: DurationArgument.init)
+    var deadline = DurationArgument(seconds: 30)
+
+    @OptionGroup var outputOptions: OutputOptions
+
+    private static func preference(_ text: String) -> MergePreference? {
+        switch text {
+        case "store": .group
+        case "branch": .legacy
+        case let text where text.hasPrefix("newer:"): MergePreference(text)
+        default: nil
+        }
+    }
+
+    func validate() throws {
+        for text in preferences where Self.preference(text) == nil {
+            throw ValidationError("--prefer \(text): write store, branch or newer:COLUMN")
+        }
+        for text in keys where MergeKey(text) == nil {
+            throw ValidationError("--merge-key \(text): write NAME=ATTRIBUTE, NAME=A,B or NAME=*")
+        }
+        let names = keys.compactMap(MergeKey.init).map { Array($0.name.utf8) }
+        guard Set(names).count == names.count else { throw ValidationError("--merge-key names one entity twice") }
+        try deadline.validate("--deadline", in: 0...86_400)
+    }
+
+    func run() throws {
+        let output = Output(outputOptions)
+        let progress = RelocationProgressReporter(output)
+        let started = ContinuousClock.now
+        try reporting(output, changing: !dryRun) {
+            let location = try location()
+            FileLease.ignoreBreakSignal()
+            Interruption.installHandlers(announcing: true)
+            var options = MergeOptions()
+            options.keys = keys.compactMap(MergeKey.init)
+            options.preferences = preferences.compactMap(Self.preference)
+            var request = RelocationRequest(source: location.path, group: location.directory.path)
+            request.deadline = deadline.duration
+            let registry = ArchiveRestoreCommand.registry(
+                of: GroupContainer(directory: location.directory), &request)
+            // A rehearsal comes before the merge.
+            var (shown, said): ([MergeReport], [String]) = ([], [])
+            let rescue = StoreRescue(
+                location, options, request, registry: registry, isCancelled: { Interruption.isRequested },
+                report: { event in
+                    switch event {
+                    case .merging(let report):
+                        guard !shown.contains(report) else { return }
+                        shown.append(report)
+                        if output.json { return progress.report(event) }
+                        for line in report.sentences { progress.report(.note(Self.renamed(line))) }
+                    case .note(let text):
+                        guard !said.contains(text) else { return }
+                        said.append(text)
+                        progress.report(event)
+                    default: progress.report(event)
+                    }
+                })
+            do {
+                let report = try dryRun ? rescue.dryRun() : rescue.run()
+                RescuePrinter(output, location, dryRun: dryRun).print(report)
+            } catch let error where error is RelocationFailure || error is SystemError {
+                let failure = RelocationFailure(
+                    error, RelocationRequest(source: location.path, group: location.directory.path)
+                ).markedIfInterrupted
+                progress.fail(failure, source: location.path, seconds: started.duration(to: .now).seconds)
+                throw ExitCode(failure.exitCode)
+            }
+        }
+    }
+
+    /// Returns a sentence of a merge's plan with the names that its two sides have here.
+    private static func renamed(_ sentence: String) -> String {
+        sentence.replacing("the group's store", with: "the store").replacing("the group's", with: "the store")
+            .replacing("the legacy store", with: "the branch").replacing("the legacy one", with: "the branch")
+    }
+
+    /// Returns the store's location. There need not be a file at the name: it may be what was removed.
+    private func location() throws -> StoreLocation {
+        do {
+            let location = try StoreArgument(store).location()
+            guard try location.directory.status(location.name.database)?.kind == .regular else {
+                throw StoreError.notAFile(location.path)
+            }
+            return location
+        } catch {
+            let path = ArgumentBytes.path(store).absolute(in: FilePath(workingDirectory()))
+            guard FileStatus(following: path) == nil, let name = path.lastComponent.flatMap(StoreName.existing),
+                let directory = try? Directory(resolving: path.removingLastComponent())
+            else { throw error }
+            let location = StoreLocation(directory: directory, name: name)
+            guard try !OrphanedBranch.find(location).isEmpty || StoreRescue.isUnfinished(location) else { throw error }
+            return location
+        }
+    }
+}

@@ -1,0 +1,202 @@
+import FoundationEssentials
+import GroupContainers
+import LinuxSystem
+import SQLiteFormat
+import SystemPackage
+
+/// The copies of branches in a directory: those in its archive, and those in `.groupstore/rescue`, where a rescue that
+/// runs makes them and one that was killed has left them. Reading them changes nothing.
+package struct SavedBranches {
+    /// A whole copy of a branch.
+    package struct Saved {
+        package let location: StoreLocation
+        /// The name of the store.
+        package let name: FilePath.Component
+        package let branch: ArchiveNote.Branch
+        /// True for a copy of what was at the store's name.
+        package var isOfName: Bool { location.directory.path.lastComponent == SavedBranches.nameDirectory }
+
+        func isOfSameFiles(as other: Saved) -> Bool {
+            isOfName == other.isOfName && branch.isOfSameFiles(as: other.branch)
+        }
+    }
+
+    private let container: GroupContainer
+
+    package init(_ container: GroupContainer) { self.container = container }
+
+    /// Returns the archived branches of all stores, oldest first.
+    package func archived() throws -> [Saved] {
+        try ArchivedStore.all(in: container).compactMap { archived in
+            guard let branch = archived.entry.note?.branch, archived.entry.isTrustedInside, archived.state == .complete,
+                let name = archived.entry.name, let location = archived.location
+            else { return nil }
+            return Saved(location: location, name: name, branch: branch)
+        }
+    }
+
+    /// Returns the archived branches of a store whose rows it hasn't got, and whose files no program has open.
+    ///
+    /// - Parameter open: The branches that programs have open. A copy of one is older than its files.
+    package func unjoined(_ store: FilePath.Component, open: [ArchiveNote.Branch]) throws -> [Saved] {
+        var found: [Saved] = []
+        for saved in try archived() where saved.name == store {
+            // A later copy of the same files has everything that an earlier one has.
+            found.removeAll { $0.branch.isOfSameFiles(as: saved.branch) }
+            if !saved.branch.isJoined, !open.contains(where: saved.branch.isOfSameFiles) { found.append(saved) }
+        }
+        return found
+    }
+
+    /// Returns the copies in `.groupstore/rescue`, of all stores.
+    package func copies() throws -> [Saved] {
+        guard let parent = try directory() else { return [] }
+        return try parent.names().flatMap { try copies(in: parent.directory($0)) }
+    }
+
+    /// Returns the whole copies of one run.
+    func copies(in run: Directory) throws -> [Saved] {
+        try places(in: run).compactMap { place in
+            guard try place.status(Self.finishedName) != nil else { return nil }
+            return try saved(in: place, as: Self.finishedName)
+        }
+    }
+
+    /// Returns what the unfinished copies in `.groupstore/rescue` would be copies of, of all stores; nil for a copy of
+    /// which that isn't known.
+    package func unfinished() throws -> [Saved?] {
+        guard let parent = try directory() else { return [] }
+        return try parent.names().flatMap { try unfinished(in: parent.directory($0)).map(\.branch) }
+    }
+
+    /// Returns the directories of one run that have files and no whole copy, each with what it would be a copy of; nil
+    /// if that isn't known.
+    func unfinished(in run: Directory) throws -> [(place: Directory, branch: Saved?)] {
+        try places(in: run).compactMap { place in
+            let whole = try place.status(Self.finishedName) != nil
+            let branch = try saved(in: place, as: whole ? Self.finishedName : Self.unfinishedName)
+            // Without a record, a copy of the store at its name is for one run: the store itself is still there.
+            let isOfName = branch == nil && place.path.lastComponent == Self.nameDirectory
+            let hasFiles = try place.names().contains { !BranchRecord.isRecord($0) }
+            return whole && branch != nil || isOfName || !hasFiles ? nil : (place, branch)
+        }
+    }
+
+    private func places(in run: Directory) throws -> [Directory] {
+        try run.names().sorted { $0.string < $1.string }.compactMap { name in
+            try run.status(name)?.kind == .directory ? run.directory(name) : nil
+        }
+    }
+
+    private func saved(in place: Directory, as file: FilePath.Component) throws -> Saved? {
+        guard let owner = try directory()?.status().owner, let record = BranchRecord.read(in: place, owner: owner),
+            let store = record.name.path.lastComponent, let name = StoreName.existing(file)
+        else { return nil }
+        return Saved(location: StoreLocation(directory: place, name: name), name: store, branch: record.branch)
+    }
+
+    /// Returns the directory of the copies; nil if there is none.
+    func directory() throws -> Directory? {
+        guard let bookkeeping = try container.existingBookkeeping(),
+            try bookkeeping.status(Self.directoryName) != nil
+        else { return nil }
+        return try bookkeeping.directory(Self.directoryName)
+    }
+
+    static let directoryName: FilePath.Component = "rescue"
+    /// The directory of a run's copy of the store at its name.
+    package static let nameDirectory: FilePath.Component = "name"
+    /// The name of a copy that is being made.
+    package static let unfinishedName: FilePath.Component = "building"
+    /// The name of a copy that is whole and synced.
+    package static let finishedName: FilePath.Component = "store"
+}
+
+/// Moves the copies that interrupted rescues have left.
+package struct BranchSettlement {
+    private let container: GroupContainer
+    private var saved: SavedBranches { SavedBranches(container) }
+
+    package init(_ container: GroupContainer) { self.container = container }
+
+    /// Moves each copy whose files no program has open any more into the archive: nothing else has the commits. Removes
+    /// those of files that are open, finished or not. A copy that was not finished, or that can't be read, stays where
+    /// it is unless its files are open, or a whole copy of them exists. The caller must hold the group's lock.
+    ///
+    /// - Parameters:
+    ///   - name: The store; nil for all stores.
+    ///   - kept: A run whose copies of open files stay.
+    ///   - isOpen: Returns true if a program has the branch's files open.
+    /// - Returns: A sentence for each copy that was archived or stays.
+    package func run(
+        of name: FilePath.Component?, keeping kept: TransferIdentifier? = nil,
+        isOpen: (SavedBranches.Saved) -> Bool
+    ) throws -> [String] {
+        guard let parent = try saved.directory() else { return [] }
+        var notes: [String] = []
+        let whole = try saved.copies() + saved.archived()
+        for run in try parent.names() {
+            let directory = try parent.directory(run)
+            let copies = try saved.copies(in: directory)
+            let unfinished = try saved.unfinished(in: directory)
+            let names = (copies + unfinished.compactMap(\.branch)).map(\.name)
+            if let name, names.contains(where: { $0 != name }) { continue }
+            for copy in copies where !isOpen(copy) {
+                let reason =
+                    copy.isOfName
+                    ? "the store at its name, before a program closed a lost log of it"
+                    : "what \(copy.branch.holders) had committed to lost files of the store, before it closed them"
+                var branch = copy.branch
+                // The store at its name is a branch only to the run in which a program may have mixed it up.
+                branch.isJoined = copy.isOfName && run != kept?.component
+                let archive = try archive(copy.location, of: copy.name, reason: reason, branch: branch)
+                notes.append("\(reason), is kept in \(PrintablePath(archive.directory.path))")
+            }
+            guard run != kept?.component else { continue }
+            let stay = unfinished.filter { _, copy in
+                guard let copy else { return true }
+                return !isOpen(copy) && !whole.contains { $0.name == copy.name && $0.isOfSameFiles(as: copy) }
+            }.map(\.place.path)
+            for path in stay {
+                notes.append(
+                    "a copy that was not finished, of what a program had committed, stays in \(PrintablePath(path))")
+            }
+            for name in try directory.names() where !stay.contains(directory.path.appending(name)) {
+                try directory.removeTree(name)
+            }
+            if stay.isEmpty { try parent.removeDirectory(run) }
+        }
+        if try parent.names().isEmpty { try container.bookkeeping().removeDirectory(SavedBranches.directoryName) }
+        return notes
+    }
+
+    /// Puts a finished copy of a branch into the archive, by renames from `.groupstore`. Returns its location there.
+    ///
+    /// The note comes first, so that a copy is never in the archive without its description. A run that is killed
+    /// before the database's rename leaves the copy where it is.
+    ///
+    /// - Parameter reason: A sentence for the user on why the copy is there.
+    func archive(
+        _ copy: StoreLocation, of name: FilePath.Component, reason: String, branch: ArchiveNote.Branch
+    ) throws -> StoreLocation {
+        guard let store = StoreName.existing(name) else {
+            throw SystemError("rename", .invalidArgument, path: copy.path)
+        }
+        let id = TransferIdentifier()
+        let from = container.directory.path.appending(name)
+        var note = ArchiveNote(id: id, name: name, from: from, at: Date(), reason: reason)
+        let support = try copy.directory.status(copy.name.support)?.kind == .directory
+        note.hasSupport = support
+        note.hadWAL = branch.hadWAL
+        note.branch = branch
+        try container.write(note)
+        let archive = try container.archive(id)
+        if support { try copy.directory.rename(copy.name.support, to: store.support, in: archive, .refuse) }
+        try copy.directory.rename(copy.name.database, to: store.database, in: archive, .refuse)
+        try archive.synchronize()
+        try copy.directory.synchronize()
+        note.archived = try archive.status(store.database).map { .init($0) }
+        try container.write(note)
+        return StoreLocation(directory: archive, name: store)
+    }
+}

@@ -1,0 +1,119 @@
+import LinuxSystem
+import StoreRelocation
+import TestSupport
+import Testing
+
+@testable import StoreRescue
+
+/// Files of a store that have other names than those by which their program opened them.
+@Suite(.ownThreads) struct RenamedFileTests {
+    private let rig: RescueRig
+
+    init() throws {
+        rig = try RescueRig()
+        FileLease.ignoreBreakSignal()
+    }
+
+    /// The database is renamed, and a copy gets its name; another program then removes the log.
+    @Test func joinsABranchWhoseDatabaseWasRenamed() throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        try first.run("c.execute('PRAGMA wal_checkpoint').fetchall()")
+        try rig.renameAndCopy()
+        try rig.sql(rig.path, "INSERT INTO t VALUES (3, 'other')")
+        try first.insert(4, "late")
+        let report = try rig.rescue().run()
+        #expect(report.outcome == .rescued && report.branches.map(\.code) == ["orphaned_database"])
+        #expect(try rig.rows() == ["1=base", "2=first", "3=other", "4=late"])
+        try first.insert(5, "later")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows().last == "5=later")
+    }
+
+    /// The log stays at the store's name, where the next program would take it for the copy's.
+    @Test func joinsARenamedDatabaseWhoseLogStayed() throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        try rig.renameAndCopy()
+        try first.insert(3, "late")
+        let report = try rig.rescue().run()
+        #expect(report.outcome == .rescued && report.remaining.map(\.holder.pid) == [first.pid])
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
+        #expect(try rig.rescue().dryRun().outcome == .nothingToDo)
+        // Its log is in the archive now.
+        try first.insert(4, "later")
+        let again = try rig.rescue().run()
+        #expect(again.outcome == .rescued && again.remaining.map(\.holder.pid) == [first.pid])
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late", "4=later"])
+        try first.end()
+        #expect(try rig.rescue().run().remaining.isEmpty)
+        #expect(try rig.rows().last == "4=later")
+    }
+
+    /// A journal at the store's name would be rolled back into the copy.
+    @Test func movesTheJournalOfARenamedDatabaseAway() throws {
+        let first = try rig.holder()
+        try first.run("c.execute('PRAGMA journal_mode = DELETE').fetchall()")
+        try first.insert(2, "first")
+        try first.run("c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN')")
+        try first.run("c.execute('UPDATE t SET v = NULL')")
+        try first.run("c.executemany('INSERT INTO t VALUES (?, ?)', [(i, 'x' * 900) for i in range(100, 400)])")
+        // A file made from now on is certainly newer than the journal.
+        while let status = FileStatus(following: rig.path.appending(suffix: "-journal")),
+            !FileTime.isSettled(status.modified)
+        {
+            pause(.milliseconds(1))
+        }
+        try rig.rename("", to: "Notes.old")
+        try rig.replace(rows: "(1, 'base'), (7, 'new')")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.entries == [".groupstore", "Notes.old", "Notes.sqlite"])
+        #expect(try rig.rows() == ["1=base", "2=first", "7=new"])
+        try first.run("c.execute('ROLLBACK')")
+        try first.run("assert c.execute('SELECT v FROM t').fetchall() == [('base',), ('first',)]")
+    }
+
+    /// Between transactions, nothing tells whether a database in rollback mode was renamed.
+    @Test func namesAnOlderDatabaseWithTheSameTables() throws {
+        let first = try rig.holder()
+        try first.run("c.execute('PRAGMA journal_mode = DELETE').fetchall(); c.execute('BEGIN IMMEDIATE')")
+        try first.insert(2, "first")
+        try rig.renameAndCopy()
+        try first.run("c.execute('COMMIT')")
+        for report in [try rig.rescue().dryRun(), try rig.rescue().run()] {
+            #expect(report.outcome == .nothingToDo && report.notes.count == 1)
+            #expect(report.notes.first?.contains("pid \(first.pid)") == true, "\(report.notes)")
+            #expect(report.notes.first?.contains("Notes.old") == true, "\(report.notes)")
+        }
+        #expect(try rig.rows() == ["1=base"])
+        try first.end()
+        #expect(try rig.rescue().run().notes.isEmpty)
+    }
+
+    @Test func joinsABranchWithARenamedLogAgain() throws {
+        let first = try rig.holder()
+        try rig.rename("-wal", to: "Notes.sqlite-wal.bak")
+        try first.insert(2, "first")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        try first.insert(3, "late")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
+    }
+
+    /// The log had even the tables.
+    @Test(arguments: [false, true]) func countsTheRowsOfABranchThatIsAllThereIs(isDryRun: Bool) throws {
+        let path = rig.store.directory.path.appending("New.sqlite")
+        let holder = try SQLiteHolder(path)
+        try holder.run("c.execute('PRAGMA journal_mode = WAL').fetchall()")
+        try holder.run("c.execute('CREATE TABLE t (id INTEGER PRIMARY KEY, v)')")
+        try holder.insert(1, "one")
+        try holder.insert(2, "two")
+        let rig = try RescueRig(self.rig, path)
+        rig.unlink("-wal", "-shm")
+        let rescue = rig.rescue()
+        let report = try isDryRun ? rescue.dryRun() : rescue.run()
+        #expect(report.merge?.sum(\.onlyLegacy) == 2)
+        if !isDryRun { #expect(try rig.rows() == ["1=one", "2=two"]) }
+        try holder.end()
+    }
+}
