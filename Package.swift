@@ -150,9 +150,10 @@ let programs = floor(
     "Sources/Programs",
     room("CommandSupport", "AgentProtocol", "LinuxSystem", "SQLiteStore", .argumentParser),
     room(
-        "GroupStoreAgent", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
-        "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "RowShadow", "SQLiteFormat", "SQLiteStore",
-        "StoreHazards", "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching", "StrictYAML", .logging,
+        "GroupStoreAgent", "AgentProtocol", "AppRelocation", "CLinux", "DirectoryWatching", "FileCoordination",
+        "GroupContainers", "LinuxSystem", "ManagedObjectModels", "PersistentHistory", "RowShadow", "SQLiteFormat",
+        "SQLiteStore", "StoreHazards", "StoreMerging", "StoreMigration", "StoreRelocation", "StoreWatching",
+        "StrictYAML", .logging,
         path: "Agent", exclude: ["systemd", "config.example.yaml"]),
     program(
         "GroupStoreCommand", "AgentProtocol", "AppRelocation", "CLinux", "CommandSupport", "CoreDataStore",

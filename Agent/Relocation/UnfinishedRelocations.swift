@@ -1,3 +1,4 @@
+import AppRelocation
 import GroupContainers
 import LinuxSystem
 import Logging
@@ -38,6 +39,7 @@ struct UnfinishedRelocations: Sendable {
             guard let container = try? GroupContainer(group) else { return false }
             // A journal that can't be read counts as one.
             return (try? container.journals().isEmpty) != true || RemovalRecord.isUnfinished(in: container.directory)
+                || hasStoppedPrograms(container)
         }
         (dueAt, hasFailed, runningCount) = (nil, false, groups.count)
         return groups
@@ -56,20 +58,46 @@ struct UnfinishedRelocations: Sendable {
         do {
             let container = try GroupContainer(group)
             // The holder of the lock recovers the group, unless it is killed.
-            guard let lock = try container.lock() else { return false }
-            let failures = try withExtendedLifetime(lock) { _ in
-                try RemovalRecord.removeUnfinished(in: container.directory)
-                return try Recovery(container: container) { event in
-                    if case .recovered(let text) = event { logger.notice("\(text)") }
-                    if case .note(let text) = event { logger.notice("\(text)") }
-                }.runAll()
-            }
+            guard let failures = try recoverStores(container) else { return false }
+            try startStoppedPrograms(container)
             logFailure(failures.map { "\($0)" }.joined(separator: "; "), of: group)
             return failures.isEmpty
         } catch {
             logFailure("\(error)", of: group)
             return false
         }
+    }
+
+    /// Returns what failed, or nil if another process has the group's lock.
+    private func recoverStores(_ container: GroupContainer) throws -> [any Error]? {
+        guard let lock = try container.lock() else { return nil }
+        return try withExtendedLifetime(lock) { _ in
+            try RemovalRecord.removeUnfinished(in: container.directory)
+            return try Recovery(container: container) { event in
+                if case .recovered(let text) = event { logger.notice("\(text)") }
+                if case .note(let text) = event { logger.notice("\(text)") }
+            }.runAll()
+        }
+    }
+
+    private func hasStoppedPrograms(_ container: GroupContainer) -> Bool {
+        // A record that can't be read counts as one.
+        do { return try container.stoppedPrograms() != nil } catch { return true }
+    }
+
+    /// Starts what a killed `move-app` has stopped, after the directory has a name again. A copy that isn't complete
+    /// stays for the next run of that move.
+    private func startStoppedPrograms(_ container: GroupContainer) throws {
+        guard hasStoppedPrograms(container) else { return }
+        var request = AppMoveRequest(source: container.directory.path, destination: container.directory.path)
+        request.deadline = .zero
+        let apps = AppRelocation(
+            request,
+            report: { event in
+                guard case .started(let programs) = event else { return }
+                logger.notice("started \(programs.list), which an interrupted move had stopped")
+            })
+        _ = try apps.recover(keepingCopy: true)
     }
 
     private func logFailure(_ text: String, of group: FilePath) {

@@ -61,9 +61,8 @@ import Testing
         let expected = try #require(try AppRelocation.interrupted(in: group))
         #expect(expected.purpose == .moveApp && expected.from == rig.source && expected.to == rig.destination)
         var found: [String] = []
-        let recovered = try AppRelocation.recover(in: group, deadline: .seconds(60), isCancelled: { false }) {
-            found.append($0.id)
-        }
+        let request = AppMoveRequest(source: group, destination: group)
+        let recovered = try AppRelocation(request).recover { found.append($0.id) }
         #expect(found == [expected.id] && recovered?.remedy == expected.remedy)
         switch expected.remedy {
         case .finish:

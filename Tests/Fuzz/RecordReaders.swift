@@ -86,6 +86,26 @@ enum RecordReaders {
         }
     }
 
+    static func stopped(_ directory: FilePath) throws -> Reader {
+        let container = try container(directory, "stopped")
+        let bookkeeping = try container.bookkeeping()
+        var socket = ManagedProgram(.systemd, user: 1000, "notes@1.service")
+        socket.isStartedAgain = false
+        let programs = [ManagedProgram(.flatpak, user: 1000, "org.a.Notes"), socket, .init(.podman, user: nil, "0f")]
+        try container.write(StoppedPrograms(source: "/old/place", destination: "/new", programs))
+        let example = try DurableFile.read("app-stopped.json", in: bookkeeping) ?? []
+        return Reader(examples: [example]) { bytes in
+            do {
+                try put(bytes, "app-stopped.json", in: bookkeeping)
+                guard let read = try? container.stoppedPrograms() else { return .refused }
+                try container.write(read)
+                return try container.stoppedPrograms() == read ? .accepted : .wrong("not read back: \(read)")
+            } catch {
+                return .wrong("\(error)")
+            }
+        }
+    }
+
     static func claim(_ directory: FilePath) throws -> Reader {
         let container = try container(directory, "claim")
         var process = ProcessIdentity.current

@@ -7,7 +7,7 @@ import SystemPackage
 
 /// A reader of external data to fuzz.
 enum Target: String, CaseIterable {
-    case journal, receipt, claim, request, message, lines, parts, configuration
+    case journal, receipt, claim, stopped, request, message, lines, parts, configuration
     case xmlStore = "xml-store"
 
     func reader(in directory: FilePath) throws -> Reader {
@@ -15,6 +15,7 @@ enum Target: String, CaseIterable {
         case .journal: try RecordReaders.journal(directory)
         case .receipt: try RecordReaders.receipt(directory)
         case .claim: try RecordReaders.claim(directory)
+        case .stopped: try RecordReaders.stopped(directory)
         case .request: WireReaders.request
         case .message: WireReaders.message
         case .lines: WireReaders.lines
@@ -27,7 +28,7 @@ enum Target: String, CaseIterable {
     /// The words of the target's format.
     var words: [String] {
         switch self {
-        case .journal, .receipt, .claim:
+        case .journal, .receipt, .claim, .stopped:
             [
                 "\"version\":1", "\"b64\":\"AAEC\"", "{\"b64\":\"/w==\"}", "\"committing\":{}",
                 "\"publish\":{\"as\":\"a\"}",

@@ -48,7 +48,7 @@ import Testing
         #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
         #expect(FileStatus(following: moved) == nil)
         #expect(try Directory(places.group).names() == [])
-        for paths in [[Word(app)], [Word(app), Word(moved)], [Word(app), Word(moved), "--dry-run"]] {
+        for paths in [[Word(app)], [Word(moved)], [Word(app), Word(moved)], [Word(app), Word(moved), "--dry-run"]] {
             let again = try groupstore("move-app", "--undo", "--json", options: paths)
             #expect(again.status == 0 && again.outcome == "nothing_to_do", "\(again.errors)")
         }

@@ -2,6 +2,7 @@ import AgentProtocol
 import AppRelocation
 import ArgumentParser
 import CommandSupport
+import GroupContainers
 import GroupStoreAgent
 import LinuxSystem
 import StoreRelocation
@@ -15,7 +16,8 @@ struct RecoverCommand: ParsableCommand {
         discussion: """
             Prints the journal and the action that follows from it, and performs it. Every relocation and every start \
             of an agent does the same; this command shows it. The move of a directory that was interrupted while it was \
-            copied is undone: to go on with the copy, run move-app again instead.
+            copied is undone: to go on with the copy, run move-app again instead. The programs that it has stopped are \
+            started.
 
             Example:
               groupstore recover group.com.example.notes --dry-run
@@ -26,6 +28,9 @@ struct RecoverCommand: ParsableCommand {
 
     @Flag(help: "Print what would be done, and change nothing.")
     var dryRun = false
+
+    @Flag(help: "Forget the programs that a move has stopped, instead of starting them.")
+    var leaveStopped = false
 
     @Option(
         help: ArgumentHelp(
@@ -51,27 +56,46 @@ struct RecoverCommand: ParsableCommand {
         Interruption.installHandlers(announcing: true)
         var found: [InterruptedTransfer]
         var isRescueLeft = false
+        var (started, hasForgotten): ([ManagedProgram], Bool) = ([], false)
         do throws(RelocationFailure) {
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
             found = dryRun ? try engine.interrupted() : try engine.recover { show($0, output) }
+            var moved = AppMoveRequest(source: group, destination: group)
+            moved.deadline = deadline.duration
+            let printer = AppMovePrinter(output)
+            let apps = AppRelocation(moved) {
+                Interruption.isRequested
+            } report: { event in
+                if case .started(let programs) = event { started = programs }
+                if case .recovered = event { hasForgotten = true }
+                printer.report(event)
+            }
+            if dryRun {
+                let stopped = try AppRelocation.stopped(in: group)
+                if leaveStopped { hasForgotten = !stopped.isEmpty } else { started = stopped }
+            }
             let app =
                 dryRun
                 ? try AppRelocation.interrupted(in: group)
-                : try AppRelocation.recover(
-                    in: group, deadline: deadline.duration, isCancelled: { Interruption.isRequested },
-                    found: { show($0, output) })
+                : try apps.recover(leavingStopped: leaveStopped) { show($0, output) }
             if let app { found.append(app) }
             let rescues = try StoreRescue.interrupted(in: group, settling: !dryRun, request)
             for rescue in rescues { show(rescue, output) }
             isRescueLeft = !rescues.isEmpty
-            if dryRun { for transfer in found { show(transfer, output) } }
+            if dryRun {
+                for transfer in found { show(transfer, output) }
+                if !started.isEmpty { printer.showStopped(started) }
+            }
         } catch {
             let failure = error.markedIfInterrupted
             progress.fail(failure, source: group, seconds: 0)
             throw ExitCode(failure.exitCode)
         }
-        try reporting(output, changing: !dryRun) { finish(found, in: group, output, isRescueLeft) }
+        let nothing = isRescueLeft ? "nothing else was interrupted" : "nothing was interrupted"
+        try reporting(output, changing: !dryRun) {
+            finish(found, started, isDone: hasForgotten, nothing: nothing, in: group, output)
+        }
     }
 
     private func show(_ rescue: StoreRescue.Interrupted, _ output: Output) {
@@ -100,17 +124,19 @@ struct RecoverCommand: ParsableCommand {
                 + "to \(found.remedy.rawValue)")
     }
 
-    /// Prints the summary. The outcome is `finished` if at least one transfer was finished.
+    /// Prints the summary. The outcome is `finished` if at least one transfer was finished, or there were only stopped
+    /// programs, which are started or forgotten.
     private func finish(
-        _ found: [InterruptedTransfer], in group: FilePath, _ output: Output, _ isRescueLeft: Bool
+        _ found: [InterruptedTransfer], _ started: [ManagedProgram], isDone: Bool, nothing: String,
+        in group: FilePath, _ output: Output
     ) {
-        let isFinished = found.contains { $0.remedy == .finish }
-        let done = found.isEmpty ? "nothing_to_do" : isFinished ? "finished" : "undone"
+        let isFinished = found.contains { $0.remedy == .finish } || (found.isEmpty && (!started.isEmpty || isDone))
+        let done = isFinished ? "finished" : found.isEmpty ? "nothing_to_do" : "undone"
         var summary: JSONObject = ["type": "summary", "outcome": .string(done)]
         if dryRun { summary["dry_run"] = true }
         summary.setPath("directory", bytes: group.bytes)
-        let nothing = isRescueLeft ? "nothing else was interrupted" : "nothing was interrupted"
-        let sentence = found.isEmpty ? "\(nothing) in \(PrintablePath(group))" : done
-        output.record(summary, dryRun && !found.isEmpty ? "would be: \(done)" : sentence)
+        if !started.isEmpty { summary["started"] = started.json }
+        let sentence = done == "nothing_to_do" ? "\(nothing) in \(PrintablePath(group))" : done
+        output.record(summary, dryRun && done != "nothing_to_do" ? "would be: \(done)" : sentence)
     }
 }

@@ -14,25 +14,38 @@ extension AppRelocation {
         }
     }
 
-    /// Finishes or undoes that move, and calls `found` before. A copy that isn't complete is removed. Returns nil if
-    /// there is none. Throws only `RelocationFailure`.
-    package static func recover(
-        in group: FilePath, deadline: Duration, isCancelled: @escaping @Sendable () -> Bool,
-        found: (InterruptedTransfer) -> Void
+    /// Returns what a move has stopped and not started again. Changes nothing.
+    package static func stopped(in group: FilePath) throws(RelocationFailure) -> [ManagedProgram] {
+        try failing(AppMoveRequest(source: group, destination: group)) {
+            try Relocation.container(at: group).stoppedPrograms()?.programs ?? []
+        }
+    }
+
+    /// Finishes or undoes the group's move, and calls `found` before; then starts what it has stopped. Returns nil if
+    /// no move was interrupted. Throws only `RelocationFailure`.
+    ///
+    /// - Parameters:
+    ///   - keepingCopy: False to remove a copy that isn't complete; true to leave it for the next run of that move.
+    ///   - leavingStopped: True to forget what was stopped.
+    package func recover(
+        keepingCopy: Bool = false, leavingStopped: Bool = false, found: (InterruptedTransfer) -> Void = { _ in }
     ) throws(RelocationFailure) -> InterruptedTransfer? {
-        var request = AppMoveRequest(source: group, destination: group)
-        request.deadline = deadline
-        let engine = AppRelocation(request, isCancelled: isCancelled)
-        return try failing(request) {
-            let container = try Relocation.container(at: group)
-            guard try container.appJournal() != nil else { return nil }
-            return try engine.underLock(of: container) {
-                guard let journal = try container.appJournal() else { return nil }
-                let recovery = AppRecovery(journal, try AppPlaces(journal), container)
-                let interrupted = try recovery.interrupted()
-                found(interrupted)
-                _ = try recovery.end(keepingCopy: false)
-                return interrupted
+        try Self.failing(request) {
+            let container = try Relocation.container(at: request.destination)
+            guard try container.appJournal() != nil || container.stoppedPrograms() != nil else { return nil }
+            return try underLock(of: container) {
+                if leavingStopped, let stopped = try container.stoppedPrograms() {
+                    try forget(stopped, container)
+                    report(.recovered("\(stopped.programs.list): not started again"))
+                }
+                return try startingAgain(container) {
+                    guard let journal = try container.appJournal() else { return nil }
+                    let recovery = AppRecovery(journal, try AppPlaces(journal), container)
+                    let interrupted = try recovery.interrupted()
+                    found(interrupted)
+                    _ = try recovery.end(keepingCopy: keepingCopy && recovery.hasCopy)
+                    return interrupted
+                }
             }
         }
     }

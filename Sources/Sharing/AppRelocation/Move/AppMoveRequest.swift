@@ -20,6 +20,9 @@ package struct AppMoveRequest: Sendable {
     /// The directory below which the systemd units are that a move by root may not lock out.
     package var unitRoot: FilePath = "/"
     package var gracePeriod = OpenerGracePeriod.standard
+    /// True to stop the programs that have a file of the directory open, and to start them again.
+    package var stopsHolders = false
+    package var managers = ManagerCommands.real
 
     package init(source: FilePath, destination: FilePath) {
         (self.source, self.destination) = (source, destination)
@@ -95,12 +98,18 @@ package enum AppMoveEvent: Sendable {
     case copied(files: Int, ofFiles: Int, bytes: Int64, ofBytes: Int64)
     case recovered(String)
     case note(String)
+    /// These programs are about to be stopped.
+    case stopping([ManagedProgram])
+    /// These programs run again.
+    case started([ManagedProgram])
 }
 
 /// The points of a move at which a test may end it, as a kill would.
 package enum AppMoveStep: String, CaseIterable, Sendable {
     case planned, journalled, linked, renamed, quiesced, copiedFile, copied, withdrawn, checked, committing, published
     case receipt, removedFile, retired
+    /// Of the programs that are stopped: their record, and each end of stopping and starting.
+    case recorded, stopped, starting, started
 }
 
 extension RelocationFailure {
@@ -109,10 +118,20 @@ extension RelocationFailure {
         RelocationFailure(kind, code: code, message, remedy: remedy)
     }
 
-    static func held(_ source: FilePath, _ holders: [FileHolder]) -> RelocationFailure {
+    /// The failure of a move that waited for programs to end. It names what manages them.
+    static func held(_ source: FilePath, _ holders: [FileHolder], _ request: AppMoveRequest) -> RelocationFailure {
+        let origins = holders.map { request.managers.origin(of: $0.pid) }
+        let names = zip(holders, origins).map { holder, origin in
+            guard case .managed(let program) = origin else { return "\(holder)" }
+            return "\(holder) of \(program.words)"
+        }
+        let areManaged = !origins.isEmpty && origins.allSatisfy { if case .managed = $0 { true } else { false } }
         var failure = RelocationFailure(
-            .busy, code: "in_use", "\(PrintablePath(source)) is in use by \(holders.names)",
-            remedy: "end these programs, then run this again")
+            .busy, code: "in_use",
+            "\(PrintablePath(source)) is in use by \(names.isEmpty ? holders.names : names.joined(separator: ", "))",
+            remedy: areManaged && !request.stopsHolders
+                ? "have them stopped and started again: add --stop-holders; or end these programs, then run this again"
+                : "end these programs, then run this again")
         failure.holders = holders
         return failure
     }

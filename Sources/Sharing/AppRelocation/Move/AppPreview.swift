@@ -11,6 +11,8 @@ package struct AppPreview: Sendable {
     package let method: AppMoveSummary.Method
     package let contents: AppContents
     package let holders: [FileHolder]
+    /// What would be stopped, and started again, in this order and back.
+    package let stopped: [ManagedProgram]
     /// The columns in which paths would be changed.
     package let rewritten: [RewrittenColumn]
     /// What a copy leaves out or keeps as it is, in sentences.
@@ -29,7 +31,7 @@ package struct AppPreview: Sendable {
         switch AppPlan(try places.facts(isUndo: false)) {
         case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
         case .alreadyMoved: self.init(.alreadyMoved, places)
-        case .move(let root, _): try self.init(places, root, request)
+        case .move(let root, _): try self.init(places, root, relocation)
         }
     }
 
@@ -55,20 +57,21 @@ package struct AppPreview: Sendable {
         case .refuse(.taken): throw try AppPlan.Refusal.replacedLink(back.destination, in: back.destinationParent)
         case .refuse(let refusal): throw refusal.failure(back.source, back.destination)
         case .move(let root, _):
-            try self.init(back, root, request, undoing: container.appCells(receipt.move.id) != nil)
+            try self.init(back, root, relocation, undoing: container.appCells(receipt.move.id) != nil)
         }
     }
 
     private init(_ outcome: Outcome, _ places: AppPlaces) {
         self.outcome = outcome
         (from, to) = (places.source, places.destination)
-        (method, contents, holders, rewritten, notes) = (.rename, AppContents(), [], [], [])
+        (method, contents, holders, stopped, rewritten, notes) = (.rename, AppContents(), [], [], [], [])
     }
 
     /// - Parameter undoing: Nil for a move. For an undo, true if that gives back paths that the move has changed.
     private init(
-        _ places: AppPlaces, _ root: FileIdentity, _ request: AppMoveRequest, undoing: Bool? = nil
+        _ places: AppPlaces, _ root: FileIdentity, _ relocation: AppRelocation, undoing: Bool? = nil
     ) throws {
+        let request = relocation.request
         outcome = undoing == nil ? .wouldMove : .wouldUndo
         (from, to) = (places.source, places.destination)
         let directory = try places.sourceParent.directory(places.sourceName)
@@ -89,7 +92,7 @@ package struct AppPreview: Sendable {
             ? nil : AppRewriting.preview(request.rewrites, in: directory, survey.stores)
         rewritten = rewriting?.columns ?? []
         contents = survey.contents
-        holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: from)
+        (holders, stopped) = try relocation.holders(places, root)
         notes =
             (recipe?.notes(survey, isCopy: method == .copy) ?? []) + (rewriting?.notes ?? [])
             + (undoing == true ? ["the paths that the move has changed in the stores are changed back"] : [])

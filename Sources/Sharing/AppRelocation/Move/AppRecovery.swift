@@ -151,10 +151,11 @@ struct AppRecovery {
 
     // MARK: - Either
 
-    /// Removes the journal, and then the note that leads to it.
+    /// Removes the journal, and then the note that leads to it, unless it is also needed for what was stopped.
     private func removeJournal() throws {
         try container.removeAppJournal()
-        if move.undoes != nil { try AppUndoNote.remove(move, in: places.destinationParent) }
+        guard move.undoes != nil, try container.stoppedPrograms() == nil else { return }
+        try AppUndoNote.remove(move, in: places.destinationParent)
     }
 
     private func writeReceipt(_ method: AppMoveReceipt.Method, published: FileIdentity) throws {

@@ -41,7 +41,7 @@ package struct AppRelocation {
             let container = GroupContainer(directory: places.destinationParent)
             if let finished = try finishUndo(of: places) { return finished }
             // What is not to be moved leaves no trace: no lock, and no directory of records.
-            if try container.appJournal() == nil {
+            if try container.appJournal() == nil, try container.stoppedPrograms() == nil {
                 switch AppPlan(try places.facts(isUndo: false)) {
                 case .alreadyMoved: return summary(.alreadyMoved, places)
                 case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
@@ -49,8 +49,11 @@ package struct AppRelocation {
                 }
             }
             return try underLock(of: container) {
-                if let finished = try recover(container, continuing: places) { return finished }
-                return try move(places, container, undoing: nil)
+                try startingAgain(container) {
+                    if let finished = try recover(container, continuing: places) { return finished }
+                    try startStopped(before: places, container)
+                    return try move(places, container, undoing: nil)
+                }
             }
         }
     }
@@ -68,10 +71,13 @@ package struct AppRelocation {
                 return summary(.nothingToUndo, back)
             }
             return try underLock(of: container) {
-                if let finished = try recover(container, continuing: back) { return finished }
-                if try endNote(of: back) { return summary(.undone, back) }
-                guard let receipt = try receipt(container, forward) else { return summary(.nothingToUndo, back) }
-                return try move(back, container, undoing: receipt.move.id)
+                try startingAgain(container) {
+                    if let finished = try recover(container, continuing: back) { return finished }
+                    try startStopped(before: back, container)
+                    if try endNote(of: back, container) { return summary(.undone, back) }
+                    guard let receipt = try receipt(container, forward) else { return summary(.nothingToUndo, back) }
+                    return try move(back, container, undoing: receipt.move.id)
+                }
             }
         }
     }
@@ -116,9 +122,11 @@ package struct AppRelocation {
     private func perform(
         _ move: AppMove, _ places: AppPlaces, _ container: GroupContainer, resuming: Bool
     ) throws -> AppMoveSummary {
+        // Paths are changed in a copy.
+        let isRewritten = try AppRewriting(move, container) != nil
+        if request.stopsHolders, !resuming { try checkCopy(move, places, isRewritten: isRewritten) }
+        try stopHolders(move, places, container)
         do {
-            // Paths are changed in a copy.
-            let isRewritten = try AppRewriting(move, container) != nil
             if !resuming, !isRewritten, let summary = try AppRename(self, move, places, container).run() {
                 return summary
             }
@@ -136,6 +144,16 @@ package struct AppRelocation {
             }
             throw error
         }
+    }
+
+    /// Throws what would keep a copy from being made, before a program is stopped for it.
+    private func checkCopy(_ move: AppMove, _ places: AppPlaces, isRewritten: Bool) throws {
+        let isNear = try places.destinationParent.status().identity.device == move.root.device
+        guard isRewritten || !isNear else { return }
+        let directory = try places.sourceParent.directory(places.sourceName)
+        let survey = try AppSurvey(directory, .files, leaving: move.leavePatterns)
+        try survey.checkShared()
+        try AppTransfer.checkSpace(survey, places)
     }
 
     // MARK: - Recovery
@@ -185,12 +203,25 @@ package struct AppRelocation {
         if let back = AppUndoNote.find(for: places.source, in: places.sourceParent) {
             groups.append(try Directory(back.source.path.removingLastComponent()))
         }
+        if let move = AppUndoNote.find(from: places.source, in: places.sourceParent),
+            let group = try? Directory(move.destination.path.removingLastComponent())
+        {
+            groups.append(group)
+        }
         for group in groups where group.path != places.destinationParent.path {
             let container = GroupContainer(directory: group)
+            // A killed move of this directory to another place.
+            if try container.appJournal() == nil, let stopped = try? container.stoppedPrograms(),
+                [stopped.source.path, stopped.destination.path].contains(places.source)
+            {
+                try underLock(of: container) { try startStopped(container) }
+            }
             guard let move = try? container.appJournal()?.move, move.undoes != nil,
                 [move.source.path, move.destination.path].contains(places.source)
             else { continue }
-            let finished = try underLock(of: container) { try recover(container, continuing: places) }
+            let finished = try underLock(of: container) {
+                try startingAgain(container) { try recover(container, continuing: places) }
+            }
             if let finished { return finished }
         }
         return nil
@@ -201,11 +232,12 @@ package struct AppRelocation {
     }
 
     /// Removes the note of an undo that was interrupted after its end. Returns false if there is none.
-    private func endNote(of back: AppPlaces) throws -> Bool {
+    private func endNote(of back: AppPlaces, _ container: GroupContainer) throws -> Bool {
         guard let move = AppUndoNote.find(for: back.destination, in: back.destinationParent),
             move.source.path == back.source
         else { return false }
-        try AppUndoNote.remove(move, in: back.destinationParent)
+        // What was stopped is found by the note.
+        if try container.stoppedPrograms() == nil { try AppUndoNote.remove(move, in: back.destinationParent) }
         return try back.destinationParent.status(back.destinationName)?.kind == .directory
             && back.sourceParent.status(back.sourceName) == nil
     }
@@ -246,11 +278,11 @@ package struct AppRelocation {
             do {
                 return try body()
             } catch let held as AppHeld {
-                failure = .held(source, held.holders)
+                failure = .held(source, held.holders, request)
                 if reported != held.holders { report(.waiting(for: held.holders)) }
                 reported = held.holders
             } catch let held as AppFileHeld {
-                failure = .held(held.path, FileHolder.of(held.identity))
+                failure = .held(held.path, FileHolder.of(held.identity), request)
             } catch let changed as AppChanged {
                 changes += 1
                 failure = .app(

@@ -6,7 +6,8 @@ import SystemPackage
 // What an undo has to find: the move that it takes back, and the link at the old place.
 extension AppRelocation {
     /// Returns the two places of the move that an undo with one path only means: the directory's old or new path. Nil
-    /// if a directory is there, and nothing tells of a move. Throws `RelocationFailure`, which says what lies there.
+    /// if a directory is there, or nothing, and no record tells of a move. Throws `RelocationFailure`, which says what
+    /// lies there.
     package static func recorded(_ path: FilePath) throws -> (source: FilePath, destination: FilePath)? {
         guard let name = path.lastComponent, let parent = try? Directory(resolving: path.removingLastComponent()) else {
             throw RelocationFailure.app(
@@ -17,15 +18,23 @@ extension AppRelocation {
         let group = GroupContainer(directory: parent)
         // An undo that was interrupted after the directory had its old name back.
         if let back = AppUndoNote.find(for: place, in: parent) { return (place, back.source.path) }
+        if let move = AppUndoNote.find(from: place, in: parent) { return (place, move.destination.path) }
         if let move = try? group.appJournal()?.move {
             if move.undoes != nil, move.source.path == place { return (move.destination.path, place) }
             // A copy that was interrupted has left nothing at the new place yet.
             if move.undoes == nil, move.destination.path == place { return (move.source.path, place) }
         }
+        if let stopped = try? group.stoppedPrograms() {
+            let (source, destination) = (stopped.source.path, stopped.destination.path)
+            // The programs were stopped for the move, or for its way back.
+            if destination == place, destination.removingLastComponent() == parent.path { return (source, place) }
+            if source == place { return (destination, place) }
+        }
         let obstacle = try AppObstacle(name, in: parent)
         if let link = obstacle.link { return (place, link) }
         if let receipt = try group.appReceipts(of: place).last { return (receipt.move.source.path, place) }
-        if try parent.status(name)?.kind == .directory { return nil }
+        // The new place of a move that was undone before has nothing, either.
+        if [.directory, nil].contains(try parent.status(name)?.kind) { return nil }
         throw RelocationFailure.app(
             .unusablePlace, "no_receipt",
             "\(PrintablePath(path)) is \(obstacle.words): neither the link that a move leaves, nor a directory that a move "

@@ -2,11 +2,12 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// The file `.groupstore-ID.undo`, which lies beside the old place of a directory while it is being moved back. The
-/// journal is in the group of the place that it leaves, which the old place doesn't tell once the link there is gone.
+/// The file `.groupstore-ID.undo`, which lies beside the old place of a directory while it is being moved back, or
+/// while programs are stopped for its move. The records are in the group of the other place, which the old place
+/// doesn't tell while no link is there.
 package struct AppUndoNote: Codable, Sendable, Equatable {
     package var version = 1
-    /// The move back: its destination is the old place.
+    /// The move back, whose destination is the old place, or the move from there.
     package let move: AppMove
 
     private static let suffix = ".undo"
@@ -24,8 +25,17 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
 
     /// Returns the move back to a place, if it was interrupted. A note that others could have written doesn't count.
     package static func find(for place: FilePath, in parent: Directory) -> AppMove? {
-        guard let names = try? parent.names(), let owner = try? parent.status().owner else { return nil }
-        return names.lazy.filter { name in
+        all(in: parent).first { $0.destination.path == place && $0.undoes != nil }
+    }
+
+    /// Returns the move from a place for which programs were stopped.
+    package static func find(from place: FilePath, in parent: Directory) -> AppMove? {
+        all(in: parent).first { $0.source.path == place && $0.undoes == nil }
+    }
+
+    private static func all(in parent: Directory) -> [AppMove] {
+        guard let names = try? parent.names(), let owner = try? parent.status().owner else { return [] }
+        return names.filter { name in
             guard let text = name.utf8, text.hasSuffix(suffix) else { return false }
             return TransferIdentifier(
                 hiddenName: FilePath.Component(String(text.dropLast(suffix.count))) ?? .currentDirectory) != nil
@@ -34,6 +44,6 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
                 [0, geteuid(), owner].contains(writer)
             else { return nil }
             return note.move
-        }.first { $0.destination.path == place && $0.undoes != nil }
+        }
     }
 }

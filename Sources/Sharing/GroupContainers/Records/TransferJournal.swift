@@ -248,14 +248,16 @@ enum Record {
         return Date(timeIntervalSince1970: date.timeIntervalSince1970.rounded(.down))
     }
 
-    static func write(_ value: some Encodable, _ name: FilePath.Component, in directory: Directory) throws {
+    static func write(
+        _ value: some Encodable, _ name: FilePath.Component, in directory: Directory, isOwn: Bool = false
+    ) throws {
         let encoder = JSONEncoder()
         encoder.dateEncodingStrategy = .iso8601
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         try DurableFile.write(
             Array(try encoder.encode(value)), as: name, in: directory,
             // A record is replaced, never written in place: nobody else needs write permission.
-            mode: GroupContainer.fileMode(in: directory) & 0o644)
+            mode: isOwn ? 0o644 : GroupContainer.fileMode(in: directory) & 0o644, isOwn: isOwn)
     }
 }
 

@@ -94,6 +94,15 @@ package enum UserNames {
         return getpwnam_r(text, &entry, &buffer, buffer.count, &found) == 0 && found != nil ? entry.pw_uid : nil
     }
 
+    /// Returns the path of a user's home directory; the root for a user that isn't known.
+    package static func home(of user: uid_t) -> String {
+        var (entry, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
+        var buffer = [CChar](repeating: 0, count: 16_384)
+        guard getpwuid_r(user, &entry, &buffer, buffer.count, &found) == 0, found != nil, let home = entry.pw_dir
+        else { return "/" }
+        return String(cString: home)
+    }
+
     /// Returns the number of a group, by name or number.
     package static func group(_ text: String) -> gid_t? {
         if let number = gid_t(text) { return number }

@@ -5,15 +5,18 @@ import SystemPackage
 package enum DurableFile {
     /// Writes a temporary file, syncs it, renames it over the name and syncs the directory. An error, such as a full
     /// disk, leaves no temporary file.
+    ///
+    /// - Parameter isOwn: True if the file stays this process's user's, who vouches for the content. By default, root's
+    ///   file is given to the directory's owner.
     package static func write(
-        _ bytes: [UInt8], as name: FilePath.Component, in directory: Directory, mode: mode_t
+        _ bytes: [UInt8], as name: FilePath.Component, in directory: Directory, mode: mode_t, isOwn: Bool = false
     ) throws(SystemError) {
         guard let temporary = name.appending(".new") else {
             throw SystemError("open", .fileNameTooLong, path: directory.path.appending(name))
         }
         try directory.removeFile(temporary)
         do throws(SystemError) {
-            try write(bytes, to: temporary, in: directory, mode)
+            try write(bytes, to: temporary, in: directory, mode, isOwn)
             try directory.rename(temporary, to: name, in: directory, .replace)
         } catch {
             try? directory.removeFile(temporary)
@@ -23,12 +26,12 @@ package enum DurableFile {
     }
 
     private static func write(
-        _ bytes: [UInt8], to temporary: FilePath.Component, in directory: Directory, _ mode: mode_t
+        _ bytes: [UInt8], to temporary: FilePath.Component, in directory: Directory, _ mode: mode_t, _ isOwn: Bool
     ) throws(SystemError) {
         let descriptor = try directory.open(temporary, flags: O_WRONLY | O_CREAT | O_EXCL, mode: mode)
         // Sets the mode regardless of the umask. Not every file system has modes.
         _ = fchmod(descriptor.raw, mode)
-        directory.giveToOwner(descriptor)
+        if !isOwn { directory.giveToOwner(descriptor) }
         try descriptor.write(bytes, at: 0, path: directory.path.appending(temporary))
         try descriptor.synchronize(path: directory.path.appending(temporary))
     }

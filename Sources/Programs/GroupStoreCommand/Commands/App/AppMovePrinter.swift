@@ -14,6 +14,8 @@ final class AppMovePrinter {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var copy: CopyProgress?
     private var lastReported: Int64 = 0
+    private var stopped: [ManagedProgram] = []
+    private var started: [ManagedProgram] = []
 
     init(_ output: Output) { self.output = output }
 
@@ -23,6 +25,12 @@ final class AppMovePrinter {
             emit(RelocationEvent.waiting(for: holders).line?.members, "waiting", "waiting for \(holders.names)")
         case .recovered(let text): emit(["text": .string(text)], "recovered", text)
         case .note(let text): emit(["text": .string(text)], "note", text)
+        case .stopping(let programs):
+            stopped += programs
+            emit(["programs": programs.json], "stopping", "stopping \(programs.list)")
+        case .started(let programs):
+            started += programs
+            emit(["programs": programs.json], "started", "started \(programs.startedAgain.list)")
         case .copied(let files, let allFiles, let bytes, let allBytes):
             copied(files, allFiles, bytes, allBytes)
         }
@@ -81,6 +89,8 @@ final class AppMovePrinter {
             members["rewritten"] = .integer(Int64(summary.rewritten.reduce(0) { $0 + $1.count }))
         }
         if !summary.left.isEmpty { members["left"] = .integer(Int64(summary.left.reduce(0) { $0 + $1.count })) }
+        if !stopped.isEmpty { members["stopped"] = stopped.json }
+        if !started.isEmpty { members["started"] = started.json }
         members["seconds"] = .number(seconds)
         output.record(members, sentence(summary))
     }
@@ -98,7 +108,8 @@ final class AppMovePrinter {
     }
 
     private static func nothingToUndo(_ place: FilePath) -> String {
-        "nothing is left to undo: \(PrintablePath(place)) is a directory, and no move of it is recorded"
+        let words = FileStatus(following: place) == nil ? "absent" : "a directory"
+        return "nothing is left to undo: \(PrintablePath(place)) is \(words), and no move of it is recorded"
     }
 
     private func show(_ columns: [RewrittenColumn]) {
@@ -127,6 +138,11 @@ final class AppMovePrinter {
         output.record(line, "\(place): \(Counted(left.count, "path")) left as found: \(left.reason.words)")
     }
 
+    /// Prints what would be started again.
+    func showStopped(_ programs: [ManagedProgram]) {
+        output.record(["type": "stopped", "programs": programs.json], "to be started: \(programs.startedAgain.list)")
+    }
+
     func show(_ preview: AppPreview) {
         let contents = preview.contents
         for store in contents.stores ?? [] {
@@ -153,14 +169,31 @@ final class AppMovePrinter {
         members.add(contents)
         let waiting = RelocationEvent.waiting(for: preview.holders).line?.members["holders"]
         members["holders"] = preview.holders.isEmpty ? nil : waiting
+        if !preview.stopped.isEmpty { members["stopped"] = preview.stopped.json }
         let use = preview.holders.isEmpty ? "" : "; in use by \(preview.holders.list)"
-        output.record(members, "\(sentence) (\(preview.method.rawValue), \(contents.sentence))\(use)")
+        let stops = preview.stopped.isEmpty ? "" : ", after stopping \(preview.stopped.list), which is started again"
+        output.record(members, "\(sentence) (\(preview.method.rawValue), \(contents.sentence))\(use)\(stops)")
     }
 
     func fail(_ failure: RelocationFailure, source: FilePath, seconds: Double) {
         clearBar()
         if output.json { Output.write(json: failure.members(source: source, seconds: seconds).typed("summary")) }
         Output.write("groupstore: \(failure.message) (\(failure.remedy))", to: STDERR_FILENO)
+    }
+}
+
+extension [ManagedProgram] {
+    var startedAgain: [ManagedProgram] { filter(\.isStartedAgain) }
+
+    var json: JSONValue {
+        .array(
+            map { program in
+                var line: JSONObject = ["manager": .string(program.manager.rawValue)]
+                if let user = program.user { line["user"] = .integer(Int64(user)) }
+                line["name"] = .string(program.name)
+                line["starts"] = .bool(program.isStartedAgain)
+                return .object(line)
+            })
     }
 }
 

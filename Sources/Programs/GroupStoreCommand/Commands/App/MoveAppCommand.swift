@@ -16,7 +16,7 @@ struct MoveAppCommand: ParsableCommand {
             A symbolic link to the new place stays at the old one, so that the program starts as before. On one file \
             system the directory is renamed, whatever its size. To another one it is copied: all SQLite stores in it are \
             locked first, each file is verified, and the old ones are removed once they are proved to be at the new \
-            place. End the program first.
+            place. End the program first, or have it stopped and started again with --stop-holders.
 
             After a crash, run the command again: it finishes the move, or goes on with the copy.
 
@@ -63,6 +63,12 @@ struct MoveAppCommand: ParsableCommand {
         transform: DurationArgument.init)
     var deadline = DurationArgument(seconds: 30)
 
+    @Flag(
+        help: """
+            Stop the systemd units, Flatpak apps and containers that have a file open, and start them again afterwards.
+            """)
+    var stopHolders = false
+
     @Flag(help: "Continue even if it can't be proved that no program has a store open.")
     var assumeClosed = false
 
@@ -97,7 +103,9 @@ struct MoveAppCommand: ParsableCommand {
                 request, isCancelled: { Interruption.isRequested }, report: { printer.report($0) })
             if dryRun {
                 let preview = try undo ? engine.dryRunOfUndo() : engine.dryRun()
+                let stopped = try AppRelocation.stopped(in: request.destination.removingLastComponent())
                 return try reporting(output) {
+                    if !stopped.isEmpty { printer.showStopped(stopped) }
                     printer.show(preview)
                     if preview.outcome == .wouldMove, preview.rewritten.isEmpty { reportUselessRewrites(printer) }
                 }
@@ -144,6 +152,7 @@ struct MoveAppCommand: ParsableCommand {
         var request = AppMoveRequest(source: places.source, destination: places.destination)
         request.deadline = deadline.duration
         request.assumeClosed = assumeClosed
+        request.stopsHolders = stopHolders
         request.rewrites = try rewrites.map(Self.rewrite)
         if let recipe {
             let file = AppRecipe.file(ArgumentBytes.path(recipe), environment: ProcessVariables.all)

@@ -38,7 +38,10 @@ struct GroupRemoval {
 
     /// Looks at everything in the directory. Changes nothing. Throws `CommandFailure` for an unfinished relocation.
     func look() throws -> GroupInventory {
-        guard try GroupContainer(directory: directory).journals().isEmpty else {
+        let container = GroupContainer(directory: directory)
+        guard try container.journals().isEmpty, try container.appJournal() == nil,
+            try container.stoppedPrograms() == nil
+        else {
             throw CommandFailure(
                 .busy, code: "interrupted",
                 "a relocation in \(PrintablePath(directory.path)) is under way or was interrupted",

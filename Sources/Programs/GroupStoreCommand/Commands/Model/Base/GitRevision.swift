@@ -78,39 +78,21 @@ struct GitRevision {
 
     /// Returns the output of git. Throws `CommandFailure` with its message if it fails.
     private static func git(_ arguments: [[UInt8]], in directory: FilePath) throws -> [UInt8] {
-        guard let output = tmpfile() else { throw SystemError.last("tmpfile") }
-        defer { fclose(output) }
-        guard let errors = tmpfile() else { throw SystemError.last("tmpfile") }
-        defer { fclose(errors) }
         let words = ["env", "git", "-C"].map { Array($0.utf8) } + [directory.bytes] + arguments
-        var program = SpawnedProgram("/usr/bin/env", words)
-        program.input = .null
-        program.output = .descriptor(fileno(output))
-        program.errors = .descriptor(fileno(errors))
-        let child = try program.start()
-        var status: CInt = 0
-        try retrying("waitpid") { waitpid(child, &status, 0) }
-        guard status == 0 else {
-            let message = line(try content(of: errors, limit: 4096))
+        let program = SpawnedProgram("/usr/bin/env", words)
+        let ended = try program.run(until: .none, limit: maximumFileSize + 1)
+        guard ended.status == 0 else {
+            let message = line(ended.errors)
             throw CommandFailure(
                 .inputOutput, code: "git_failed",
                 "git: " + (message.isEmpty ? "it can't be run, or failed without a message" : message),
                 remedy: "check that git is installed, the model is in a repository, and the revision exists")
         }
-        return try content(of: output, limit: maximumFileSize)
-    }
-
-    private static func content(of file: UnsafeMutablePointer<FILE>, limit: Int) throws -> [UInt8] {
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 1 << 16)
-        while bytes.count < limit {
-            let count = try retrying("pread") { pread(fileno(file), &buffer, buffer.count, off_t(bytes.count)) }
-            guard count > 0 else { return bytes }
-            bytes += buffer[..<count]
+        guard ended.output.count <= maximumFileSize else {
+            throw CommandFailure(
+                .badData, code: "malformed_model", "a file of the commit is larger than \(maximumFileSize >> 20) MiB",
+                remedy: "name a model")
         }
-        guard limit == maximumFileSize else { return bytes }
-        throw CommandFailure(
-            .badData, code: "malformed_model", "a file of the commit is larger than \(limit >> 20) MiB",
-            remedy: "name a model")
+        return ended.output
     }
 }

@@ -1,0 +1,145 @@
+import Glibc
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+// What is stopped for a move, and started again after it, whatever its end.
+extension AppRelocation {
+    /// The least time that a service has to stop or start, if the wait for others is shorter. By default, systemd kills
+    /// a service that isn't stopped, or not started, after 90 s, and one that is being stopped starts after that.
+    private static let (leastStop, leastStart) = (Duration.seconds(5), Duration.seconds(200))
+
+    private var startLimit: Duration { max(request.deadline, Self.leastStart) }
+
+    /// Returns what holds a directory, and what would be stopped so that it can move. Changes nothing. Throws
+    /// `RelocationFailure` if something can't be stopped and started again.
+    func holders(
+        _ places: AppPlaces, _ root: FileIdentity
+    ) throws -> (holders: [FileHolder], programs: [ManagedProgram]) {
+        let survey = try AppSurvey(places.sourceParent.directory(places.sourceName), .names)
+        let holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: places.source)
+        guard request.stopsHolders, !holders.isEmpty else { return (holders, []) }
+        let name = "\(PrintablePath(places.source))"
+        return (holders, try HolderPlan(holders, of: name, request.managers).programs)
+    }
+
+    /// Stops what holds the directory, after it is recorded what is to be started again.
+    func stopHolders(_ move: AppMove, _ places: AppPlaces, _ container: GroupContainer) throws {
+        guard request.stopsHolders else { return }
+        let programs = try holders(places, move.root).programs
+        guard !programs.isEmpty else { return }
+        // An earlier run of this move, which was killed, may have stopped others.
+        var record =
+            try container.stoppedPrograms()
+            ?? StoppedPrograms(source: places.source, destination: places.destination, [])
+        // This process's word must not lend rights to another's.
+        guard record.programs.allSatisfy(record.allows) else { return try startStopped(container) }
+        record.programs = programs.filter { !record.programs.contains($0) } + record.programs
+        try container.write(record)
+        if move.undoes == nil { try AppUndoNote.write(move, in: places.sourceParent) }
+        try step(.recorded)
+        report(.stopping(programs))
+        let limit = max(request.deadline, Self.leastStop)
+        try ProgramControl(programs: programs, managers: request.managers, limit: limit).stop()
+        try step(.stopped)
+        if isCancelled() { throw RelocationFailure.cancelled(places.source) }
+    }
+
+    /// Performs a move, and starts what it or a killed one has stopped, also if it fails.
+    func startingAgain<Result>(_ container: GroupContainer, _ body: () throws -> Result) throws -> Result {
+        let result: Result
+        do {
+            result = try body()
+        } catch let error as Abandonment {
+            throw error
+        } catch {
+            do {
+                try startStopped(container)
+            } catch let second as RelocationFailure {
+                var failure = RelocationFailure(
+                    error, RelocationRequest(source: request.source, group: request.destination))
+                (failure.message, failure.remedy) = ("\(failure.message); \(second.message)", second.remedy)
+                throw failure
+            }
+            throw error
+        }
+        do {
+            try startStopped(container)
+        } catch var failure as RelocationFailure {
+            if let summary = result as? AppMoveSummary {
+                failure.message += "; the directory is \(PrintablePath(summary.to))"
+            }
+            throw failure
+        }
+        return result
+    }
+
+    /// Starts what a killed move of another directory has stopped.
+    func startStopped(before places: AppPlaces, _ container: GroupContainer) throws {
+        guard let stopped = try container.stoppedPrograms() else { return }
+        let names = [stopped.source.path, stopped.destination.path]
+        // This move stops them too, or undoes that one: they are started once, at its end.
+        guard !(names.contains(places.source) && names.contains(places.destination)) else { return }
+        try startStopped(container)
+    }
+
+    /// Starts what the group's record names, and removes the record. Throws `RelocationFailure`, with the managers' own
+    /// messages, if not all of it runs. The record then stays.
+    func startStopped(_ container: GroupContainer) throws {
+        guard let stopped = try container.stoppedPrograms() else { return }
+        let remedy =
+            "start what is missing: groupstore recover \(container.directory.path.shellWord); or leave it stopped: "
+            + "groupstore recover --leave-stopped \(container.directory.path.shellWord)"
+        guard try isReachable(stopped, container) else {
+            throw RelocationFailure.app(
+                .failed, "not_started",
+                "\(stopped.programs.list) is not started again until \(PrintablePath(stopped.source.path)) is back",
+                remedy)
+        }
+        try step(.starting)
+        let allowed = stopped.programs.filter(stopped.allows)
+        var failures = ProgramControl(programs: allowed, managers: request.managers, limit: startLimit).start()
+        let others = stopped.programs.filter { !stopped.allows($0) }
+        if !others.isEmpty {
+            failures.append("\(others.list) is not started by the word of user \(stopped.writer)")
+        }
+        guard failures.isEmpty else {
+            throw RelocationFailure.app(.failed, "not_started", failures.joined(separator: "; "), remedy)
+        }
+        try step(.started)
+        try forget(stopped, container)
+        report(.started(stopped.programs))
+    }
+
+    /// Removes the record, and before it the notes that lead to it.
+    func forget(_ stopped: StoppedPrograms, _ container: GroupContainer) throws {
+        let hasJournal = try container.appJournal() != nil
+        for place in [stopped.source.path, stopped.destination.path] {
+            guard let parent = try? Directory(place.removingLastComponent()) else { continue }
+            while let move = AppUndoNote.find(from: place, in: parent) { try AppUndoNote.remove(move, in: parent) }
+            // A killed undo may have left one, too.
+            while !hasJournal, let back = AppUndoNote.find(for: place, in: parent),
+                [stopped.source, stopped.destination].contains(back.source)
+            {
+                try AppUndoNote.remove(back, in: parent)
+            }
+        }
+        try container.removeStoppedPrograms()
+    }
+
+    /// True unless the directory has neither name, as in the middle of a copy: a program would begin a new one.
+    private func isReachable(_ stopped: StoppedPrograms, _ container: GroupContainer) throws -> Bool {
+        try container.appJournal() == nil
+            || [stopped.source.path, stopped.destination.path]
+                .contains { FileStatus(following: $0)?.kind == .directory }
+    }
+}
+
+extension StoppedPrograms {
+    /// True if the record's writer could have started the program. Who may write to a group's directory must not start
+    /// what only root or another user may.
+    func allows(_ program: ManagedProgram) -> Bool {
+        writer == 0 || writer == geteuid() || (program.user == writer && program.user != nil)
+    }
+}

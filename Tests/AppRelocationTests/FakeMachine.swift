@@ -1,0 +1,98 @@
+import GroupContainers
+import LinuxSystem
+import SystemPackage
+import TestSupport
+
+@testable import AppRelocation
+
+/// A service manager that runs one program, which has a file of a directory open. It has the commands of all managers.
+///
+/// Unchecked: a test uses it on one thread.
+final class FakeMachine: @unchecked Sendable {
+    /// The unit, application or container that the program is.
+    let name: String
+    let group: String
+    let place: FilePath
+    /// The properties of each unit; those of this name are also the program's.
+    var units: [String: [String: String]] = [:]
+    var active: Set<String>
+    /// The starts of each unit, and the commands that were run, without what makes them one for another user.
+    private(set) var starts: [String: Int] = [:]
+    private(set) var commands: [String] = []
+    /// The control group of other processes, such as this one.
+    var otherGroup = "0::/user.slice/user-1000.slice/session-1.scope\n"
+    /// The answer to a command that begins so, instead of what it does.
+    var answers: [String: ManagerCommands.Answer] = [:]
+    /// What `inspect` says of a container.
+    var inspection = "false\n\n\n"
+    private var program: RunningProcess?
+    /// The path was no directory when the program was started.
+    private(set) var hasMissedDirectory = false
+
+    init(_ name: String, group: String, holding place: FilePath) throws {
+        (self.name, self.group, self.place, active) = (name, group, place, [name])
+        units[name] = [:]
+        try launch()
+    }
+
+    var managers: ManagerCommands {
+        ManagerCommands { words, _ in
+            self.answer(
+                Array(words.drop { !["systemctl", "systemd-run", "flatpak", "podman", "docker"].contains($0) }))
+        } file: { pid, name in
+            guard name == "cgroup" else { return nil }
+            return pid == self.program?.pid ? self.group : self.otherGroup
+        }
+    }
+
+    var isRunning: Bool { program != nil }
+
+    private func launch() throws {
+        let script = "exec 3<\"$1\"/file && echo open && read end"
+        let process = try RunningProcess("sh", ["-c", Word(script), "sh", Word(place)])
+        guard try process.line() == "open" else { return hasMissedDirectory = true }
+        program = process
+    }
+
+    private func stop(_ names: some Sequence<String>) {
+        for name in names where active.remove(name) != nil && name == self.name { program = nil }
+    }
+
+    private func start(_ names: some Sequence<String>) {
+        for name in names where active.insert(name).inserted {
+            starts[name, default: 0] += 1
+            if name == self.name { try? launch() }
+        }
+    }
+
+    private func answer(_ words: [String]) -> ManagerCommands.Answer {
+        commands.append(words.joined(separator: " "))
+        let text = words.filter { !["--user", "--no-ask-password"].contains($0) }.joined(separator: " ")
+        if let answer = answers.first(where: { text.hasPrefix($0.key) })?.value { return answer }
+        let names = words.drop { $0 != "--" }.dropFirst()
+        switch (words.first, words.contains("stop"), words.contains("start")) {
+        case ("systemctl", true, _): stop(names)
+        case ("systemctl", _, true): start(names)
+        case ("systemctl", _, _): return .init(status: 0, output: names.map(describe).joined(separator: "\n"))
+        case ("flatpak", _, _) where words.contains("ps"):
+            return .init(status: 0, output: active.sorted().joined(separator: "\n"))
+        case ("flatpak", _, _): stop([words[2]])
+        case ("systemd-run", _, _): start([words[words.count - 1]])
+        case ("podman", true, _), ("docker", true, _): stop(words.dropFirst(2))
+        case ("podman", _, true), ("docker", _, true): start(words.dropFirst(2))
+        case ("podman", _, _), ("docker", _, _):
+            let isState = words.contains { $0.contains("State.Running") }
+            return .init(status: 0, output: isState ? "\(active.contains(words[words.count - 1]))\n" : inspection)
+        default: return .init(status: 127, message: "env: ‘\(words.first ?? "")’: No such file or directory")
+        }
+        return .init(status: 0)
+    }
+
+    private func describe(_ name: String) -> String {
+        var values = ["LoadState": units[name] == nil ? "not-found" : "loaded", "KillMode": "control-group"]
+        values["ActiveState"] = active.contains(name) ? "active" : "inactive"
+        if name == self.name, let program { values["MainPID"] = "\(program.pid)" }
+        values.merge(units[name] ?? [:]) { $1 }
+        return (["Id=\(name)"] + values.map { "\($0.key)=\($0.value)" }).joined(separator: "\n") + "\n"
+    }
+}

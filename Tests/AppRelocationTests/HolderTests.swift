@@ -1,0 +1,315 @@
+import Glibc
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import AppRelocation
+
+/// Programs that hold a directory are stopped for its move, and run again after it.
+@Suite(.ownThreads) struct HolderTests {
+    private static let id = String(repeating: "0123456789abcdef", count: 4)
+    private static let session = "/user.slice/user-\(geteuid()).slice/user@\(geteuid()).service/app.slice"
+    private static let machines: [(name: String, group: String)] = [
+        ("notes.service", "0::/system.slice/notes.service\n"), ("mail.service", "0::\(session)/mail.service\n"),
+        ("org.a.Notes", "0::\(session)/app-flatpak-org.a.Notes-12.scope\n"),
+        (id, "0::/machine.slice/libpod-\(id).scope/container\n"), (id, "0::/system.slice/docker-\(id).scope\n"),
+    ]
+
+    private let rig: AppRig
+    private let machine: FakeMachine
+
+    init() throws {
+        rig = try AppRig(.same)
+        machine = try FakeMachine("notes.service", group: "0::/system.slice/notes.service\n", holding: rig.source)
+    }
+
+    private var group: FilePath { rig.destination.removingLastComponent() }
+
+    private func request(_ machine: FakeMachine? = nil, _ rig: AppRig? = nil, stops: Bool = true) -> AppMoveRequest {
+        var request = (rig ?? self.rig).request()
+        request.stopsHolders = stops
+        request.managers = (machine ?? self.machine).managers
+        return request
+    }
+
+    private func stopped(_ group: FilePath? = nil) throws -> [ManagedProgram] {
+        try AppRelocation.stopped(in: group ?? self.group)
+    }
+
+    private func expectStartedOnce(times: Int = 1) throws {
+        #expect(machine.isRunning && !machine.hasMissedDirectory)
+        #expect(machine.starts[machine.name] == times)
+        #expect(try stopped() == [])
+        #expect(try rig.leftovers() == [])
+    }
+
+    @Test(arguments: machines, AppRig.FileSystem.allCases)
+    func stopsAndStartsByTheManagersCommands(
+        _ program: (name: String, group: String), _ fileSystem: AppRig.FileSystem
+    ) throws {
+        let rig = try AppRig(fileSystem)
+        let machine = try FakeMachine(program.name, group: program.group, holding: rig.source)
+        var events: [String] = []
+        let move = AppRelocation(request(machine, rig)) {
+            false
+        } report: { event in
+            if case .stopping(let programs) = event { events += programs.map { "stop \($0.name)" } }
+            if case .started(let programs) = event { events += programs.map { "start \($0.name)" } }
+        }
+        #expect(try move.run().outcome == .moved)
+        #expect(events == ["stop \(program.name)", "start \(program.name)"])
+        #expect(machine.isRunning && !machine.hasMissedDirectory && machine.starts == [program.name: 1])
+        #expect(try AppRelocation(request(machine, rig)).undo().outcome == .undone)
+        #expect(machine.isRunning && !machine.hasMissedDirectory && machine.starts == [program.name: 2])
+        #expect(try rig.leftovers() == [])
+        #expect(try Directory(rig.destination.removingLastComponent()).names() == [])
+    }
+
+    // MARK: - Kills
+
+    private enum Next: String, CaseIterable {
+        case run, undo, undoOfTheOldPlace, undoOfTheNewPlace, recover, agent
+
+        var isUndo: Bool { rawValue.hasPrefix("undo") }
+    }
+
+    private static let steps: [AppMoveStep] = [.recorded, .stopped, .linked, .renamed, .starting, .started]
+
+    /// - Parameter undoing: True to kill the way back.
+    private func kill(at wanted: AppMoveStep, undoing: Bool) throws {
+        let move = AppRelocation(request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == wanted { throw AppRelocation.Abandonment() }
+        }
+        let failure = #expect(throws: RelocationFailure.self) { try undoing ? move.undo() : move.run() }
+        #expect(failure?.underlyingError is AppRelocation.Abandonment)
+    }
+
+    private func perform(_ next: Next) throws {
+        var undo = request(stops: true)
+        switch next {
+        case .run: _ = try AppRelocation(request()).run()
+        case .undo: _ = try AppRelocation(undo).undo()
+        case .undoOfTheOldPlace, .undoOfTheNewPlace:
+            let place = next == .undoOfTheOldPlace ? rig.source : rig.destination
+            let places = try #require(try AppRelocation.recorded(place))
+            (undo.source, undo.destination) = places
+            _ = try AppRelocation(undo).undo()
+        case .recover, .agent:
+            var request = AppMoveRequest(source: group, destination: group)
+            request.managers = machine.managers
+            _ = try AppRelocation(request).recover(keepingCopy: next == .agent)
+        }
+    }
+
+    @Test(arguments: steps, Next.allCases)
+    private func startsOnceAfterAKill(_ step: AppMoveStep, _ next: Next) throws {
+        try kill(at: step, undoing: false)
+        #expect(machine.isRunning == [.recorded, .started].contains(step))
+        try perform(next)
+        #expect(machine.isRunning && !machine.hasMissedDirectory)
+        let starts = machine.starts[machine.name] ?? 0
+        switch step {
+        case .recorded: #expect(starts == (next == .run ? 1 : 0))
+        // It runs, and is stopped once more for the way back.
+        case .started: #expect(starts == (next.isUndo ? 2 : 1))
+        default: #expect(starts == 1)
+        }
+        #expect(try stopped() == [])
+        #expect(try rig.leftovers() == [])
+        #expect(try rig.rows(rig.source) == "100")
+    }
+
+    @Test(arguments: steps, [Next.run, .undoOfTheOldPlace, .undoOfTheNewPlace, .recover])
+    private func startsOnceAfterAKilledUndo(_ step: AppMoveStep, _ next: Next) throws {
+        _ = try AppRelocation(request()).run()
+        let before = machine.starts[machine.name] ?? 0
+        try kill(at: step, undoing: true)
+        try perform(next)
+        #expect(machine.isRunning && !machine.hasMissedDirectory)
+        #expect((1...2).contains((machine.starts[machine.name] ?? 0) - before) || step == .recorded)
+        #expect(try stopped() == [])
+        #expect(try rig.leftovers() == [])
+        #expect(try rig.rows(rig.source) == "100")
+    }
+
+    /// Another group has the record, which the note beside the directory leads to.
+    @Test func aMoveToAnotherPlaceStartsWhatAKilledOneHasStopped() throws {
+        try kill(at: .stopped, undoing: false)
+        let elsewhere = try TemporaryDirectory()
+        var other = request()
+        other.destination = elsewhere.path.appending("moved")
+        #expect(try AppRelocation(other).run().outcome == .moved)
+        try expectStartedOnce(times: 2)
+        #expect(try Directory(group).names() == [])
+    }
+
+    /// The agent leaves the copy for the next run, and the program runs meanwhile.
+    @Test func theAgentKeepsAPartialCopy() throws {
+        let rig = try AppRig(.another)
+        let machine = try FakeMachine("a.service", group: "0::/system.slice/a.service\n", holding: rig.source)
+        let killed = AppRelocation(request(machine, rig)) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .withdrawn { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try killed.run() }
+        let group = rig.destination.removingLastComponent()
+        var recovery = AppMoveRequest(source: group, destination: group)
+        recovery.managers = machine.managers
+        #expect(try AppRelocation(recovery).recover(keepingCopy: true)?.remedy == .undo)
+        #expect(machine.isRunning && !machine.hasMissedDirectory && machine.starts == ["a.service": 1])
+        #expect(try AppRelocation(request(machine, rig)).run().resumedFiles > 0)
+        #expect(machine.isRunning && !machine.hasMissedDirectory && machine.starts == ["a.service": 2])
+    }
+
+    // MARK: - Refusals
+
+    @Test func aRefusalNamesTheUnitAndTheOption() throws {
+        var request = request(stops: false)
+        request.deadline = .zero
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request).run() }
+        #expect(failure?.code == "in_use")
+        #expect(failure?.message.contains("notes.service") == true)
+        #expect(failure?.remedy.contains("--stop-holders") == true)
+        #expect(machine.commands == [])
+    }
+
+    @Test(arguments: ["Transient=yes", "KillMode=none", "scope", "--rm", "swarm", "answer"])
+    func whatCannotBeStartedAgainIsNotStopped(_ reason: String) throws {
+        let group =
+            switch reason {
+            case "scope": "0::/user.slice/session-2.scope\n"
+            case "--rm", "swarm": "0::/docker/\(Self.id)\n"
+            default: "0::/system.slice/notes.service\n"
+            }
+        let name = group.contains("docker") ? Self.id : "notes.service"
+        let machine = try FakeMachine(name, group: group, holding: rig.source)
+        let parts = reason.split(separator: "=").map(String.init)
+        if parts.count == 2 { machine.units[name] = [parts[0]: parts[1]] }
+        machine.inspection = reason == "--rm" ? "true\n\n\n" : "false\n\nabc\n"
+        if reason == "answer" { machine.answers["systemctl show"] = .init(status: 1, message: "No bus") }
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request(machine)).run() }
+        #expect(failure?.code == "unmanaged" && failure?.holders.isEmpty == false, "\(failure?.message ?? "")")
+        #expect(throws: RelocationFailure.self) { try AppRelocation(request(machine)).dryRun() }
+        #expect(machine.isRunning && self.machine.isRunning)
+        #expect(!machine.commands.contains { $0.contains(" stop ") || $0.contains("kill") })
+        #expect(try Directory(self.group).names() == [])
+        #expect(try !rig.isLink(rig.source))
+    }
+
+    /// A process in the same unit as this one would be stopped with this one.
+    @Test func theUnitOfThisProcessIsNotStopped() throws {
+        machine.otherGroup = "0::/system.slice/terminals.service\n"
+        machine.units = ["notes.service": ["RequiredBy": "terminals.service"], "terminals.service": [:]]
+        machine.active.insert("terminals.service")
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request()).run() }
+        #expect(failure?.code == "unmanaged" && failure?.message.contains("terminals.service") == true)
+        #expect(machine.isRunning)
+    }
+
+    @Test(arguments: [("Access denied", 77), ("Job canceled.", 75)])
+    func aRefusedStopStartsWhatWasStopped(_ message: String, _ exit: Int) throws {
+        machine.units["notes.service"] = ["TriggeredBy": "notes.timer"]
+        machine.units["notes.timer"] = [:]
+        machine.active.insert("notes.timer")
+        machine.answers["systemctl stop"] = .init(status: 1, message: message)
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request()).run() }
+        #expect(failure?.code == "not_stopped" && failure?.message.contains(message) == true)
+        #expect(failure?.kind == (exit == 77 ? .notPermitted : .busy))
+        #expect(machine.isRunning && machine.starts == [:])
+        #expect(try stopped() == [])
+        #expect(try rig.leftovers() == [])
+        #expect(try !rig.isLink(rig.source))
+    }
+
+    @Test func aMoveThatFailsStartsWhatItHasStopped() throws {
+        let move = AppRelocation(request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .linked { throw Errno.ioError }
+        }
+        #expect(throws: RelocationFailure.self) { try move.run() }
+        #expect(try !rig.isLink(rig.source))
+        try expectStartedOnce()
+    }
+
+    @Test func aSocketAndATimerAreStoppedBeforeAndStartedAgain() throws {
+        machine.units["notes.service"] = ["TriggeredBy": "notes.timer notes.socket"]
+        for name in ["notes.timer", "notes.socket"] {
+            machine.units[name] = [:]
+            machine.active.insert(name)
+        }
+        let preview = try AppRelocation(request()).dryRun()
+        #expect(preview.stopped.map(\.name) == ["notes.timer", "notes.socket", "notes.service"])
+        #expect(machine.isRunning)
+        _ = try AppRelocation(request()).run()
+        let acts = machine.commands.filter { !$0.contains("show") }
+        #expect(
+            acts == [
+                "systemctl --no-ask-password stop -- notes.timer notes.socket notes.service",
+                "systemctl --no-ask-password start -- notes.socket notes.service notes.timer",
+            ])
+        try expectStartedOnce()
+    }
+
+    // MARK: - A start that fails
+
+    @Test func aStartThatFailsIsReportedAndTriedAgain() throws {
+        machine.answers["systemctl start"] = .init(status: 1, message: "Job for notes.service failed.")
+        for outcome in 0..<2 {
+            let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request()).run() }
+            #expect(failure?.code == "not_started")
+            #expect(failure?.message.contains("Job for notes.service failed.") == true)
+            #expect(failure?.remedy.contains("groupstore recover \(group.shellWord)") == true, "\(outcome)")
+            #expect(try rig.isLink(rig.source))
+            #expect(try stopped().map(\.name) == ["notes.service"])
+        }
+        machine.answers = [:]
+        try perform(.recover)
+        try expectStartedOnce()
+    }
+
+    @Test func aServiceThatFailsAtOnceIsReported() throws {
+        machine.units["notes.service"] = ["ActiveState": "active"]
+        let move = AppRelocation(request()) {
+            false
+        } report: { _ in
+        } step: { [machine] step in
+            if step == .starting { machine.units["notes.service"] = ["ActiveState": "failed", "Result": "exit-code"] }
+        }
+        let failure = #expect(throws: RelocationFailure.self) { try move.run() }
+        #expect(failure?.code == "not_started" && failure?.message.contains("exit-code") == true)
+    }
+
+    @Test func aPersonMayLeaveItStopped() throws {
+        try kill(at: .stopped, undoing: false)
+        var request = AppMoveRequest(source: group, destination: group)
+        request.managers = machine.managers
+        _ = try AppRelocation(request).recover(leavingStopped: true)
+        #expect(!machine.isRunning && machine.starts == [:])
+        #expect(try stopped() == [])
+        #expect(try rig.leftovers() == [])
+    }
+
+    /// Who may write to the group's directory can't have root start a service.
+    @Test(.enabled(if: geteuid() == 0, "needs root"))
+    func anotherUsersRecordStartsNothingOfTheSystem() throws {
+        try kill(at: .stopped, undoing: false)
+        #expect(chown(group.pushing(".groupstore/app-stopped.json").string, 1234, 1234) == 0)
+        for next in [Next.recover, .run] {
+            let failure = #expect(throws: RelocationFailure.self) { try perform(next) }
+            #expect(failure?.code == "not_started", "\(failure?.message ?? "")")
+        }
+        #expect(!machine.isRunning && machine.starts == [:])
+        // Nor does a move that stops something itself pass it on in its own name.
+        #expect(try GroupContainer(group).stoppedPrograms()?.writer == 1234)
+    }
+}
