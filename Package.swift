@@ -99,7 +99,9 @@ let changes = floor(
     room("RowChanges", "SQLiteFormat"),
     room("StoreHazards", "GroupContainers", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
-    room("RowShadow", "CLinux", "CXXHash", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat"),
+    room(
+        "RowShadow", "CLinux", "CXXHash", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "RowChanges",
+        "SQLiteFormat"),
     room(
         "StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat",
         "StoreHazards"),

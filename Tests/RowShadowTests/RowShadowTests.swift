@@ -247,5 +247,5 @@ import Testing
 }
 
 extension FilePath {
-    fileprivate var url: URL { URL(fileURLWithPath: string) }
+    var url: URL { URL(fileURLWithPath: string) }
 }

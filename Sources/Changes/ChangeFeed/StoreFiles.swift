@@ -63,7 +63,7 @@ package final class StoreFiles {
     }
 
     /// The database's identity if it has other names. Writes through those raise no event in this directory.
-    var sharedIdentity: FileIdentity? { nameCount > 1 || isMountPoint ? identity : nil }
+    package var sharedIdentity: FileIdentity? { nameCount > 1 || isMountPoint ? identity : nil }
 
     /// Returns the store's present state, from which a new subscriber starts.
     func baseline() throws -> CommitBaseline {
@@ -299,15 +299,15 @@ package final class StoreFiles {
 package final class SharedDescriptor: Sendable {
     private let descriptor: Descriptor
 
-    init(_ descriptor: consuming Descriptor) { self.descriptor = descriptor }
+    package init(_ descriptor: consuming Descriptor) { self.descriptor = descriptor }
 
     var raw: CInt { descriptor.raw }
 
     func identity() throws(SystemError) -> FileIdentity { try descriptor.status().identity }
 
-    func status() throws(SystemError) -> FileStatus { try descriptor.status() }
+    package func status() throws(SystemError) -> FileStatus { try descriptor.status() }
 
-    func read(count: Int, at offset: Int64, path: FilePath? = nil) throws(SystemError) -> [UInt8] {
+    package func read(count: Int, at offset: Int64, path: FilePath? = nil) throws(SystemError) -> [UInt8] {
         try descriptor.read(count: count, at: offset, path: path)
     }
 

@@ -29,7 +29,7 @@ package enum Contradiction: Error, Equatable {
 }
 
 extension UnsafeRawBufferPointer {
-    func hasSameBytes(as other: UnsafeRawBufferPointer) -> Bool {
+    package func hasSameBytes(as other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
         guard let first = baseAddress, let second = other.baseAddress, first != second else { return true }
         return memcmp(first, second, count) == 0

@@ -31,6 +31,8 @@ package final class RowFollower {
     private let directory: FilePath
     private let name: StoreName
     private var files: StoreFiles?
+    /// The journals of transactions in rollback mode; nil if they aren't watched.
+    var journals: JournalWatch?
     private let hasExactTimes: Bool
     /// The commit that the shadow has, in the log that is open; nil if it is to be found by a comparison.
     private var commit: WriteAheadIndex?
@@ -117,13 +119,20 @@ package final class RowFollower {
         guard !isDamaged else { throw RowShadowError.damaged(shadow.path) }
         do {
             guard let found = try StoreFiles.current(directory, name, unless: files) else {
-                (files, commit) = (nil, nil)
+                (files, journals, commit) = (nil, nil, nil)
                 return .absent
             }
-            if found !== files { (files, commit, idleStamp, holdsWholeLog) = (found, nil, nil, false) }
+            if found !== files { (files, journals, commit, idleStamp, holdsWholeLog) = (found, nil, nil, nil, false) }
             // Other programs may want to prove that nobody has it open.
             defer { found.closeDatabase() }
             if try readLog(found), !comparesAll { return .current }
+            switch try readJournals(found) {
+            case .all:
+                (commit, idleStamp, holdsWholeLog) = (nil, nil, false)
+                if journals?.takeClosed() != true { return .current }
+            case .disturbed: return .busy
+            case .unknown: break
+            }
             return try compare(found) ? .current : .busy
         } catch RowShadowError.damaged(let path) {
             isDamaged = true
@@ -194,17 +203,18 @@ package final class RowFollower {
     /// Forgets where the shadow is in the log, so that the next step is found by a comparison with files opened anew.
     /// Call it when the store couldn't be read for long: nothing that is held open may be the reason.
     package func startOver() {
-        (files, commit, idleStamp, holdsWholeLog) = (nil, nil, nil, false)
+        (files, journals, commit, idleStamp, holdsWholeLog) = (nil, nil, nil, nil, false)
     }
 
     /// Applies what the log has now, if the shadow follows one. Call it during longer work: the log may be restarted
     /// before the next event is handled. Throws as `advance`.
     package func keepUp() throws { if commit != nil { _ = try advance(comparesAll: false) } }
 
-    /// Opens the log and the index of a program that has opened the store just now, so that they are read to their end
-    /// even if that program closes the store before its commit is noticed. Call it after each file event. Mostly, it
-    /// does nothing.
+    /// Opens the journal of a transaction that has begun just now, or the log and the index of a program that has
+    /// opened the store, so that they are read to their end even if that program removes them before its commit is
+    /// noticed. Call it after each file event. Mostly, it does nothing.
     package func openSession() {
+        journals?.read()
         guard commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else { return }
         defer { files.closeDatabase() }
         _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
@@ -275,9 +285,11 @@ package final class RowFollower {
 
     /// Compares all pages with the shadow's. Returns false if the store can't be read now.
     private func compare(_ files: StoreFiles) throws -> Bool {
+        watchJournals(files)
         for attempt in 0..<20 {
             if attempt > 0 { pause(.microseconds(200 << min(attempt, 5))) }
             do {
+                journals?.begin()
                 guard let (staged, view) = try stage(files) else { continue }
                 if !staged.isEmpty || staged.pageCount != shadow.pages.pageCount {
                     try step(to: staged, pageSize: view.pageSize, .net, files.identity)
@@ -299,8 +311,14 @@ package final class RowFollower {
         return try view.isConfirmed() ? (staged, view) : nil
     }
 
+    /// Watches the journals of a store in rollback mode, from before a comparison on.
+    private func watchJournals(_ files: StoreFiles) {
+        guard files.walIndex == nil, (try? files.header()?.journalMode) == .rollback else { return journals = nil }
+        if journals == nil { journals = try? JournalWatch(directory, name) }
+    }
+
     /// Advances the shadow, and logs what the tables show.
-    private func step(
+    func step(
         to staged: StagedPages, pageSize: Int, _ kind: LoggedStep.Kind, _ identity: FileIdentity
     ) throws {
         // An error leaves it as invalid.

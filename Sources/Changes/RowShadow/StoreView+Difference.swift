@@ -1,4 +1,4 @@
-import Glibc
+import RowChanges
 
 extension StoreView {
     /// Calls `body` with each page that differs from the shadow's, or that the shadow doesn't have.
@@ -27,24 +27,17 @@ extension StoreView {
                 let page = UnsafeRawBufferPointer(rebasing: now[(place * length)..<((place + 1) * length)])
                 if number <= known {
                     let isRead = (place + 1) * length <= read
-                    if isRead, page.elementsEqual(in: former, at: place * length) {
+                    let kept = UnsafeRawBufferPointer(
+                        rebasing: former[isRead ? place * length..<(place + 1) * length : 0..<0])
+                    if page.hasSameBytes(as: kept) {
                         shadow.confirm(number, page)
                         continue
                     }
-                    let kept = isRead ? place * length..<(place + 1) * length : 0..<0
-                    try shadow.check(number, UnsafeRawBufferPointer(rebasing: former[kept]))
+                    try shadow.check(number, kept)
                 }
                 try body(number, page)
             }
             first += UInt32(count)
         }
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// True if `other` has the same bytes from `offset` on.
-    fileprivate func elementsEqual(in other: UnsafeMutableRawBufferPointer, at offset: Int) -> Bool {
-        guard let first = baseAddress, let second = other.baseAddress else { return false }
-        return memcmp(first, second + offset, count) == 0
     }
 }

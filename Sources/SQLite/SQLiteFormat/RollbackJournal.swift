@@ -59,7 +59,7 @@ package enum RollbackJournal {
                 }
                 offset += Int64(part.pageSize) + 8
             }
-            offset = (offset + Int64(part.sectorSize) - 1) / Int64(part.sectorSize) * Int64(part.sectorSize)
+            offset = part.end(offset)
         }
         return nil
     }
@@ -68,10 +68,13 @@ package enum RollbackJournal {
     private static let maximumRecords = 1 << 14
 
     /// The header of a part of a journal.
-    private struct Part {
+    struct Part {
         static let headerLength = 28
+        /// The number of records; `.max` for all that follow. 0 until the part is synced.
         let recordCount: UInt32
         private let nonce: UInt32
+        /// The database's size in pages before the transaction.
+        let originalPageCount: UInt32
         let sectorSize: Int
         let pageSize: Int
 
@@ -79,9 +82,16 @@ package enum RollbackJournal {
             guard header.count == Self.headerLength, header.starts(with: magic) else { return nil }
             recordCount = number(header, at: 8)
             nonce = number(header, at: 12)
+            originalPageCount = number(header, at: 16)
             sectorSize = Int(number(header, at: 20))
             pageSize = Int(number(header, at: 24))
             guard (32...65536).contains(sectorSize), (512...65536).contains(pageSize) else { return nil }
+        }
+
+        /// True for the header of a part that isn't synced yet, which has neither the magic number nor a count. When a
+        /// transaction ends whose journal persists, the whole header becomes zeros.
+        static func isUnsynced(_ header: [UInt8]) -> Bool {
+            header.count == headerLength && header[..<12].allSatisfy { $0 == 0 } && header[12...].contains { $0 != 0 }
         }
 
         /// True if the record's checksum, a sum of every 200th byte of the page, is right. A journal that persists may
@@ -91,9 +101,14 @@ package enum RollbackJournal {
             for index in stride(from: pageSize - 200, to: 0, by: -200) { sum = sum &+ UInt32(record[4 + index]) }
             return sum == number(record, at: 4 + pageSize)
         }
+
+        /// The offset of the next part, which begins with a sector.
+        func end(_ offset: Int64) -> Int64 {
+            (offset + Int64(sectorSize) - 1) / Int64(sectorSize) * Int64(sectorSize)
+        }
     }
 
-    private static func number(_ bytes: [UInt8], at offset: Int) -> UInt32 {
+    static func number(_ bytes: [UInt8], at offset: Int) -> UInt32 {
         bytes[offset..<offset + 4].reduce(0) { $0 << 8 | UInt32($1) }
     }
 

@@ -46,6 +46,10 @@ package final class SystemInotify: InotifyInstance {
         _ = write(waker, &one, 8)
     }
 
+    /// Waits until `next` has something to return. Returns false once `wake` was called. Another thread than that of
+    /// the other methods may call it.
+    package func wait() throws(SystemError) -> Bool { try !readable(nil).contains(.waker) }
+
     package func next(
         timeout: Duration?, onReadable: (() -> Void)?, fastPath: InotifyFastPath?
     ) throws(SystemError) -> QueuedEvent? {

@@ -1,0 +1,195 @@
+import ChangeFeed
+import DirectoryWatching
+import Glibc
+import LinuxSystem
+import SQLiteFormat
+import Synchronization
+import SystemPackage
+
+/// Holds the rollback journals of a store's transactions until they are read, and proves from the order of the kernel's
+/// events that nothing else wrote the store.
+///
+/// In SQLite's default mode a transaction makes the journal, writes the database, and removes the journal: that is the
+/// commit. A journal that was opened in between can be read afterwards. The kernel queues the events of a directory in
+/// order: the database is written only between the making and the removal of a journal, or by something that is no
+/// transaction. A journal that persists, or that is gone before it could be opened, proves nothing.
+///
+/// A thread waits for the events: a transaction may take less time than what is done with the last one.
+final class JournalWatch: Sendable {
+    fileprivate enum Phase {
+        /// No journal exists.
+        case between
+        /// A journal exists, which is open.
+        case inside(SharedDescriptor)
+        /// Something was seen that isn't understood: compare the store anew.
+        case unproven
+    }
+
+    fileprivate struct State {
+        var phase = Phase.unproven
+        /// The journals that were removed since the last `begin` and that weren't dropped, in order.
+        var finished: [SharedDescriptor] = []
+        /// The number of journals that were opened.
+        var madeCount = 0
+        /// True if the database was written since the present journal was made.
+        var wasWritten = false
+        /// True if a program that had the database open for writing closed it. Writes to mapped memory raise no event
+        /// but that, and a copy over the database ends with it, perhaps while a journal exists.
+        var wasClosed = false
+        var hasSeenTransaction = false
+    }
+
+    private let state = Mutex(State())
+    /// Used while `state` is locked, except for the wait and the wake-up, which any thread may call.
+    nonisolated(unsafe) private let inotify: SystemInotify
+    private let directory: Directory
+    private let name: StoreName
+
+    /// The number of watches in this process. A user has 128 instances for all programs, by default.
+    private static let count = Atomic(0)
+    private static let maximumCount = 16
+    /// Of a writer that never rests, so many transactions may wait.
+    private static let maximumFinished = 256
+    private static let changedNames = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
+    private static let mask = changedNames | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
+
+    /// Throws `SystemError` if it can't be had: then the store is compared at each commit.
+    init(_ path: FilePath, _ name: StoreName) throws(SystemError) {
+        self.name = name
+        directory = try Directory(path)
+        let inotify = try SystemInotify()
+        self.inotify = inotify
+        guard Self.count.add(1, ordering: .relaxed).newValue <= Self.maximumCount else {
+            throw SystemError("inotify_init", .tooManyOpenFiles, path: path)
+        }
+        _ = try inotify.watch(
+            directory.open(".", flags: O_RDONLY | O_DIRECTORY), mask: Self.mask, path: path)
+        nonisolated(unsafe) let events = inotify
+        _ = try SystemThread(name: "gs-journals") { [weak self] in
+            while (try? events.wait()) == true { self?.read() }
+        }
+    }
+
+    deinit {
+        Self.count.subtract(1, ordering: .relaxed)
+        inotify.wake()
+    }
+
+    /// Forgets what was seen. What a comparison finds that begins now is what later journals continue.
+    func begin() {
+        state.withLock { state in
+            read(&state)
+            (state.finished, state.wasWritten, state.wasClosed) = ([], false, false)
+            // One that exists may be of a program that is gone. If one is made just now, its event is still to come.
+            state.phase = (try? directory.status(name.journal)) == .some(nil) ? .between : .unproven
+        }
+    }
+
+    /// Opens the journal that queued events tell of.
+    func read() { state.withLock { read(&$0) } }
+
+    /// The journals that were removed since `begin` and that weren't dropped, in order; nil if they aren't those of all
+    /// that has written the store since.
+    var finished: [SharedDescriptor]? {
+        state.withLock { state in
+            read(&state)
+            return state.isProven ? state.finished : nil
+        }
+    }
+
+    /// True if a transaction's events were seen: those of this store's writers arrive here.
+    var hasSeenTransaction: Bool { state.withLock { $0.hasSeenTransaction } }
+
+    /// True unless something was seen that isn't understood.
+    var isProven: Bool { state.withLock { $0.isProven } }
+
+    /// Forgets journals that were read.
+    func drop(_ count: Int) {
+        state.withLock { $0.finished.removeFirst(min(count, $0.finished.count)) }
+    }
+
+    /// True if nothing has written the database since the last of `count` journals was removed.
+    func isQuiet(after count: Int) -> Bool {
+        state.withLock { state in
+            read(&state)
+            let made = state.madeCount
+            guard state.finished.count == count, state.isProven, !state.isHot else { return false }
+            // If a transaction has ended meanwhile, its events are queued by now.
+            read(&state)
+            guard state.finished.count == count, made == state.madeCount, state.isProven else { return false }
+            guard state.wasWritten else { return true }
+            // It has ended, and its journal persists.
+            state.phase = .unproven
+            return false
+        }
+    }
+
+    /// Returns true if the database was closed since the last call.
+    func takeClosed() -> Bool {
+        state.withLock { state in
+            defer { state.wasClosed = false }
+            return state.wasClosed
+        }
+    }
+
+    private func read(_ state: inout State) {
+        do {
+            while let next = try inotify.next(timeout: .zero, onReadable: nil, fastPath: nil) {
+                if case .event(let event) = next { record(event, &state) }
+            }
+        } catch { state.phase = .unproven }
+    }
+
+    private func record(_ event: InotifyEvent, _ state: inout State) {
+        guard event.mask & UInt32(IN_Q_OVERFLOW | IN_IGNORED | IN_UNMOUNT) == 0 else {
+            return state.phase = .unproven
+        }
+        let hasChangedName = event.mask & Self.changedNames != 0
+        if event.name == name.journal.bytes {
+            if hasChangedName { recordJournal(event.mask, &state) }
+        } else if event.name == name.database.bytes {
+            if hasChangedName { return state.phase = .unproven }
+            guard event.mask & UInt32(IN_MODIFY) != 0 else { return state.wasClosed = true }
+            switch state.phase {
+            case .between: state.phase = .unproven
+            case .inside: state.wasWritten = true
+            case .unproven: break
+            }
+        } else if event.name == name.wal.bytes, hasChangedName {
+            state.phase = .unproven
+        }
+    }
+
+    private func recordJournal(_ mask: UInt32, _ state: inout State) {
+        switch state.phase {
+        case .unproven: break
+        case .between:
+            guard mask & UInt32(IN_CREATE) != 0, state.finished.count < Self.maximumFinished,
+                let journal = try? directory.open(name.journal, flags: O_RDONLY)
+            else { return state.phase = .unproven }
+            state.phase = .inside(SharedDescriptor(journal))
+            state.madeCount += 1
+        case .inside(let journal):
+            // If it still has a name, it is a later journal than the one that is gone.
+            guard mask & UInt32(IN_DELETE) != 0, (try? journal.status().links) == 0 else {
+                return state.phase = .unproven
+            }
+            (state.phase, state.wasWritten, state.hasSeenTransaction) = (.between, false, true)
+            state.finished.append(journal)
+        }
+    }
+}
+
+extension JournalWatch.State {
+    fileprivate var isProven: Bool {
+        if case .unproven = phase { false } else { true }
+    }
+
+    /// True if the present transaction may be writing the database: before it does, the journal's header has the number
+    /// of records.
+    fileprivate var isHot: Bool {
+        guard case .inside(let journal) = phase else { return false }
+        guard let header = try? journal.read(count: 12, at: 0) else { return true }
+        return header.count == 12 && header[8...].contains { $0 != 0 }
+    }
+}
