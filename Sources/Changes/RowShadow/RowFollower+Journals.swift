@@ -36,11 +36,7 @@ extension RowFollower {
         else { return .unknown }
         var transactions: [Transaction] = []
         for journal in held {
-            let size = try journal.status().size
-            let read: (Int, Int64) throws(SystemError) -> [UInt8] = { (count, offset) throws(SystemError) in
-                try journal.read(count: count, at: offset)
-            }
-            guard let pages = try JournaledPages(pageSize: pageSize, size: size, read) else { return .unknown }
+            guard let pages = try Self.pages(of: journal, pageSize) else { return .unknown }
             transactions.append(Transaction(pages: pages, journal: journal))
         }
         // One that has not changed page 1 was rolled back.
@@ -73,6 +69,65 @@ extension RowFollower {
         return .all
     }
 
+    private static func pages(of journal: SharedDescriptor, _ pageSize: Int) throws -> JournaledPages? {
+        let size = try journal.status().size
+        return try JournaledPages(pageSize: pageSize, size: size) { (count, offset) throws(SystemError) in
+            try journal.read(count: count, at: offset)
+        }
+    }
+
+    /// Stages pages that were read while transactions wrote the store: those that differed, and those of each
+    /// transaction since `JournalWatch.begin`. Returns nil if they aren't known, or the store is written without a rest.
+    func stageAgain(_ former: StagedPages, _ files: StoreFiles) throws -> StagedPages? {
+        guard let journals, files.walIndex == nil, files.sharedIdentity == nil else { return nil }
+        let pageSize = former.pageSize
+        var numbers = Set(former.numbers)
+        for _ in 0..<20 {
+            guard let held = journals.finished else { return nil }
+            for journal in held {
+                guard let pages = try Self.pages(of: journal, pageSize) else { return nil }
+                numbers.formUnion(pages.offsets.keys)
+                numbers.formUnion(pages.leaves)
+            }
+            journals.drop(held.count)
+            guard let header = try files.header(), header.journalMode == .rollback, header.pageSize == pageSize,
+                header.pageCount > 0, header.versionValidFor == header.changeCounter
+            else { return nil }
+            if former.pageCount < header.pageCount { numbers.formUnion(former.pageCount + 1...header.pageCount) }
+            let database = try files.openedDatabase()
+            let staged = try stage(numbers, pageSize: pageSize, pageCount: header.pageCount) { page, buffer in
+                try database.read(into: buffer, at: Int64(page - 1) * Int64(pageSize)) == pageSize
+            }
+            if let staged, journals.isQuiet(after: 0) { return staged }
+            pause(.microseconds(500))
+        }
+        return nil
+    }
+
+    /// Stages those of the pages that differ from the shadow's. Returns nil if `read` returns false.
+    private func stage(
+        _ numbers: Set<UInt32>, pageSize: Int, pageCount: UInt32,
+        _ read: (UInt32, UnsafeMutableRawBufferPointer) throws -> Bool
+    ) throws -> StagedPages? {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: pageSize, alignment: 8)
+        defer { buffer.deallocate() }
+        let bytes = UnsafeRawBufferPointer(buffer)
+        let staged = shadow.stage(pageSize: pageSize, pageCount: pageCount)
+        let lockPage = UInt32(0x4000_0000 / pageSize) + 1
+        for page in numbers.sorted() where page <= pageCount && page != lockPage {
+            guard try read(page, buffer) else { return nil }
+            if try isKnown(page, bytes) { shadow.pages.confirm(page, bytes) } else { try staged.add(page, bytes) }
+        }
+        try staged.finish()
+        return staged
+    }
+
+    /// True if the shadow has these bytes.
+    private func isKnown(_ page: UInt32, _ bytes: UnsafeRawBufferPointer) throws -> Bool {
+        guard page <= shadow.pages.pageCount, shadow.pages.pageSize == bytes.count else { return false }
+        return try shadow.pages.withPage(page) { $0.hasSameBytes(as: bytes) }
+    }
+
     /// The transactions after a state, and the sizes in pages of that state and those after them.
     private struct Later {
         let transactions: [Transaction]
@@ -85,33 +140,21 @@ extension RowFollower {
     ) throws -> StagedPages? {
         let (pages, pageSize, count) = (transaction.pages, shadow.pages.pageSize, later.pageCounts[0])
         guard pages.originalPageCount ?? shadow.pages.pageCount == shadow.pages.pageCount else { return nil }
-        let database = try files.openedDatabase()
+        // The journal begins with the shadow's state, or something else has written the store.
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: pageSize, alignment: 8)
         defer { buffer.deallocate() }
-        let bytes = UnsafeRawBufferPointer(buffer)
-        /// True if the shadow has the bytes of the buffer.
-        func isKnown(_ page: UInt32) throws -> Bool {
-            try shadow.pages.withPage(page) { $0.hasSameBytes(as: bytes) }
-        }
-        // The journal begins with the shadow's state, or something else has written the store.
         for (page, offset) in pages.offsets {
-            guard try transaction.journal.read(into: buffer, at: offset) == pageSize, try isKnown(page) else {
-                return nil
-            }
+            guard try transaction.journal.read(into: buffer, at: offset) == pageSize,
+                try isKnown(page, UnsafeRawBufferPointer(buffer))
+            else { return nil }
         }
-        let staged = shadow.stage(pageSize: pageSize, pageCount: count)
-        let lockPage = UInt32(0x4000_0000 / pageSize) + 1
         // Leaves of a transaction that was rolled back have what it wrote there.
         var numbers = isCommit ? pages.leaves.union(pages.offsets.keys) : Set(pages.offsets.keys)
         if shadow.pages.pageCount < count { numbers.formUnion(shadow.pages.pageCount + 1...count) }
-        for page in numbers.sorted() where page <= count && page != lockPage {
-            guard try read(page, into: buffer, before: later, database) else { return nil }
-            if page > shadow.pages.pageCount { try staged.add(page, bytes) } else if try !isKnown(page) {
-                try staged.add(page, bytes)
-            }
+        let database = try files.openedDatabase()
+        return try stage(numbers, pageSize: pageSize, pageCount: count) {
+            try read($0, into: $1, before: later, database)
         }
-        try staged.finish()
-        return staged
     }
 
     /// Reads a page as it was before later transactions. Returns false if its content isn't known: one that a

@@ -90,11 +90,12 @@ package final class RowFollower {
         defer { files?.closeDatabase() }
         if let files {
             let deadline = Deadline(after: .seconds(30))
+            watchJournals(files)
             while true {
                 do {
                     if let (staged, view) = try stage(files) {
                         try shadow.advance(
-                            to: staged, pageSize: view.pageSize, nil, nil, .utf8, identity: files.identity)
+                            to: staged, pageSize: staged.pageSize, nil, nil, .utf8, identity: files.identity)
                         record(view)
                         break
                     }
@@ -128,7 +129,7 @@ package final class RowFollower {
             if try readLog(found), !comparesAll { return .current }
             switch try readJournals(found) {
             case .all:
-                (commit, idleStamp, holdsWholeLog) = (nil, nil, false)
+                record(nil)
                 if journals?.takeClosed() != true { return .current }
             case .disturbed: return .busy
             case .unknown: break
@@ -270,9 +271,8 @@ package final class RowFollower {
     }
 
     /// Records where the shadow is in the log, or before it.
-    private func record(_ view: StoreView) {
-        commit = view.index
-        (idleStamp, holdsWholeLog) = (view.idleStamp, false)
+    private func record(_ view: StoreView?) {
+        (commit, idleStamp, holdsWholeLog) = (view?.index, view?.idleStamp, false)
     }
 
     private func apply(_ transaction: WALTransaction, _ identity: FileIdentity) throws {
@@ -289,10 +289,9 @@ package final class RowFollower {
         for attempt in 0..<20 {
             if attempt > 0 { pause(.microseconds(200 << min(attempt, 5))) }
             do {
-                journals?.begin()
                 guard let (staged, view) = try stage(files) else { continue }
                 if !staged.isEmpty || staged.pageCount != shadow.pages.pageCount {
-                    try step(to: staged, pageSize: view.pageSize, .net, files.identity)
+                    try step(to: staged, pageSize: staged.pageSize, .net, files.identity)
                 }
                 record(view)
                 return true
@@ -301,14 +300,17 @@ package final class RowFollower {
         return false
     }
 
-    /// Stages the pages that differ from the shadow's. Returns nil if they aren't of one state.
-    private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView)? {
+    /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if transactions were
+    /// made meanwhile, which the pages have. Returns nil if they aren't of one state.
+    private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
+        journals?.begin()
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
         guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
         let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
         try view.forEachDifference(from: shadow.pages) { try staged.add($0, $1) }
         try staged.finish()
-        return try view.isConfirmed() ? (staged, view) : nil
+        if try view.isConfirmed() { return (staged, view) }
+        return try stageAgain(staged, files).map { ($0, nil) }
     }
 
     /// Watches the journals of a store in rollback mode, from before a comparison on.

@@ -12,7 +12,7 @@ final class StagedPages: DatabaseState {
 
     private let base: ShadowPages?
     private let file: OwnFile
-    private let pageSize: Int
+    let pageSize: Int
     let pageCount: UInt32
     /// The place of each page among those of the file.
     private var places: [UInt32: Int] = [:]
