@@ -77,7 +77,7 @@ extension RowFollower {
     }
 
     /// Stages pages that were read while transactions wrote the store: those that differed, and those of each
-    /// transaction since `JournalWatch.begin`. Returns nil if they aren't known, or the store is written without a rest.
+    /// transaction since `JournalWatch.begin`. Returns nil if they aren't known, or the store never rests.
     func stageAgain(_ former: StagedPages, _ files: StoreFiles) throws -> StagedPages? {
         guard let journals, files.walIndex == nil, files.sharedIdentity == nil else { return nil }
         let pageSize = former.pageSize

@@ -300,8 +300,8 @@ package final class RowFollower {
         return false
     }
 
-    /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if transactions were
-    /// made meanwhile, which the pages have. Returns nil if they aren't of one state.
+    /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if the pages have
+    /// transactions that were made meanwhile. Returns nil if they aren't of one state.
     private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
         journals?.begin()
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
