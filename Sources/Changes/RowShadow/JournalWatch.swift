@@ -16,6 +16,13 @@ import SystemPackage
 ///
 /// A thread waits for the events: a transaction may take less time than what is done with the last one.
 final class JournalWatch: Sendable {
+    /// A journal that has lost its name.
+    struct Held {
+        let file: SharedDescriptor
+        /// In bytes.
+        let size: Int64
+    }
+
     fileprivate enum Phase {
         /// No journal exists.
         case between
@@ -26,9 +33,11 @@ final class JournalWatch: Sendable {
     }
 
     fileprivate struct State {
-        var phase = Phase.unproven
+        var phase = Phase.unproven {
+            didSet { if !isProven { finished = [] } }
+        }
         /// The journals that were removed since the last `begin` and that weren't dropped, in order.
-        var finished: [SharedDescriptor] = []
+        var finished: [Held] = []
         /// The number of journals that were opened.
         var madeCount = 0
         /// True if the database was written since the present journal was made.
@@ -48,8 +57,8 @@ final class JournalWatch: Sendable {
     /// The number of watches in this process. A user has 128 instances for all programs, by default.
     private static let count = Atomic(0)
     private static let maximumCount = 16
-    /// Of a writer that never rests, so many transactions may wait.
-    private static let maximumFinished = 256
+    /// What may wait to be read: descriptors, and bytes of the disk.
+    private static let (maximumFinished, maximumSize) = (256, Int64(64 << 20))
     private static let changedNames = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
     private static let mask = changedNames | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
 
@@ -90,7 +99,7 @@ final class JournalWatch: Sendable {
 
     /// The journals that were removed since `begin` and that weren't dropped, in order; nil if they aren't those of all
     /// that has written the store since.
-    var finished: [SharedDescriptor]? {
+    var finished: [Held]? {
         state.withLock { state in
             read(&state)
             return state.isProven ? state.finished : nil
@@ -171,11 +180,11 @@ final class JournalWatch: Sendable {
             state.madeCount += 1
         case .inside(let journal):
             // If it still has a name, it is a later journal than the one that is gone.
-            guard mask & UInt32(IN_DELETE) != 0, (try? journal.status().links) == 0 else {
-                return state.phase = .unproven
-            }
+            guard mask & UInt32(IN_DELETE) != 0, let status = try? journal.status(), status.links == 0,
+                state.finished.reduce(status.size, { $0 + $1.size }) <= Self.maximumSize
+            else { return state.phase = .unproven }
             (state.phase, state.wasWritten, state.hasSeenTransaction) = (.between, false, true)
-            state.finished.append(journal)
+            state.finished.append(Held(file: journal, size: status.size))
         }
     }
 }

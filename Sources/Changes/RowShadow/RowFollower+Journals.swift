@@ -37,7 +37,7 @@ extension RowFollower {
         var transactions: [Transaction] = []
         for journal in held {
             guard let pages = try Self.pages(of: journal, pageSize) else { return .unknown }
-            transactions.append(Transaction(pages: pages, journal: journal))
+            transactions.append(Transaction(pages: pages, journal: journal.file))
         }
         // One that has not changed page 1 was rolled back.
         var counters = [header.changeCounter]
@@ -69,10 +69,9 @@ extension RowFollower {
         return .all
     }
 
-    private static func pages(of journal: SharedDescriptor, _ pageSize: Int) throws -> JournaledPages? {
-        let size = try journal.status().size
-        return try JournaledPages(pageSize: pageSize, size: size) { (count, offset) throws(SystemError) in
-            try journal.read(count: count, at: offset)
+    private static func pages(of journal: JournalWatch.Held, _ pageSize: Int) throws -> JournaledPages? {
+        try JournaledPages(pageSize: pageSize, size: journal.size) { (count, offset) throws(SystemError) in
+            try journal.file.read(count: count, at: offset)
         }
     }
 

@@ -18,14 +18,11 @@ package struct JournaledPages: Sendable {
     /// The leaves of the freelist that the transaction may have taken, and perhaps other pages.
     package private(set) var leaves: Set<UInt32> = []
 
-    /// The size of the largest journal that is read, in bytes.
-    private static let maximumSize = 64 << 20
-
     /// The least number of a page that a trunk of the freelist could have where a b-tree's page has its type.
     private static let firstAmbiguousPage: UInt32 = 0x0200_0000
 
     /// Reads the journal of a transaction that has ended, as far as it was synced: of one that was rolled back, only
-    /// that may have been written to the database. Returns nil if it isn't known to be whole, or is too large.
+    /// that may have been written to the database. Returns nil if it isn't known to be whole.
     ///
     /// - Parameters:
     ///   - size: The journal's size in bytes.
@@ -38,7 +35,7 @@ package struct JournaledPages: Sendable {
             originalPageCount = nil
             return
         }
-        guard size <= Self.maximumSize, let first = RollbackJournal.Part(start),
+        guard let first = RollbackJournal.Part(start),
             first.originalPageCount < Self.firstAmbiguousPage
         else { return nil }
         originalPageCount = first.originalPageCount
