@@ -78,6 +78,12 @@ import Testing
 
     private static let steps: [AppMoveStep] = [.recorded, .stopped, .linked, .renamed, .starting, .started]
 
+    /// Each step followed by the same command, and the two between which nothing runs by every one of `all`.
+    private static func kills(_ all: [Next]) -> [(step: AppMoveStep, next: Next)] {
+        let every = steps.flatMap { step in all.map { (step, $0) } }
+        return Tier.cases(every, quick: every.filter { $1 == .run || [.stopped, .starting].contains($0) })
+    }
+
     /// - Parameter undoing: True to kill the way back.
     private func kill(at wanted: AppMoveStep, undoing: Bool) throws {
         let move = AppRelocation(request()) {
@@ -107,8 +113,9 @@ import Testing
         }
     }
 
-    @Test(arguments: steps, Next.allCases)
-    private func startsOnceAfterAKill(_ step: AppMoveStep, _ next: Next) throws {
+    @Test(arguments: kills(Next.allCases))
+    private func startsOnceAfterAKill(_ killed: (step: AppMoveStep, next: Next)) throws {
+        let (step, next) = killed
         try kill(at: step, undoing: false)
         #expect(machine.isRunning == [.recorded, .started].contains(step))
         try perform(next)
@@ -125,8 +132,9 @@ import Testing
         #expect(try rig.rows(rig.source) == "100")
     }
 
-    @Test(arguments: steps, [Next.run, .undoOfTheOldPlace, .undoOfTheNewPlace, .recover])
-    private func startsOnceAfterAKilledUndo(_ step: AppMoveStep, _ next: Next) throws {
+    @Test(arguments: kills([.run, .undoOfTheOldPlace, .undoOfTheNewPlace, .recover]))
+    private func startsOnceAfterAKilledUndo(_ killed: (step: AppMoveStep, next: Next)) throws {
+        let (step, next) = killed
         _ = try AppRelocation(request()).run()
         let before = machine.starts[machine.name] ?? 0
         try kill(at: step, undoing: true)

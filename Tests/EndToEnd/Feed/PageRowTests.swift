@@ -167,7 +167,9 @@ import Testing
         let watch = try scene.watch("--format", "debezium")
         try watch.line(.errors) { $0.hasPrefix("watching") }
         var envelopes: [JSONObject] = []
-        for sql in ["INSERT INTO note VALUES (1, 'a')", "UPDATE note SET title = 'b'"] {
+        // No journal that persists tells a transaction from others.
+        let update = "PRAGMA journal_mode = persist; UPDATE note SET title = 'b'"
+        for sql in ["INSERT INTO note VALUES (1, 'a')", update] {
             try sqlite(scene.store, sql)
             envelopes.append(try #require(try watch.line().flatMap { JSONObject(line: $0) }))
         }
