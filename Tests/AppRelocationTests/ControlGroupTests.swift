@@ -11,6 +11,7 @@ struct ControlGroupTests {
     private static let managed: [(String, ManagedProgram)] = [
         ("0::/system.slice/vnstat.service\n", ManagedProgram(.systemd, user: nil, "vnstat.service")),
         ("0::/system.slice/system-db.slice/db@a\\x2db.service\n", .init(.systemd, user: nil, "db@a\\x2db.service")),
+        ("0::/system.slice/system-a.slice/a@b:c.service\n", .init(.systemd, user: nil, "a@b:c.service")),
         ("0::\(user)/app.slice/notes.service\n", .init(.systemd, user: 1000, "notes.service")),
         ("0::\(user)/app.slice/_cpu.service/sub\n", .init(.systemd, user: 1000, "cpu.service")),
         ("0::\(user)/app.slice/app-flatpak-org.a.Notes-1234.scope\n", .init(.flatpak, user: 1000, "org.a.Notes")),

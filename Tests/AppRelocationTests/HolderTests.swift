@@ -297,6 +297,34 @@ import Testing
         #expect(failure?.code == "not_started" && failure?.message.contains("exit-code") == true)
     }
 
+    /// systemd calls it started.
+    @Test func aServiceWhoseConditionIsNotMetIsReported() throws {
+        let move = AppRelocation(request()) {
+            false
+        } report: { _ in
+        } step: { [machine] step in
+            if step == .starting {
+                machine.units["notes.service"] = ["ActiveState": "inactive", "ConditionResult": "no"]
+            }
+        }
+        let failure = #expect(throws: RelocationFailure.self) { try move.run() }
+        #expect(failure?.code == "not_started" && failure?.message.contains("Condition") == true)
+        #expect(try stopped().map(\.name) == ["notes.service"])
+    }
+
+    /// What another user has stopped is started in that user's name, before anything is recorded in this one's.
+    @Test(.enabled(if: geteuid() == 0, "needs root")) func anotherUsersRecordIsNotContinued() throws {
+        machine.units["mail.service"] = [:]
+        let mail = ManagedProgram(.systemd, user: 1234, "mail.service")
+        try GroupContainer(group).write(StoppedPrograms(source: rig.source, destination: rig.destination, [mail]))
+        #expect(chown(group.pushing(".groupstore/app-stopped.json").string, 1234, 1234) == 0)
+        #expect(try AppRelocation(request()).run().outcome == .moved)
+        let acts = machine.commands.filter { !$0.contains("show") }
+        #expect(acts.map { $0.contains("mail") } == [true, false, false], "\(acts)")
+        #expect(machine.starts["mail.service"] == 1)
+        try expectStartedOnce()
+    }
+
     @Test func aPersonMayLeaveItStopped() throws {
         try kill(at: .stopped, undoing: false)
         var request = AppMoveRequest(source: group, destination: group)

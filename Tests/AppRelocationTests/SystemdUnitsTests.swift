@@ -29,10 +29,10 @@ struct SystemdUnitsTests {
     @Test func whatStopsAlongIsStartedToo() throws {
         let found = try units([
             "a.service": ["RequiredBy": "b.service", "ConsistsOf": "d.service", "BoundBy": "off.service"],
-            "b.service": ["RequisiteOf": "c.service"], "c.service": ["RequiredBy": "a.service"], "d.service": [:],
-            "off.service": ["ActiveState": "failed"],
+            "b.service": ["RequisiteOf": "c.service"], "c.service": ["RequiredBy": "a.service"],
+            "off.service": ["ActiveState": "failed"], "d.service": ["PropagatesStopTo": "e.service"], "e.service": [:],
         ]).stopped(with: "a.service", of: 1)
-        #expect(found.map(\.name) == ["a.service", "b.service", "c.service", "d.service"])
+        #expect(found.map(\.name) == ["a.service", "b.service", "c.service", "d.service", "e.service"])
     }
 
     /// Only a connection can start such a service.

@@ -27,14 +27,17 @@ extension AppRelocation {
     /// Stops what holds the directory, after it is recorded what is to be started again.
     func stopHolders(_ move: AppMove, _ places: AppPlaces, _ container: GroupContainer) throws {
         guard request.stopsHolders else { return }
-        let programs = try holders(places, move.root).programs
+        var programs = try holders(places, move.root).programs
         guard !programs.isEmpty else { return }
         // An earlier run of this move, which was killed, may have stopped others.
-        var record =
-            try container.stoppedPrograms()
-            ?? StoppedPrograms(source: places.source, destination: places.destination, [])
-        // This process's word must not lend rights to another's.
-        guard record.programs.allSatisfy(record.allows) else { return try startStopped(container) }
+        var former = try container.stoppedPrograms()
+        if let found = former, found.writer != geteuid() {
+            // Its writer's rights are what its programs are started with: this process's may be more or fewer.
+            try startStopped(container)
+            former = nil
+            programs = try holders(places, move.root).programs
+        }
+        var record = former ?? StoppedPrograms(source: places.source, destination: places.destination, [])
         record.programs = programs.filter { !record.programs.contains($0) } + record.programs
         try container.write(record)
         if move.undoes == nil { try AppUndoNote.write(move, in: places.sourceParent) }

@@ -26,7 +26,9 @@ enum ControlGroup: Equatable, Sendable {
 
     /// The path's components below the root of the hierarchy that systemd uses, without its escapes.
     private static func components(_ text: String) -> [String] {
-        let lines = text.split(separator: "\n").map { $0.split(separator: ":", maxSplits: 2) }
+        // Only the path may have colons.
+        let lines = text.split(separator: "\n")
+            .map { $0.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false) }
         func path(_ isWanted: ([Substring]) -> Bool) -> Substring? {
             lines.first { $0.count > 1 && isWanted($0) }?.last { $0.hasPrefix("/") }
         }

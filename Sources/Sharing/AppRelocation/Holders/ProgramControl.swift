@@ -111,10 +111,15 @@ struct ProgramControl {
             let answer = managers.run(managers.systemctl(words, for: batch.user), limit)
             guard answer.status == 0 else { return [Self.sentence(units.joined(separator: ", "), answer)] }
         }
-        // systemd calls a simple service started before its program has begun.
-        let failed = stopped.isEmpty ? [] : SystemdUnit.all(in: managers.show(stopped, for: batch.user).output)
-        return failed.filter { $0.values["ActiveState"] == "failed" }.map {
-            "\($0.name) could not be started: it has failed (\($0.values["Result"] ?? "no result"))"
+        // systemd calls a simple service started before its program has begun, and one whose condition isn't met, too.
+        let now = stopped.isEmpty ? [] : SystemdUnit.all(in: managers.show(stopped, for: batch.user).output)
+        return now.compactMap { unit in
+            switch (unit.values["ActiveState"], unit.values["ConditionResult"]) {
+            case ("failed", _):
+                "\(unit.name) could not be started: it has failed (\(unit.values["Result"] ?? "no result"))"
+            case ("inactive", "no"): "\(unit.name) was not started: one of its conditions (Condition…=) is not met"
+            default: nil
+            }
         }
     }
 

@@ -7,8 +7,8 @@ struct SystemdUnit: Equatable, Sendable {
 
     static let properties = [
         "Id", "LoadState", "ActiveState", "Result", "Transient", "KillMode", "MainPID", "ControlPID",
-        "RefuseManualStop", "RefuseManualStart", "Type", "Accept", "TriggeredBy", "UpheldBy", "RequiredBy",
-        "RequisiteOf", "BoundBy", "ConsistsOf",
+        "RefuseManualStop", "RefuseManualStart", "Type", "Accept", "ConditionResult", "TriggeredBy", "UpheldBy",
+        "RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo",
     ]
 
     var name: String { values["Id"] ?? "" }
@@ -43,6 +43,10 @@ struct SystemdUnits {
     /// Describes units by their names.
     let show: ([String]) throws(Unmanageable) -> [SystemdUnit]
 
+    /// The properties with the units that stop when a unit stops, or that would start it again.
+    private static let stoppedAlong = [
+        "TriggeredBy", "UpheldBy", "RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo",
+    ]
     private static let kinds = [".timer", ".path", ".socket", ".service"]
 
     private static func kind(_ name: String) -> Int? { kinds.firstIndex { name.hasSuffix($0) } }
@@ -70,9 +74,7 @@ struct SystemdUnits {
             known[found.name] = found
             known[next] = found
             upholders.formUnion(found.names("UpheldBy"))
-            for key in ["TriggeredBy", "UpheldBy", "RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf"] {
-                wanted += found.names(key)
-            }
+            for key in Self.stoppedAlong { wanted += found.names(key) }
         }
         let units = Dictionary(known.values.map { ($0.name, $0) }) { first, _ in first }
         func rank(_ name: String) -> Int { upholders.contains(name) ? 0 : Self.kind(name) ?? 0 }
