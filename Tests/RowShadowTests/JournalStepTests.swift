@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing
@@ -136,6 +137,24 @@ import Testing
         let again = Writer(shadow: writer.shadow, queue: try DatabaseQueue(path: writer.shadow.store.string))
         try again.transaction("INSERT INTO note VALUES (2, 'x')")
         #expect(try writer.shadow.steps() == [.init(kind: .net, rows: ["1: 1,'b' > 1,'a'", "2: none > 2,'x'"])])
+    }
+
+    /// A file of the journal's name is no proof that a transaction wrote the store.
+    @Test func anEmptyJournalProvesNoWrite() throws {
+        let shadow = try FollowedShadow(Self.note, mode: "delete")
+        let name = try #require(StoreName("s.db"))
+        let watch = try JournalWatch(shadow.directory.path, name)
+        let journal = shadow.directory.path.appending(name.journal)
+        watch.begin()
+        try Data().write(to: journal.url)
+        watch.read()
+        try FileManager.default.removeItem(at: journal.url)
+        #expect(watch.finished?.count == 1)
+        try Data().write(to: journal.url)
+        watch.read()
+        try Data(contentsOf: shadow.store.url).write(to: shadow.store.url)
+        try FileManager.default.removeItem(at: journal.url)
+        #expect(watch.finished == nil)
     }
 
     /// What was told, applied to what was known, is the store's content, whatever the transactions are.

@@ -179,8 +179,9 @@ final class JournalWatch: Sendable {
             state.phase = .inside(SharedDescriptor(journal))
             state.madeCount += 1
         case .inside(let journal):
-            // If it still has a name, it is a later journal than the one that is gone.
-            guard mask & UInt32(IN_DELETE) != 0, let status = try? journal.status(), status.links == 0,
+            // A transaction doesn't write the database without records in its journal. If it still has a name, it is a later
+            // journal than the one that is gone.
+            guard !state.wasWritten || state.isHot, mask & UInt32(IN_DELETE) != 0, let status = try? journal.status(), status.links == 0,
                 state.finished.reduce(status.size, { $0 + $1.size }) <= Self.maximumSize
             else { return state.phase = .unproven }
             (state.phase, state.wasWritten, state.hasSeenTransaction) = (.between, false, true)
