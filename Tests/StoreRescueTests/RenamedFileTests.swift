@@ -30,6 +30,60 @@ import Testing
         #expect(try rig.rows().last == "5=later")
     }
 
+    @Test(arguments: [false, true]) func joinsARenamedLogWithARenamedIndex(_ isReplaced: Bool) throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        try rig.rename("-wal", to: "w")
+        try rig.rename("-shm", to: "s")
+        if isReplaced { try rig.replace(rows: "(1, 'base')") }
+        try first.insert(3, "late")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
+        try first.insert(4, "later")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late", "4=later"])
+    }
+
+    /// Nothing but the index tells that the log once had more.
+    @Test func refusesARenamedLogThatWasCheckpointed() throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        try rig.rename("-wal", to: "w")
+        try rig.rename("-shm", to: "s")
+        try rig.sql(rig.path, "INSERT INTO t VALUES (9, 'other')")
+        try first.run("c.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(failure?.code == "branch_damaged")
+    }
+
+    /// Two programs write one log by two indexes. Each sees what it has committed.
+    @Test func refusesALogThatAnotherProgramHasOverwritten() throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        rig.unlink("-shm")
+        let second = try rig.holder()
+        try second.run("c.execute('SELECT * FROM t').fetchall()")
+        try first.insert(3, "late")
+        try first.insert(4, "later")
+        try second.insert(20, "other")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(failure?.code == "branch_damaged" && failure?.message.contains("overwritten") == true)
+    }
+
+    @Test func refusesSeveralLogsOfOneProgram() throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        try first.run("import sqlite3; path = c.execute('PRAGMA database_list').fetchone()[2]")
+        rig.unlink("-wal", "-shm")
+        try rig.replace(rows: "(1, 'base')")
+        try first.run("d = sqlite3.connect(path, isolation_level=None)")
+        try first.run("d.execute('PRAGMA journal_mode = WAL').fetchall()")
+        try first.run("d.execute('INSERT INTO t VALUES (3, NULL)')")
+        rig.unlink("-wal", "-shm")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(failure?.code == "branch_damaged" && failure?.message.contains("several") == true)
+    }
+
     /// The log stays at the store's name, where the next program would take it for the copy's.
     @Test func joinsARenamedDatabaseWhoseLogStayed() throws {
         let first = try rig.holder()

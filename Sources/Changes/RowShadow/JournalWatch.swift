@@ -179,9 +179,10 @@ final class JournalWatch: Sendable {
             state.phase = .inside(SharedDescriptor(journal))
             state.madeCount += 1
         case .inside(let journal):
-            // A transaction doesn't write the database without records in its journal. If it still has a name, it is a later
+            // No transaction writes the database without records in its journal. One that still has a name is a later
             // journal than the one that is gone.
-            guard !state.wasWritten || state.isHot, mask & UInt32(IN_DELETE) != 0, let status = try? journal.status(), status.links == 0,
+            guard mask & UInt32(IN_DELETE) != 0, !state.wasWritten || state.isHot,
+                let status = try? journal.status(), status.links == 0,
                 state.finished.reduce(status.size, { $0 + $1.size }) <= Self.maximumSize
             else { return state.phase = .unproven }
             (state.phase, state.wasWritten, state.hasSeenTransaction) = (.between, false, true)

@@ -99,9 +99,11 @@ package struct HazardDecision {
         }.max { $0.descriptor < $1.descriptor }
     }
 
-    /// True if the file is the log of another database that the process has open.
+    /// True if the file is the log or index of another database that the process has open.
     private func isSideFile(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
-        holder.files.contains { $0.path.appending(suffix: "-wal") == file.path }
+        holder.files.contains { database in
+            ["-wal", "-shm"].contains { database.path.appending(suffix: $0) == file.path }
+        }
     }
 
     /// True if the process has the file open by the store's name in the store's directory.

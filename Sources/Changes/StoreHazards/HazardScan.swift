@@ -61,7 +61,7 @@ package struct HazardScan {
                 return Found(
                     sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
                     lost: HeldStore(sighting.code, file, among: process.files, store) { file in
-                        readsLogs && file.isLog(of: process.pid)
+                        readsLogs ? file.side(of: process.pid) : nil
                     })
             }
         }
@@ -124,9 +124,9 @@ package struct HazardScan {
         }
     }
 
-    /// Returns the files of a process that begin as a write-ahead log does.
+    /// Returns the files of a process that begin as a write-ahead log or its index does.
     private func logs(_ process: Process) -> Set<FileIdentity> {
-        Set(process.files.filter { $0.canWrite && $0.isLog(of: process.pid) }.map(\.identity))
+        Set(process.files.filter { $0.canWrite && $0.side(of: process.pid) != nil }.map(\.identity))
     }
 }
 

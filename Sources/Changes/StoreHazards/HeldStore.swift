@@ -13,15 +13,21 @@ package struct HeldStore: Equatable, Sendable {
     /// The rollback journal. In most journal modes it is open during a transaction only.
     package let journal: HeldFile?
 
+    /// A file that its first bytes tell.
+    package enum Side: String, Sendable {
+        case log = "-wal"
+        case index = "-shm"
+    }
+
     /// Returns nil for a hazard of another kind, and if the process has no database open for it.
     ///
     /// - Parameters:
     ///   - held: The file of the hazard.
     ///   - files: The process's files.
-    ///   - isLog: Returns true for a file that begins as a write-ahead log does.
+    ///   - side: Returns which file of a store one is, by its first bytes.
     init?(
         _ code: StoreHazard.Code, _ held: HeldFile, among files: [HeldFile], _ named: NamedFiles,
-        isLog: (HeldFile) -> Bool
+        side: (HeldFile) -> Side?
     ) {
         let files = files.filter(\.canWrite)
         let found: HeldFile?
@@ -31,11 +37,13 @@ package struct HeldStore: Equatable, Sendable {
         case .droppedLocks, .twoNames, .mixedModes: return nil
         }
         guard let database = found else { return nil }
-        let index = Self.side("-shm", of: database, among: files, named, expected: named.index)
+        // Renamed files have any name.
+        let index =
+            Self.side("-shm", of: database, among: files, named, expected: named.index)
+            ?? Self.renamed(.index, of: database, among: files, named.index, side)
         var log = Self.side("-wal", of: database, among: files, named, expected: named.log)
-        // A renamed log has any name.
-        if log == nil, code == .orphanedLog, !held.path.string.hasSuffix("-shm") { log = held }
-        if log == nil, index != nil { log = Self.renamedLog(of: database, among: files, named, isLog) }
+        if log == nil { log = Self.renamed(.log, of: database, among: files, named.log, side) }
+        if log == nil, code == .orphanedLog, held != index, !held.path.string.hasSuffix("-shm") { log = held }
         self.database = database
         self.log = log
         self.index = index
@@ -77,16 +85,17 @@ package struct HeldStore: Equatable, Sendable {
         return all.first { $0.identity != expected } ?? all.first
     }
 
-    /// Returns the log of a database by its first bytes: the first one that the process has opened after the database
-    /// and that belongs to no other.
-    private static func renamedLog(
-        of database: HeldFile, among files: [HeldFile], _ named: NamedFiles, _ isLog: (HeldFile) -> Bool
+    /// Returns the log or index of a database by its first bytes: the first one that the process has opened after the
+    /// database and that belongs to no other.
+    private static func renamed(
+        _ wanted: Side, of database: HeldFile, among files: [HeldFile], _ expected: FileIdentity?,
+        _ side: (HeldFile) -> Side?
     ) -> HeldFile? {
-        let logs = files.filter { file in
-            file.identity.device == database.identity.device && file.identity != named.log
-                && !files.contains { $0.path.appending(suffix: "-wal") == file.path } && isLog(file)
+        let found = files.filter { file in
+            file.identity.device == database.identity.device && file.identity != expected
+                && !files.contains { $0.path.appending(suffix: wanted.rawValue) == file.path } && side(file) == wanted
         }.sorted { $0.descriptor < $1.descriptor }
-        return logs.first { $0.descriptor > database.descriptor } ?? logs.first
+        return found.first { $0.descriptor > database.descriptor } ?? found.first
     }
 }
 
@@ -94,10 +103,12 @@ extension HeldFile {
     /// Returns the path by which another process can open the file, as long as this one keeps it open.
     package func path(of pid: Int32) -> FilePath { FilePath("/proc/\(pid)/fd/\(descriptor)") }
 
-    /// True if the file begins as a write-ahead log does.
-    func isLog(of pid: Int32) -> Bool {
+    /// Returns which of a store's files this is, by its first bytes: the log or its index.
+    package func side(of pid: Int32) -> HeldStore.Side? {
         let path = path(of: pid)
-        let start = try? Descriptor(opening: path, flags: O_RDONLY).read(count: 4, at: 0, path: path)
-        return start.map(WriteAheadLog.isStart) ?? false
+        guard let start = try? Descriptor(opening: path, flags: O_RDONLY).read(count: 4, at: 0, path: path) else {
+            return nil
+        }
+        return WriteAheadLog.isStart(start) ? .log : WriteAheadIndex.isStart(start) ? .index : nil
     }
 }

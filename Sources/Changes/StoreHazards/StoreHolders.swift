@@ -59,7 +59,7 @@ package struct StoreHolderFiles: Equatable, Sendable {
     package let directories: [FilePath: FileIdentity]
     /// The identities that now stand at the paths of the files, as the process sees them.
     package let present: [FilePath: FileIdentity]
-    /// The files that are write-ahead logs by their first bytes, whatever they are called.
+    /// The files that are write-ahead logs or indexes by their first bytes, whatever they are called.
     package let logs: Set<FileIdentity>
     /// True if the process holds a record lock on the database, or shares its descriptor with one that does.
     package let hasLock: Bool

@@ -110,12 +110,14 @@ struct BranchCopies {
         _ branch: OrphanedBranch, _ number: Int, of store: StoreLocation, in place: Directory, recording: Bool
     ) throws -> BranchCopy {
         guard branch.log != nil || branch.index == nil else { throw logNotFound(branch, store.path) }
+        if let holder = branch.holderOfSeveral { throw severalLogs(holder, store.path) }
         guard let component = FilePath.Component("branch-\(number)") else { throw lost(branch, store.path) }
         do {
             return try BranchCopy(
                 branch.database, branch.log,
                 journal: .held(sharedSince: store.directory.birth(store.name.database)) { branch.journal },
-                ownWriters: !branch.sharesDatabase, in: GroupContainer.child(component, of: place), of: store.path,
+                lastCommit: branch.lastCommit, ownWriters: !branch.sharesDatabase,
+                in: GroupContainer.child(component, of: place), of: store.path,
                 subject: "what \(branch.holders.list) has open", external: store,
                 record: recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil)
         } catch is BranchFile.Lost {
@@ -135,6 +137,13 @@ struct BranchCopies {
             .badData, code: "branch_damaged",
             "\(PrintablePath(store)): \(branch.holder) has the index of a log open, and the log can't be found",
             remedy: "keep the process running, and look for its log: ls -l /proc/\(branch.holder.pid)/fd")
+    }
+
+    private static func severalLogs(_ holder: FileHolder, _ store: FilePath) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "branch_damaged",
+            "\(PrintablePath(store)): \(holder) has several lost logs of it open, of which only one could be joined",
+            remedy: "keep the process running, and copy each of them with the database: ls -l /proc/\(holder.pid)/fd")
     }
 
     private static func lost(_ branch: OrphanedBranch, _ store: FilePath) -> RelocationFailure {

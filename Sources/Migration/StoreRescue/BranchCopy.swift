@@ -29,6 +29,7 @@ struct BranchCopy {
     ///   - database: The database. The process must have no SQLite connection to it.
     ///   - log: Its write-ahead log; nil for none.
     ///   - journal: The rollback journal of a database without a log.
+    ///   - lastCommit: A commit that the log must have, as its index reported it before.
     ///   - ownWriters: True if only programs with this log can write the database.
     ///   - subject: A phrase for messages: `what notes (pid 4711) has open`.
     ///   - external: The store whose external data belongs to the copy too.
@@ -36,8 +37,8 @@ struct BranchCopy {
     /// - Throws: `RelocationFailure` if the files are gone, are never still, or are damaged.
     init(
         _ database: BranchFile, _ log: BranchFile?, journal: RollbackModeCopy.Journal = .named { nil },
-        ownWriters: Bool, in directory: Directory, of store: FilePath, subject: String,
-        external: StoreLocation? = nil, record: BranchRecord? = nil
+        lastCommit: WriteAheadIndex? = nil, ownWriters: Bool, in directory: Directory, of store: FilePath,
+        subject: String, external: StoreLocation? = nil, record: BranchRecord? = nil
     ) throws {
         guard let building = StoreName.existing(SavedBranches.unfinishedName),
             let finished = StoreName.existing(SavedBranches.finishedName)
@@ -66,6 +67,10 @@ struct BranchCopy {
         }
         if ownWriters, log != nil, let foreign = try place.foreignLog() {
             throw Self.damaged(subject, store, foreign.description)
+        }
+        if log != nil, let lastCommit, try !place.hasCommit(lastCommit) {
+            throw Self.damaged(
+                subject, store, "its log has lost commits that its own index has: another program has overwritten them")
         }
         lastWrite = copied.lastWrite
         commits = try Self.commits(in: place)
@@ -152,6 +157,14 @@ struct BranchCopy {
         RelocationFailure(
             .badData, code: "branch_damaged", "\(PrintablePath(store)): \(subject) is damaged: \(finding)",
             remedy: "keep the process running, and save its files: groupstore doctor \(store.shellWord) names them")
+    }
+}
+
+extension StoreLocation {
+    /// True if the log has a commit, or was begun anew after it.
+    fileprivate func hasCommit(_ commit: WriteAheadIndex) throws -> Bool {
+        let log = try directory.open(name.wal, flags: O_RDONLY)
+        return try WriteAheadLog.has(commit, log, path: directory.path.appending(name.wal))
     }
 }
 

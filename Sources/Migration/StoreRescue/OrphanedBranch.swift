@@ -13,7 +13,8 @@ package struct OrphanedBranch: Sendable {
     let database: BranchFile
     /// Nil in rollback mode.
     let log: BranchFile?
-    let index: FileIdentity?
+    private let indexFile: BranchFile?
+    var index: FileIdentity? { indexFile?.identity }
     /// True if the store's name leads to the same database, with another log.
     let sharesDatabase: Bool
     private let named: NamedFiles
@@ -45,9 +46,31 @@ package struct OrphanedBranch: Sendable {
         holders = [hazard.holder]
         database = BranchFile(lost.database, of: pid)
         log = lost.log.map { BranchFile($0, of: pid) }
-        index = lost.index?.identity
+        indexFile = lost.index.map { BranchFile($0, of: pid) }
         sharesDatabase = lost.database.identity == named.database
         self.named = named
+    }
+
+    /// The last commit that the programs see in their log, by their own index; nil if it isn't known.
+    var lastCommit: WriteAheadIndex? {
+        guard let indexFile else { return nil }
+        for _ in 0..<10 {
+            if let found = try? WriteAheadIndex(indexFile.open()) { return found }
+            pause(.milliseconds(1))
+        }
+        return nil
+    }
+
+    /// A process that has a second lost log of the store open, through another connection; nil without one. Only one of
+    /// them is found.
+    var holderOfSeveral: FileHolder? {
+        let path = named.path.appending(suffix: "-wal")
+        return holders.first { holder in
+            let logs = HeldFile.of(holder.pid).filter { file in
+                file.canWrite && file.path == path && file.identity != named.log && file.side(of: holder.pid) == .log
+            }
+            return Set(logs.map(\.identity)).count > 1
+        }
     }
 
     /// The rollback journal that one of the programs has open now. In most journal modes each transaction has its own.

@@ -5,8 +5,8 @@ import SQLiteStore
 import StoreHazards
 import SystemPackage
 
-/// A database in a store's directory that may be a former file of the store. In rollback mode, a program whose database
-/// was renamed has nothing open between its transactions that tells.
+/// A database in a store's directory that may be a former file of the store. A program whose database was renamed in
+/// rollback mode, or with its log and index, has nothing open between its transactions that tells.
 struct RenamedDatabase {
     /// Returns a sentence for each of them: one that a program has open which doesn't have the store open, that is
     /// older than the file at the store's name, and whose first page has the same schema.
@@ -33,12 +33,12 @@ struct RenamedDatabase {
         }
     }
 
-    /// Returns the first page after the header, which has the schema or its first part; nil for a file in write-ahead
-    /// mode, and for one that is no database or has no tables.
+    /// Returns the first page after the header, which has the schema or its first part; nil for a file that is no
+    /// database or has no tables.
     private static func schema(_ file: BranchFile) -> [UInt8]? {
         guard let source = try? file.open(),
             let start = try? source.read(count: DatabaseHeader.length, at: 0, path: file.path),
-            let header = DatabaseHeader(start), header.journalMode == .rollback,
+            let header = DatabaseHeader(start),
             let page = try? source.read(count: header.pageSize, at: 0, path: file.path), page.count > 108
         else { return nil }
         // A page of a b-tree without a cell.

@@ -26,6 +26,11 @@ package struct WriteAheadIndex: Equatable, Sendable {
     /// The length in bytes with the `WalCkptInfo` that follows the copies.
     private static let wholeLength = 136
 
+    /// True for the first bytes of an index: the version of its format.
+    package static func isStart(_ bytes: [UInt8]) -> Bool {
+        bytes.count >= 4 && bytes.withUnsafeBytes { $0.loadUnaligned(as: UInt32.self) } == 3_007_000
+    }
+
     /// The offset of the page numbers of `count` frames after `frame` (`aPgno` in wal.c): four bytes each, in the
     /// machine's byte order. Nil if they aren't in one block of the index.
     ///

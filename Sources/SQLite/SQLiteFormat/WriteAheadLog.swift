@@ -96,6 +96,23 @@ package struct WriteAheadLog: Equatable, Sendable {
         }
     }
 
+    /// True if the log has the commit that an index reports, whole and by its checksums, or was begun anew since.
+    package static func has(
+        _ commit: WriteAheadIndex, _ descriptor: borrowing Descriptor, path: FilePath
+    ) throws(SystemError) -> Bool {
+        let log = try WriteAheadLog(descriptor, path: path)
+        guard commit.lastFrame > 0 else { return true }
+        let header = try descriptor.read(count: headerLength, at: 0, path: path)
+        guard header.count == headerLength else { return false }
+        let salt = header.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 16, as: UInt64.self) }
+        guard salt == commit.salt else { return true }
+        guard log.lastFrame >= commit.lastFrame else { return false }
+        let offset = Int64(headerLength) + Int64(commit.lastFrame - 1) * Int64(frameHeaderLength + commit.pageSize)
+        let frame = try descriptor.read(count: frameHeaderLength, at: offset, path: path)
+        return frame.count == frameHeaderLength
+            && FrameChecksum(bigEndian(frame, 16), bigEndian(frame, 20)) == commit.checksum
+    }
+
     /// True for the first bytes of a log: its magic number, 0x377f0682 or 0x377f0683.
     package static func isStart(_ bytes: [UInt8]) -> Bool {
         bytes.count >= 4 && bigEndian(bytes, 0) & ~1 == 0x377F_0682
