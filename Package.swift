@@ -220,7 +220,7 @@ let unitTests = floor(
         "CoreDataStoreTests", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "PropertyLists", "SQLiteFormat",
         "SQLiteStore"),
     tests("RowChangesTests", "RowChanges", "SQLiteFormat", .grdb),
-    tests("RowShadowTests", "LinuxSystem", "RowShadow", "SQLiteFormat", "SQLiteStore", .grdb),
+    tests("RowShadowTests", "ChangeFeed", "LinuxSystem", "RowShadow", "SQLiteFormat", "SQLiteStore", .grdb),
     tests("StoreHazardsTests", "LinuxSystem", "SQLiteFormat", "StoreHazards"),
     tests("ChangeFeedTests", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     tests("StoreWatchingTests", "AgentProtocol", "DirectoryWatching", "LinuxSystem", "StoreHazards", "StoreWatching"),

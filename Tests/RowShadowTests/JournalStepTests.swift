@@ -1,3 +1,4 @@
+import ChangeFeed
 import Foundation
 import GRDB
 import LinuxSystem
@@ -137,6 +138,42 @@ import Testing
         let again = Writer(shadow: writer.shadow, queue: try DatabaseQueue(path: writer.shadow.store.string))
         try again.transaction("INSERT INTO note VALUES (2, 'x')")
         #expect(try writer.shadow.steps() == [.init(kind: .net, rows: ["1: 1,'b' > 1,'a'", "2: none > 2,'x'"])])
+    }
+
+    /// Transactions are made while the store is compared.
+    @Test func aComparisonReadsAgainWhatTransactionsChanged() throws {
+        let writer = try Self.writer()
+        let shadow = writer.shadow
+        try writer.transaction("INSERT INTO note VALUES (2, zeroblob(60000))")
+        _ = try shadow.steps()
+        let follower = try #require(shadow.follower)
+        let name = try #require(StoreName("s.db"))
+        let files = try #require(try StoreFiles.current(shadow.directory.path, name, unless: nil))
+        let count = follower.shadow.pages.pageCount
+        follower.journals?.begin()
+        let former = follower.shadow.stage(pageSize: 4096, pageCount: count)
+        try former.finish()
+        try writer.transaction("DELETE FROM note WHERE id = 2")
+        try writer.transaction("INSERT INTO note VALUES (3, randomblob(90000))")
+        #expect(try files.header()?.pageCount ?? count > count)
+        let staged = try #require(try follower.stageAgain(former, files))
+        let store = try Data(contentsOf: shadow.store.url)
+        #expect(Int(staged.pageCount) * 4096 == store.count)
+        for page in 1...staged.pageCount {
+            let present = store[(Int(page) - 1) * 4096..<Int(page) * 4096]
+            #expect(try staged.withPage(page) { Data($0) } == present, "page \(page)")
+        }
+    }
+
+    /// SQLite cuts pages off after it has removed the journal.
+    @Test func aTransactionThatShortensTheStoreIsANetStep() throws {
+        let writer = try Self.writer("PRAGMA auto_vacuum = 1; VACUUM; \(Self.note)")
+        try writer.transaction("INSERT INTO note VALUES (2, zeroblob(60000))")
+        #expect(try writer.shadow.steps().map(\.kind) == [.exact])
+        try writer.transaction("DELETE FROM note WHERE id = 2")
+        #expect(try writer.shadow.steps() == [.init(kind: .net, rows: ["2: 2,x60000 > none"])])
+        try writer.transaction("INSERT INTO note VALUES (3, 'c')")
+        #expect(try writer.shadow.steps() == [.init(kind: .exact, rows: ["3: none > 3,'c'"])])
     }
 
     /// A file of the journal's name is no proof that a transaction wrote the store.

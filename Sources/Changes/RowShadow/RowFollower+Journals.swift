@@ -81,18 +81,21 @@ extension RowFollower {
         guard let journals, files.walIndex == nil, files.sharedIdentity == nil else { return nil }
         let pageSize = former.pageSize
         var numbers = Set(former.numbers)
+        // Pages that one transaction cuts off and another adds again aren't in a journal.
+        var lowestCount = former.pageCount
         for _ in 0..<20 {
             guard let held = journals.finished else { return nil }
             for journal in held {
                 guard let pages = try Self.pages(of: journal, pageSize) else { return nil }
                 numbers.formUnion(pages.offsets.keys)
                 numbers.formUnion(pages.leaves)
+                lowestCount = min(lowestCount, pages.originalPageCount ?? lowestCount)
             }
             journals.drop(held.count)
             guard let header = try files.header(), header.journalMode == .rollback, header.pageSize == pageSize,
                 header.pageCount > 0, header.versionValidFor == header.changeCounter
             else { return nil }
-            if former.pageCount < header.pageCount { numbers.formUnion(former.pageCount + 1...header.pageCount) }
+            if lowestCount < header.pageCount { numbers.formUnion(lowestCount + 1...header.pageCount) }
             let database = try files.openedDatabase()
             let staged = try stage(numbers, pageSize: pageSize, pageCount: header.pageCount) { page, buffer in
                 try database.read(into: buffer, at: Int64(page - 1) * Int64(pageSize)) == pageSize
