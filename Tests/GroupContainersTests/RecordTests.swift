@@ -58,6 +58,16 @@ import Testing
         }
     }
 
+    /// Of two archived copies of one second, the later one counts.
+    @Test func identifiersSortInTheOrderInWhichTheyWereMade() {
+        let made = (0..<50).map { _ in
+            pause(.microseconds(50))
+            return TransferIdentifier().rawValue
+        }
+        #expect(made == made.sorted())
+        #expect(made.allSatisfy { TransferIdentifier($0) != nil })
+    }
+
     @Test func sortsReceiptsByTime() throws {
         for (offset, name) in [(20.0, "b"), (10.0, "a"), (30.0, "a")] {
             let component = try #require(FilePath.Component(name))

@@ -42,10 +42,13 @@ package struct TransferIdentifier: Codable, Hashable, Sendable, CustomStringConv
     package let rawValue: String
     package var description: String { rawValue }
 
-    /// Creates a unique identifier: the time in seconds since 1970, then 48 random bits.
+    /// Creates a unique identifier, which sorts after those that were made before: the seconds since 1970, then the
+    /// microseconds and 28 random bits as one number of ten digits.
     package init() {
-        let seconds = Int(Date().timeIntervalSince1970)
-        rawValue = "\(seconds)-" + String(UInt64.random(in: 0..<(1 << 48)), radix: 36)
+        let time = Date().timeIntervalSince1970
+        let part = UInt64((time - time.rounded(.down)) * 1_000_000) << 28 | .random(in: 0..<(1 << 28))
+        let digits = String(part, radix: 36)
+        rawValue = "\(Int(time))-" + String(repeating: "0", count: 10 - digits.count) + digits
     }
 
     /// Returns nil unless `init()` could have created it: digits and lower-case letters around one hyphen.
