@@ -18,7 +18,6 @@ import Testing
 
     init() throws {
         rig = try RescueRig()
-        FileLease.ignoreBreakSignal()
     }
 
     /// Returns a program with a row in a lost log, beside another row at the name.

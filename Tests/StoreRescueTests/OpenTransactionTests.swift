@@ -13,7 +13,6 @@ import Testing
 
     init() throws {
         rig = try RescueRig()
-        FileLease.ignoreBreakSignal()
     }
 
     /// Returns a program with the store in rollback mode, and a second row.

@@ -11,7 +11,6 @@ import Testing
 
     init() throws {
         rig = try RescueRig()
-        FileLease.ignoreBreakSignal()
     }
 
     /// The database is renamed, and a copy gets its name; another program then removes the log.

@@ -14,7 +14,6 @@ import Testing
 
     init() throws {
         rig = try RescueRig()
-        FileLease.ignoreBreakSignal()
     }
 
     /// Returns a program with a row in a lost log of another user's store.

@@ -17,6 +17,7 @@ struct RescueRig {
     let store: StoreLocation
 
     init() throws {
+        FileLease.ignoreBreakSignal()
         scratch = try TemporaryDirectory()
         path = scratch.path.appending("Notes.sqlite")
         guard let name = StoreName("Notes.sqlite") else { throw Unexpected("not a name") }

@@ -12,7 +12,6 @@ import Testing
 
     init() throws {
         rig = try RescueRig()
-        FileLease.ignoreBreakSignal()
     }
 
     @Test func changesNothingWhereNothingIsLost() throws {

@@ -73,6 +73,7 @@ final class JournalWatch: Sendable {
         }
         _ = try inotify.watch(
             directory.open(".", flags: O_RDONLY | O_DIRECTORY), mask: Self.mask, path: path)
+        // The thread calls nothing but `wait`, which any thread may call.
         nonisolated(unsafe) let events = inotify
         _ = try SystemThread(name: "gs-journals") { [weak self] in
             while (try? events.wait()) == true { self?.read() }

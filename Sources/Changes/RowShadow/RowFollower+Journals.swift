@@ -29,11 +29,9 @@ extension RowFollower {
         guard let journals, files.walIndex == nil, files.sharedIdentity == nil else { return .unknown }
         guard let held = journals.finished, !held.isEmpty || journals.hasSeenTransaction else { return .unknown }
         let pageSize = shadow.pages.pageSize
-        guard let header = try files.header() else { return .unknown }
+        let found = try header(files, pageSize: pageSize)
         guard journals.isQuiet(after: held.count) else { return journals.isProven ? .disturbed : .unknown }
-        guard header.journalMode == .rollback, header.pageSize == pageSize,
-            header.pageCount > 0, header.versionValidFor == header.changeCounter
-        else { return .unknown }
+        guard let header = found else { return .unknown }
         var transactions: [Transaction] = []
         for journal in held {
             guard let pages = try Self.pages(of: journal, pageSize) else { return .unknown }
@@ -69,6 +67,14 @@ extension RowFollower {
         return .all
     }
 
+    /// Returns the database's header if it is in rollback mode and tells the size in pages.
+    private func header(_ files: StoreFiles, pageSize: Int) throws -> DatabaseHeader? {
+        guard let header = try files.header(), header.journalMode == .rollback, header.pageSize == pageSize,
+            header.pageCount > 0, header.versionValidFor == header.changeCounter
+        else { return nil }
+        return header
+    }
+
     private static func pages(of journal: JournalWatch.Held, _ pageSize: Int) throws -> JournaledPages? {
         try JournaledPages(pageSize: pageSize, size: journal.size) { (count, offset) throws(SystemError) in
             try journal.file.read(count: count, at: offset)
@@ -92,9 +98,7 @@ extension RowFollower {
                 lowestCount = min(lowestCount, pages.originalPageCount ?? lowestCount)
             }
             journals.drop(held.count)
-            guard let header = try files.header(), header.journalMode == .rollback, header.pageSize == pageSize,
-                header.pageCount > 0, header.versionValidFor == header.changeCounter
-            else { return nil }
+            guard let header = try header(files, pageSize: pageSize) else { return nil }
             if lowestCount < header.pageCount { numbers.formUnion(lowestCount + 1...header.pageCount) }
             let database = try files.openedDatabase()
             let staged = try stage(numbers, pageSize: pageSize, pageCount: header.pageCount) { page, buffer in
@@ -115,7 +119,7 @@ extension RowFollower {
         defer { buffer.deallocate() }
         let bytes = UnsafeRawBufferPointer(buffer)
         let staged = shadow.stage(pageSize: pageSize, pageCount: pageCount)
-        let lockPage = UInt32(0x4000_0000 / pageSize) + 1
+        let lockPage = PageFormat.lockPage(pageSize: pageSize)
         for page in numbers.sorted() where page <= pageCount && page != lockPage {
             guard try read(page, buffer) else { return nil }
             if try isKnown(page, bytes) { shadow.pages.confirm(page, bytes) } else { try staged.add(page, bytes) }

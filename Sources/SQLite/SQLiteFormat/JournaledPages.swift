@@ -41,8 +41,8 @@ package struct JournaledPages: Sendable {
         originalPageCount = first.originalPageCount
         let pageCount = first.originalPageCount
         let recordLength = pageSize + 8
-        // The page of the lock bytes is never written. Its number begins the name of a super-journal.
-        let lockPage = UInt32(0x4000_0000 / pageSize) + 1
+        // Its number begins the name of a super-journal.
+        let lockPage = PageFormat.lockPage(pageSize: pageSize)
         var offset: Int64 = 0
         parts: while offset + Int64(RollbackJournal.Part.headerLength) <= size {
             let header = try read(RollbackJournal.Part.headerLength, offset)

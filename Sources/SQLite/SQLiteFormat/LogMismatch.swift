@@ -192,7 +192,7 @@ private struct LoggedPages {
     func missingPage(beyond pages: UInt32, pageSize: Int) -> UInt32? {
         guard pages < size else { return nil }
         // SQLite locks this page's bytes and stores nothing there (https://sqlite.org/fileformat2.html, §1.5).
-        let lockPage = UInt32(0x4000_0000 / pageSize + 1)
+        let lockPage = PageFormat.lockPage(pageSize: pageSize)
         return (pages + 1...size).first { $0 != lockPage && kinds[$0] == nil }
     }
 }

@@ -32,10 +32,13 @@ package struct PageFormat: Equatable, Sendable {
         pageSize == other.pageSize && usableSize == other.usableSize
     }
 
+    /// The page with the lock bytes (§1.4), which is never written.
+    package static func lockPage(pageSize: Int) -> UInt32 { UInt32(0x4000_0000 / pageSize) + 1 }
+
     /// True if no b-tree, overflow chain or freelist can use the page: a pointer map page (§1.8), or the page with the
     /// lock bytes (§1.4).
     package func isReserved(_ page: UInt32) -> Bool {
-        let lockPage = UInt32(0x4000_0000 / pageSize) + 1
+        let lockPage = Self.lockPage(pageSize: pageSize)
         if page == lockPage { return true }
         guard hasPointerMap, page >= 2 else { return false }
         let span = UInt32(usableSize / 5 + 1)

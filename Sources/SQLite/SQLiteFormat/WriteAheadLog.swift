@@ -100,12 +100,12 @@ package struct WriteAheadLog: Equatable, Sendable {
     package static func has(
         _ commit: WriteAheadIndex, _ descriptor: borrowing Descriptor, path: FilePath
     ) throws(SystemError) -> Bool {
-        let log = try WriteAheadLog(descriptor, path: path)
         guard commit.lastFrame > 0 else { return true }
         let header = try descriptor.read(count: headerLength, at: 0, path: path)
         guard header.count == headerLength else { return false }
         let salt = header.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 16, as: UInt64.self) }
         guard salt == commit.salt else { return true }
+        let log = try WriteAheadLog(descriptor, path: path)
         guard log.lastFrame >= commit.lastFrame else { return false }
         let offset = Int64(headerLength) + Int64(commit.lastFrame - 1) * Int64(frameHeaderLength + commit.pageSize)
         let frame = try descriptor.read(count: frameHeaderLength, at: offset, path: path)
