@@ -117,6 +117,24 @@ import Testing
         #expect(try rig.leftovers() == [])
     }
 
+    @Test func aCopyWithFewerRowsIsNotMoved() throws {
+        let rig = try AppRig(.another)
+        let parent = rig.destination.removingLastComponent()
+        let move = try AppRelocation(request(rig)) {
+            false
+        } report: { _ in
+        } step: { step in
+            guard step == .copied else { return }
+            let name = try #require(try Directory(parent).names().first { $0.string.hasSuffix(".staged") })
+            try run(
+                "sqlite3", [Word(parent.appending(name).pushing("tree/store.db")), "DELETE FROM t WHERE rowid = 9"])
+        }
+        let failure = #expect(throws: RelocationFailure.self) { try move.run() }
+        #expect(failure?.code == "check" && failure?.message.contains("99 rows in the copy, and 100") == true)
+        #expect(try !rig.isLink(rig.source) && rig.rows(rig.source) == "100")
+        #expect(try rig.leftovers() == [] && FileStatus(following: rig.destination) == nil)
+    }
+
     @Test func leavesOutNoExternalData() throws {
         let rig = try AppRig(.another)
         let script = "cd \"$1\"; mkdir -p .store_SUPPORT/_EXTERNAL_DATA; echo photo >.store_SUPPORT/_EXTERNAL_DATA/X"

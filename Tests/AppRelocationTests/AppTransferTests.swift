@@ -208,8 +208,29 @@ import Testing
         #expect(failure?.message.contains(".staged") == false)
     }
 
+    /// It was killed between mknod(2) and chmod(2).
+    @Test func finishesASpecialFileThatAKilledRunHasBegun() throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        let move = AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .copied { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try move.run() }
+        let place = rig.destination.removingLastComponent()
+        let name = try #require(try Directory(place).names().first { $0.string.hasSuffix(".staged") })
+        let fifo = place.appending(name).pushing("tree/fifo")
+        try run("sh", ["-c", "rm \"$1\" && mkfifo -m 600 \"$1\"", "sh", Word(fifo)])
+        var request = rig.request()
+        request.deadline = .zero
+        #expect(try AppRelocation(request).run().resumedFiles > 0)
+        #expect(try rig.files(rig.destination) == before)
+    }
+
     /// What can't be removed from the old place is named, and keeps nothing else there.
-    @Test func namesWhatCannotBeRemoved() throws {
+    @Test(arguments: [true, false]) func namesWhatCannotBeRemoved(_ isStillImmutable: Bool) throws {
         let rig = try AppRig(.another)
         let file = Word(rig.source.pushing("sub/hard"))
         // Needs root, and a file system with such flags.
@@ -221,7 +242,13 @@ import Testing
         #expect(try Directory(rest).names() == ["file", "sub"])
         let note = try #require(summary.notes.first { $0.hasPrefix("2 files stay in \(rest)") }, "\(summary.notes)")
         #expect(note.contains("sub/hard (Operation not"))
-        try run("chattr", ["-i", Word(rest.pushing("sub/hard"))])
+        // The way back removes it, if it can by then.
+        let release = { _ = try run("chattr", ["-i", Word(rest.pushing("sub/hard"))]) }
+        if !isStillImmutable { try release() }
+        let undone = try AppRelocation(rig.request()).undo()
+        #expect(undone.notes.filter { $0.hasPrefix("2 files stay in \(rest)") }.count == (isStillImmutable ? 1 : 0))
+        #expect(try rig.leftovers() == (isStillImmutable ? [old.string] : []))
+        if isStillImmutable { try release() }
     }
 
     /// The way back of a copy makes another directory, which the first move's receipt must know.

@@ -35,6 +35,34 @@ import Testing
         #expect(failure?.code == "no_receipt")
     }
 
+    @Test func theRemedyForAnImmutableFileInTheWayRuns() throws {
+        let rig = try AppRig(.same)
+        _ = try AppRelocation(rig.request()).run()
+        let script = "rm \"$1\" && echo text >\"$1\" && chattr +i \"$1\""
+        guard try run("sh", ["-c", Word(script), "sh", Word(rig.source)]).status == 0 else { return }
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(rig.request()).undo() }
+        let foreseen = #expect(throws: RelocationFailure.self) { try AppRelocation(rig.request()).dryRunOfUndo() }
+        #expect(foreseen?.remedy == failure?.remedy)
+        #expect(failure?.code == "destination_taken" && failure?.message.hasSuffix("and immutable") == true)
+        let remedy = try #require(failure?.remedy.split(separator: ": ").last)
+        #expect(try run("sh", ["-c", Word(String(remedy))]).status == 0, "\(remedy)")
+        #expect(try AppRelocation(rig.request()).undo().outcome == .undone)
+    }
+
+    @Test func anImmutableDirectoryIsRefused() throws {
+        let rig = try AppRig(.same)
+        guard try run("chattr", ["+i", Word(rig.source)]).status == 0 else { return }
+        for isDry in [true, false] {
+            let failure = #expect(throws: RelocationFailure.self) {
+                let move = AppRelocation(rig.request())
+                _ = try isDry ? move.dryRun().outcome.rawValue : move.run().outcome.rawValue
+            }
+            #expect(failure?.code == "immutable" && failure?.remedy.hasSuffix("chattr -ia \(rig.source)") == true)
+        }
+        try run("chattr", ["-ia", Word(rig.source)])
+        #expect(try AppRelocation(rig.request()).run().outcome == .moved)
+    }
+
     @Test func theRecordsOfAnotherMoveStay() throws {
         let (rig, other) = (try AppRig(.same), try AppRig(.same))
         var request = other.request()

@@ -23,6 +23,11 @@ final class FakeMachine: @unchecked Sendable {
     var otherGroup = "0::/user.slice/user-1000.slice/session-1.scope\n"
     /// The answer to a command that begins so, instead of what it does.
     var answers: [String: ManagerCommands.Answer] = [:]
+    /// The beginning of the command during which this process is interrupted. The manager goes on with it.
+    var interruptedAt: String?
+    private(set) var isInterrupted = false
+    /// The limit of the last start.
+    private(set) var startLimit = Duration.zero
     /// What `inspect` says of a container.
     var inspection = "false\n\n\n"
     private var program: RunningProcess?
@@ -36,9 +41,11 @@ final class FakeMachine: @unchecked Sendable {
     }
 
     var managers: ManagerCommands {
-        ManagerCommands { words, _ in
-            self.answer(
-                Array(words.drop { !["systemctl", "systemd-run", "flatpak", "podman", "docker"].contains($0) }))
+        ManagerCommands { words, limit, isCancelled in
+            let words = Array(words.drop { !["systemctl", "systemd-run", "flatpak", "podman", "docker"].contains($0) })
+            if words.contains("start") { self.startLimit = limit }
+            let answer = self.answer(words)
+            return isCancelled() ? .interrupted : answer
         } file: { pid, name in
             guard name == "cgroup" else { return nil }
             return pid == self.program?.pid ? self.group : self.otherGroup
@@ -68,6 +75,7 @@ final class FakeMachine: @unchecked Sendable {
     private func answer(_ words: [String]) -> ManagerCommands.Answer {
         commands.append(words.joined(separator: " "))
         let text = words.filter { !["--user", "--no-ask-password"].contains($0) }.joined(separator: " ")
+        if let interruptedAt, text.hasPrefix(interruptedAt) { isInterrupted = true }
         if let answer = answers.first(where: { text.hasPrefix($0.key) })?.value { return answer }
         let names = words.drop { $0 != "--" }.dropFirst()
         switch (words.first, words.contains("stop"), words.contains("start")) {

@@ -35,8 +35,15 @@ import Testing
         return request
     }
 
-    private func stopped(_ group: FilePath? = nil) throws -> [ManagedProgram] {
-        try AppRelocation.stopped(in: group ?? self.group)
+    private func stopped() throws -> [ManagedProgram] { try AppRelocation.stopped(in: group)?.startable ?? [] }
+
+    private func move(
+        _ rig: AppRig? = nil, _ machine: FakeMachine? = nil, report: @escaping (AppMoveEvent) -> Void = { _ in },
+        step: @escaping (AppMoveStep) throws -> Void
+    ) -> AppRelocation {
+        let machine = machine ?? self.machine
+        return AppRelocation(
+            request(machine, rig), isCancelled: { machine.isInterrupted }, report: report, step: step)
     }
 
     private func expectStartedOnce(times: Int = 1) throws {
@@ -86,10 +93,7 @@ import Testing
 
     /// - Parameter undoing: True to kill the way back.
     private func kill(at wanted: AppMoveStep, undoing: Bool) throws {
-        let move = AppRelocation(request()) {
-            false
-        } report: { _ in
-        } step: { step in
+        let move = move { step in
             if step == wanted { throw AppRelocation.Abandonment() }
         }
         let failure = #expect(throws: RelocationFailure.self) { try undoing ? move.undo() : move.run() }
@@ -161,10 +165,7 @@ import Testing
     @Test func theAgentKeepsAPartialCopy() throws {
         let rig = try AppRig(.another)
         let machine = try FakeMachine("a.service", group: "0::/system.slice/a.service\n", holding: rig.source)
-        let killed = AppRelocation(request(machine, rig)) {
-            false
-        } report: { _ in
-        } step: { step in
+        let killed = move(rig, machine) { step in
             if step == .withdrawn { throw AppRelocation.Abandonment() }
         }
         #expect(throws: RelocationFailure.self) { try killed.run() }
@@ -177,7 +178,114 @@ import Testing
         #expect(machine.isRunning && !machine.hasMissedDirectory && machine.starts == ["a.service": 2])
     }
 
+    /// The note is written before the record that it leads to.
+    @Test(arguments: ["run", "undo", "elsewhere"]) func aNoteThatLeadsToNothingIsRemoved(_ next: String) throws {
+        try kill(at: .noted, undoing: false)
+        #expect(try rig.leftovers().count == 1 && stopped() == [])
+        var request = request()
+        let elsewhere = try TemporaryDirectory()
+        switch next {
+        case "undo":
+            (request.source, request.destination) = try #require(try AppRelocation.recorded(rig.source))
+            #expect(try AppRelocation(request).undo().outcome == .nothingToUndo)
+        case "elsewhere":
+            request.destination = elsewhere.path.appending("moved")
+            #expect(try AppRelocation(request).run().outcome == .moved)
+        default: #expect(try AppRelocation(request).run().outcome == .moved)
+        }
+        #expect(try rig.leftovers() == [])
+        #expect(machine.isRunning && machine.starts[machine.name] == (next == "undo" ? nil : 1))
+    }
+
+    @Test func nothingIsStoppedThatCannotBeRecorded() throws {
+        try run("mkdir", ["-p", Word(group.pushing(".groupstore/app-stopped.json.new/x"))])
+        #expect(throws: RelocationFailure.self) { try AppRelocation(request()).run() }
+        #expect(!machine.commands.contains { $0.contains(" stop ") } && machine.isRunning)
+        #expect(try rig.leftovers() == [] && !rig.isLink(rig.source))
+    }
+
+    /// A note that was being written at a power failure.
+    @Test func removesAHalfWrittenNoteAndNoOtherFile() throws {
+        let parent = rig.source.removingLastComponent()
+        let unfinished = try ["{\n \"move\" :", "", "a text", "{}"].map { text in
+            let name = TransferIdentifier().hiddenName(".undo.new")
+            try run("sh", ["-c", "printf %s \"$1\" >\"$2\"", "sh", Word(text), Word(parent.appending(name))])
+            return name.string
+        }
+        let held = try Descriptor(opening: parent.appending(unfinished[3]), flags: O_RDONLY)
+        #expect(try AppRelocation(request()).run().outcome == .moved)
+        #expect(try rig.leftovers().sorted() == unfinished[2...].sorted())
+        withExtendedLifetime(held) {}
+    }
+
+    @Test func whatRanAllAlongIsNotCalledStarted() throws {
+        try kill(at: .recorded, undoing: false)
+        var (words, started): ([String], [ManagedProgram]) = ([], [])
+        var request = AppMoveRequest(source: group, destination: group)
+        request.managers = machine.managers
+        let recovery = AppRelocation(request) {
+            false
+        } report: { event in
+            if case .recovered(let text) = event { words.append(text) }
+            if case .started(let programs) = event { started += programs }
+        }
+        _ = try recovery.recover()
+        #expect(words == ["running already: notes.service"] && started == [])
+        #expect(machine.isRunning && machine.starts == [:])
+    }
+
+    // MARK: - Interruptions
+
+    /// A manager goes on with what it was asked for.
+    @Test func anInterruptionDoesNotWaitForAStop() throws {
+        machine.interruptedAt = "systemctl stop"
+        machine.answers["systemctl start"] = .interrupted
+        let failure = #expect(throws: RelocationFailure.self) { try move { _ in }.run() }
+        #expect(failure?.code == "cancelled", "\(failure?.message ?? "")")
+        #expect(failure?.remedy.contains("groupstore recover \(group.shellWord)") == true)
+        #expect(machine.startLimit == .seconds(3))
+        #expect(try stopped().map(\.name) == ["notes.service"] && !rig.isLink(rig.source))
+        machine.answers = [:]
+        try perform(.recover)
+        try expectStartedOnce()
+    }
+
+    @Test func anInterruptionDoesNotWaitForAStart() throws {
+        machine.interruptedAt = "systemctl start"
+        machine.answers["systemctl start"] = .interrupted
+        let failure = #expect(throws: RelocationFailure.self) { try move { _ in }.run() }
+        #expect(failure?.code == "cancelled" && failure?.message.contains("\(rig.destination)") == true)
+        #expect(try stopped().map(\.name) == ["notes.service"] && rig.isLink(rig.source))
+        machine.answers = [:]
+        #expect(try AppRelocation(request()).run().outcome == .alreadyMoved)
+        try expectStartedOnce()
+    }
+
+    @Test func whatRunsAfterAnInterruptionIsNotRecorded() throws {
+        machine.interruptedAt = "systemctl stop"
+        #expect(throws: RelocationFailure.self) { try move { _ in }.run() }
+        try expectStartedOnce()
+    }
+
     // MARK: - Refusals
+
+    /// Something comes to the new place while the program is stopped, or later still.
+    @Test(arguments: [
+        (AppRig.FileSystem.same, AppMoveStep.stopped), (.same, .journalled), (.another, .stopped),
+        (.another, .committing),
+    ])
+    func aDestinationThatComesIntoBeingIsTaken(_ fileSystem: AppRig.FileSystem, _ point: AppMoveStep) throws {
+        let rig = try AppRig(fileSystem)
+        let machine = try FakeMachine("a.service", group: "0::/system.slice/a.service\n", holding: rig.source)
+        let move = move(rig, machine) { step in
+            if step == point { try run("mkdir", [Word(rig.destination)]) }
+        }
+        let failure = #expect(throws: RelocationFailure.self) { try move.run() }
+        #expect(failure?.code == "destination_taken" && failure?.kind == .conflict, "\(failure?.message ?? "")")
+        #expect(machine.isRunning && !machine.hasMissedDirectory && machine.starts == ["a.service": 1])
+        #expect(try !rig.isLink(rig.source) && Directory(rig.destination).names() == [])
+        #expect(try rig.leftovers() == [])
+    }
 
     @Test func aRefusalNamesTheUnitAndTheOption() throws {
         var request = request(stops: false)
@@ -238,10 +346,7 @@ import Testing
     }
 
     @Test func aMoveThatFailsStartsWhatItHasStopped() throws {
-        let move = AppRelocation(request()) {
-            false
-        } report: { _ in
-        } step: { step in
+        let move = move { step in
             if step == .linked { throw Errno.ioError }
         }
         #expect(throws: RelocationFailure.self) { try move.run() }
@@ -287,10 +392,7 @@ import Testing
 
     @Test func aServiceThatFailsAtOnceIsReported() throws {
         machine.units["notes.service"] = ["ActiveState": "active"]
-        let move = AppRelocation(request()) {
-            false
-        } report: { _ in
-        } step: { [machine] step in
+        let move = move { [machine] step in
             if step == .starting { machine.units["notes.service"] = ["ActiveState": "failed", "Result": "exit-code"] }
         }
         let failure = #expect(throws: RelocationFailure.self) { try move.run() }
@@ -299,10 +401,7 @@ import Testing
 
     /// systemd calls it started.
     @Test func aServiceWhoseConditionIsNotMetIsReported() throws {
-        let move = AppRelocation(request()) {
-            false
-        } report: { _ in
-        } step: { [machine] step in
+        let move = move { [machine] step in
             if step == .starting {
                 machine.units["notes.service"] = ["ActiveState": "inactive", "ConditionResult": "no"]
             }
@@ -345,6 +444,8 @@ import Testing
             #expect(failure?.code == "not_started", "\(failure?.message ?? "")")
         }
         #expect(!machine.isRunning && machine.starts == [:])
+        let stopped = try #require(try AppRelocation.stopped(in: group))
+        #expect(stopped.startable == [] && stopped.refusal?.contains("user 1234") == true)
         // Nor does a move that stops something itself pass it on in its own name.
         #expect(try GroupContainer(group).stoppedPrograms()?.writer == 1234)
     }

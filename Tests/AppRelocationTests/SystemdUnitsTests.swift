@@ -47,11 +47,19 @@ struct SystemdUnitsTests {
     @Test(arguments: [
         ["LoadState": "not-found"], ["Transient": "yes"], ["RefuseManualStop": "yes"], ["RefuseManualStart": "yes"],
         ["KillMode": "none", "MainPID": "7"], ["KillMode": "process", "MainPID": "8"],
+        ["FragmentPath": "/nonexistent/a.service", "NeedDaemonReload": "yes"],
         ["RequiredBy": "multi-user.target"], ["BoundBy": "passing.service"], ["TriggeredBy": "passing.service"],
     ])
     func refusesWhatCannotBeStoppedAndStarted(_ values: [String: String]) {
         let table = ["a.service": values, "passing.service": ["Transient": "yes"], "multi-user.target": [:]]
         #expect(throws: Unmanageable.self) { try units(table).stopped(with: "a.service", of: 7) }
+    }
+
+    /// A file that only this process can't see, or that was edited.
+    @Test(arguments: [("no", "/nonexistent/a.service"), ("yes", "/dev/null")])
+    func aUnitThatSystemdCanReadAgainIsStopped(_ isOutdated: String, _ file: String) throws {
+        let table = ["a.service": ["NeedDaemonReload": isOutdated, "FragmentPath": file]]
+        #expect(try units(table).stopped(with: "a.service", of: 7).count == 1)
     }
 
     @Test func theMainProcessStopsWithItsUnit() throws {

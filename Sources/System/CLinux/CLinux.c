@@ -533,6 +533,12 @@ int gs_is_mount_point(int directory, const char *name) {
     return found.stx_dev_major != parent.stx_dev_major || found.stx_dev_minor != parent.stx_dev_minor;
 }
 
+int gs_is_immutable(int directory, const char *name) {
+    struct statx found;
+    if (statx(directory, name, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &found) != 0) return -1;
+    return (found.stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)) != 0;
+}
+
 int64_t gs_birth_time(int directory, const char *name) {
     struct statx found;
     if (statx(directory, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &found) != 0) return -1;

@@ -192,7 +192,7 @@ import Testing
         let place = FilePath(#filePath).removingLastComponent().removingLastComponent().removingLastComponent()
             .removingLastComponent().pushing("Packaging/apps.d")
         let names = try Directory(place).names()
-        #expect(names.count >= 6)
+        #expect(names.count >= 17)
         for name in names {
             let checked = try groupstore("app", "check", Word(place.appending(name)), "--json")
             #expect(checked.outcome == "valid", "\(checked.errors)")

@@ -37,6 +37,23 @@ import Testing
         #expect(try relocate(legacy, places.group, options).outcome == "already_relocated")
     }
 
+    /// The remedy ends the conflict, and the next one.
+    @Test func leadsAProgramThatCameBackToTheGroupsStore() throws {
+        let places = try Places()
+        let (legacy, published) = (places.legacy.appending("Notes.sqlite"), places.group.appending("Notes.sqlite"))
+        try makeStore(legacy, rows: 10)
+        #expect(try relocate(legacy, places.group, []).outcome == "relocated")
+        try makeStore(legacy, rows: 2)
+        let conflict = try relocate(legacy, places.group, [])
+        let hint = try #require(conflict.summary.object("error")?.string("hint"), "\(conflict.output)")
+        let words = try #require(hint.split(separator: ": ").last?.split(separator: " ").dropFirst())
+        #expect(words.suffix(2) == ["--retire", "symlink"], "\(hint)")
+        let done = try run(Programs.groupstore, words.map { Word(String($0)) })
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(try run("readlink", [Word(legacy)]).lines == [published.string])
+        #expect(try noteCount(legacy) == 10)
+    }
+
     @Test func archivesARedundantCopy() throws {
         let places = try Places()
         let legacy = try prepare(.sameContent, places)

@@ -18,7 +18,8 @@ import Testing
             cd '\(binaries)'
             case " $* " in
             *" show "*) echo Id=notes.service; [ -e active ] && echo ActiveState=active || echo ActiveState=inactive ;;
-            *" start "*) echo "$*" >>starts; if [ -e broken ]; then echo 'Job failed.' >&2; exit 1; fi; : >active ;;
+            *" start "*) echo "$*" >>starts; [ ! -e slow ] || { kill -INT $PPID; exec sleep 600; }
+                if [ -e broken ]; then echo 'Job failed.' >&2; exit 1; fi; : >active ;;
             *) exit 1 ;;
             esac
             """
@@ -68,6 +69,31 @@ import Testing
         _ = try agent.wait()
         #expect(try starts() == ["--no-ask-password start -- notes.service"])
         #expect(try recover().outcome == "nothing_to_do")
+    }
+
+    /// The manager goes on with the start, and the next run looks for the result.
+    @Test func anInterruptionDoesNotWaitForAStart() throws {
+        try write("", to: binaries.appending("slow"))
+        let ended = try recover()
+        #expect(ended.status == 130, "\(ended.errors)")
+        #expect(ended.errors.contains("the start of notes.service was not waited for"), "\(ended.errors)")
+        try run("rm", [Word(binaries.appending("slow"))])
+        try write("", to: binaries.appending("active"))
+        let next = try recover()
+        #expect(next.outcome == "finished" && next.errors == "", "\(next.output)\(next.errors)")
+        #expect(next.objects.first?.string("text") == "running already: notes.service")
+        #expect(try starts().count == 1 && Directory(places.group).names() == [])
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "needs root")) func aDryRunListsNothingThatMayNotBeStarted() throws {
+        try run("chown", ["1234", Word(places.group.pushing(".groupstore/app-stopped.json"))])
+        let planned = try recover("--dry-run")
+        #expect(!planned.objects.contains { $0.type == "stopped" }, "\(planned.output)")
+        let note = planned.objects.first { $0.type == "note" }?.string("text")
+        #expect(note == "notes.service is not started by the word of user 1234")
+        let refused = try recover()
+        #expect(refused.status == 74 && refused.errors.contains(note ?? "?"), "\(refused.errors)")
+        #expect(try starts() == [])
     }
 
     @Test func whatDoesNotStartStaysRecordedUntilItDoesOrIsDropped() throws {

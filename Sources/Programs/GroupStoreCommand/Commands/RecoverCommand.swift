@@ -56,7 +56,7 @@ struct RecoverCommand: ParsableCommand {
         Interruption.installHandlers(announcing: true)
         var found: [InterruptedTransfer]
         var isRescueLeft = false
-        var (started, hasForgotten): ([ManagedProgram], Bool) = ([], false)
+        var (started, hasForgotten, stopped): ([ManagedProgram], Bool, StoppedPrograms?) = ([], false, nil)
         do throws(RelocationFailure) {
             let engine = Relocation(
                 request, isCancelled: { Interruption.isRequested }, report: { progress.report($0) })
@@ -72,8 +72,9 @@ struct RecoverCommand: ParsableCommand {
                 printer.report(event)
             }
             if dryRun {
-                let stopped = try AppRelocation.stopped(in: group)
-                if leaveStopped { hasForgotten = !stopped.isEmpty } else { started = stopped }
+                stopped = try AppRelocation.stopped(in: group)
+                started = leaveStopped ? [] : stopped?.startable ?? []
+                hasForgotten = leaveStopped && stopped != nil
             }
             let app =
                 dryRun
@@ -85,7 +86,7 @@ struct RecoverCommand: ParsableCommand {
             isRescueLeft = !rescues.isEmpty
             if dryRun {
                 for transfer in found { show(transfer, output) }
-                if !started.isEmpty { printer.showStopped(started) }
+                if let stopped, !leaveStopped { printer.show(stopped) }
             }
         } catch {
             let failure = error.markedIfInterrupted

@@ -39,14 +39,41 @@ extension AppRelocation {
         }
         var record = former ?? StoppedPrograms(source: places.source, destination: places.destination, [])
         record.programs = programs.filter { !record.programs.contains($0) } + record.programs
-        try container.write(record)
+        // The note leads to the record.
         if move.undoes == nil { try AppUndoNote.write(move, in: places.sourceParent) }
+        try step(.noted)
+        do {
+            try container.write(record)
+        } catch {
+            if move.undoes == nil { try? AppUndoNote.remove(move, in: places.sourceParent) }
+            throw error
+        }
         try step(.recorded)
         report(.stopping(programs))
-        let limit = max(request.deadline, Self.leastStop)
-        try ProgramControl(programs: programs, managers: request.managers, limit: limit).stop()
+        do throws(RelocationFailure) {
+            try control(programs, max(request.deadline, Self.leastStop)).stop()
+        } catch {
+            throw isCancelled() ? .cancelled(places.source) : error
+        }
         try step(.stopped)
         if isCancelled() { throw RelocationFailure.cancelled(places.source) }
+        try check(move, places)
+    }
+
+    private func control(_ programs: [ManagedProgram], _ limit: Duration) -> ProgramControl {
+        ProgramControl(programs: programs, managers: request.managers, limit: limit, isCancelled: isCancelled)
+    }
+
+    /// Throws `RelocationFailure` if something has come to one of the places while programs were stopped.
+    private func check(_ move: AppMove, _ places: AppPlaces) throws {
+        switch AppPlan(try places.facts(isUndo: move.undoes != nil)) {
+        case .move(_, move.replacesLink): break
+        case .move, .alreadyMoved:
+            throw RelocationFailure.app(
+                .busy, "changing", "\(PrintablePath(places.destination)) has changed while programs were stopped",
+                "run this again")
+        case .refuse(let refusal): throw try failure(refusal, places, isUndo: move.undoes != nil)
+        }
     }
 
     /// Performs a move, and starts what it or a killed one has stopped, also if it fails.
@@ -101,18 +128,30 @@ extension AppRelocation {
                 remedy)
         }
         try step(.starting)
-        let allowed = stopped.programs.filter(stopped.allows)
-        var failures = ProgramControl(programs: allowed, managers: request.managers, limit: startLimit).start()
-        let others = stopped.programs.filter { !stopped.allows($0) }
-        if !others.isEmpty {
-            failures.append("\(others.list) is not started by the word of user \(stopped.writer)")
-        }
-        guard failures.isEmpty else {
-            throw RelocationFailure.app(.failed, "not_started", failures.joined(separator: "; "), remedy)
+        var outcome = control(stopped.startable, startLimit).start()
+        if let refusal = stopped.refusal { outcome.failures.append(refusal) }
+        guard outcome.failures.isEmpty else {
+            throw RelocationFailure.app(
+                isCancelled() ? .busy : .failed, isCancelled() ? "cancelled" : "not_started",
+                outcome.failures.joined(separator: "; "), remedy)
         }
         try step(.started)
         try forget(stopped, container)
-        report(.started(stopped.programs))
+        let others = stopped.programs.startedAgain.filter { !outcome.started.contains($0) }
+        if !others.isEmpty { report(.recovered("running already: \(others.list)")) }
+        if !outcome.started.isEmpty { report(.started(outcome.started)) }
+    }
+
+    /// Removes the notes of moves that were killed before they recorded what they were to stop. The caller holds the
+    /// group's lock.
+    func removeNotes(of place: FilePath, in parent: Directory, _ container: GroupContainer) throws {
+        AppUndoNote.removeUnfinished(in: parent)
+        guard try container.stoppedPrograms() == nil, try container.appJournal() == nil else { return }
+        while let move = AppUndoNote.find(from: place, in: parent),
+            move.destination.path.removingLastComponent() == container.directory.path
+        {
+            try AppUndoNote.remove(move, in: parent)
+        }
     }
 
     /// Removes the record, and before it the notes that lead to it.
@@ -139,10 +178,24 @@ extension AppRelocation {
     }
 }
 
+extension [ManagedProgram] {
+    /// Those that are started again themselves.
+    package var startedAgain: [ManagedProgram] { filter(\.isStartedAgain) }
+}
+
 extension StoppedPrograms {
+    /// The programs that may be started.
+    package var startable: [ManagedProgram] { programs.filter(allows) }
+
+    /// A sentence about the programs that may not; nil if there are none.
+    package var refusal: String? {
+        let others = programs.filter { !allows($0) }
+        return others.isEmpty ? nil : "\(others.list) is not started by the word of user \(writer)"
+    }
+
     /// True if the record's writer could have started the program. Who may write to a group's directory must not start
     /// what only root or another user may.
-    func allows(_ program: ManagedProgram) -> Bool {
+    private func allows(_ program: ManagedProgram) -> Bool {
         writer == 0 || writer == geteuid() || (program.user == writer && program.user != nil)
     }
 }

@@ -83,7 +83,7 @@ struct HolderPlan {
             #"{{index .Config.Labels "com.docker.swarm.service.id"}}"#,
         ]
         let words = ["inspect", "--type", "container", "--format", lines.joined(separator: "\n"), program.name]
-        let answer = managers.run(managers.engine(program.manager, words, for: program.user), ManagerCommands.patience)
+        let answer = managers.ask(managers.engine(program.manager, words, for: program.user))
         guard answer.status == 0 else { throw Unmanageable(reason: "which is \(program.words): \(answer.message)") }
         let values = answer.output.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
         guard values.first == "false" else {
@@ -118,12 +118,12 @@ extension ManagedProgram {
 extension ManagerCommands {
     func show(_ units: [String], for user: uid_t?) -> Answer {
         let words = ["show", "--no-pager", "--property=\(SystemdUnit.properties.joined(separator: ","))", "--"] + units
-        return run(systemctl(words, for: user), Self.patience)
+        return ask(systemctl(words, for: user))
     }
 
     /// Lists the running Flatpak applications of a user, a line each.
     func applications(of user: uid_t?) -> Answer {
-        run(words(["flatpak", "ps", "--columns=application"], for: user), Self.patience)
+        ask(words(["flatpak", "ps", "--columns=application"], for: user))
     }
 }
 

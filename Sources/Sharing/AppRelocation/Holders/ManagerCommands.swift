@@ -12,34 +12,39 @@ package struct ManagerCommands: Sendable {
         package var output: String
         /// The command's own message, in one line; empty if it had none.
         package var message: String
+        /// False if the command was not waited for to its end: what it asked for may still happen.
+        package var isComplete = true
 
         package init(status: Int32, output: String = "", message: String = "") {
             (self.status, self.output, self.message) = (status, output, message)
         }
     }
 
-    /// Runs a command for at most this time.
-    package var run: @Sendable ([String], Duration) -> Answer
+    /// Runs a command for at most this time, and not longer than until the process is interrupted.
+    package var run: @Sendable (_ words: [String], _ limit: Duration, _ isCancelled: () -> Bool) -> Answer
     /// Returns the content of a process's file below `/proc`, or nil if it can't be read.
     package var file: @Sendable (_ process: Int32, _ name: FilePath) -> String?
 
     package init(
-        run: @escaping @Sendable ([String], Duration) -> Answer,
+        run: @escaping @Sendable (_ words: [String], _ limit: Duration, _ isCancelled: () -> Bool) -> Answer,
         file: @escaping @Sendable (Int32, FilePath) -> String?
     ) {
         (self.run, self.file) = (run, file)
     }
 
-    package static let real = ManagerCommands { words, limit in
+    package static let real = ManagerCommands { words, limit, isCancelled in
         var program = SpawnedProgram("/usr/bin/env", (["env", "LC_ALL=C"] + words).map { Array($0.utf8) })
         // Whoever interrupts this process doesn't interrupt the start of a service.
         program.leadsGroup = true
         do throws(SystemError) {
-            let ended = try program.run(until: Deadline(after: limit), limit: 1 << 18)
+            let ended = try program.run(until: Deadline(after: limit), limit: 1 << 18, isCancelled: isCancelled)
+            guard !ended.isCancelled else { return .interrupted }
             let message = Self.line(ended.errors.isEmpty && ended.status != 0 ? ended.output : ended.errors)
-            return Answer(
+            var answer = Answer(
                 status: ended.isLate ? -1 : ended.status, output: String(decoding: ended.output, as: UTF8.self),
                 message: ended.isLate ? "no answer in \(limit.seconds) s" : message)
+            answer.isComplete = !ended.isLate
+            return answer
         } catch {
             return Answer(status: -1, message: "\(error)")
         }
@@ -51,6 +56,9 @@ package struct ManagerCommands: Sendable {
         else { return nil }
         return String(decoding: bytes, as: UTF8.self)
     }
+
+    /// Asks a question.
+    func ask(_ words: [String]) -> Answer { run(words, .seconds(20)) { false } }
 
     /// Returns what manages a process, or nil if that has ended.
     func origin(of pid: Int32) -> ControlGroup? {
@@ -81,12 +89,17 @@ package struct ManagerCommands: Sendable {
         return self.words(prefix + [manager.rawValue] + words, for: user)
     }
 
-    /// The time for a question.
-    static let patience = Duration.seconds(20)
-
     private static func line(_ bytes: [UInt8]) -> String {
         String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isNewline).prefix(4)
             .map { "\(PrintableText(String($0)))" }.joined(separator: " ")
+    }
+}
+
+extension ManagerCommands.Answer {
+    package static var interrupted: Self {
+        var answer = Self(status: -1, message: "interrupted")
+        answer.isComplete = false
+        return answer
     }
 }
 

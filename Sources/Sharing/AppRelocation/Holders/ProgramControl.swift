@@ -10,6 +10,10 @@ struct ProgramControl {
     let managers: ManagerCommands
     /// The limit of each command.
     let limit: Duration
+    var isCancelled: () -> Bool = { false }
+
+    /// The time for a start after an interruption: enough to ask for it.
+    private static let shortLimit = Duration.seconds(3)
 
     /// The programs of one manager.
     private struct Batch {
@@ -38,7 +42,7 @@ struct ProgramControl {
     func stop() throws(RelocationFailure) {
         for batch in batches {
             for words in stopCommands(batch) {
-                let answer = managers.run(words, limit)
+                let answer = isCancelled() ? .interrupted : managers.run(words, limit, isCancelled)
                 guard answer.status != 0 else { continue }
                 // An application that has ended since is as it should be.
                 if batch.manager == .flatpak, try !isRunning(batch) { continue }
@@ -76,75 +80,107 @@ struct ProgramControl {
 
     // MARK: - Start
 
-    /// Starts what doesn't run, each manager's in the reverse order. Tries all, and returns a sentence about each
-    /// failure.
-    func start() -> [String] { batches.reversed().flatMap { start($0) } }
+    /// What came of a start.
+    struct Outcome {
+        /// The programs that didn't run before.
+        var started: [ManagedProgram] = []
+        /// A sentence about each failure.
+        var failures: [String] = []
+    }
 
-    private func start(_ batch: Batch) -> [String] {
-        var wanted = batch
-        wanted.programs.removeAll { !$0.isStartedAgain }
-        guard !wanted.programs.isEmpty else { return [] }
-        switch wanted.manager {
-        case .systemd: return startUnits(wanted)
-        case .flatpak: return wanted.programs.reversed().compactMap { startApplication($0) }
-        case .podman, .docker: return wanted.programs.reversed().compactMap { startContainer($0) }
+    /// Starts what doesn't run, each manager's in the reverse order. Tries all.
+    func start() -> Outcome {
+        var outcome = Outcome()
+        for var batch in batches.reversed() {
+            batch.programs.removeAll { !$0.isStartedAgain }
+            switch batch.manager {
+            case _ where batch.programs.isEmpty: break
+            case .systemd: startUnits(batch, &outcome)
+            case .flatpak, .podman, .docker:
+                for program in batch.programs.reversed() where !isRunning(program) {
+                    if let failure = start(program) { outcome.failures.append(failure) }
+                    outcome.started.append(program)
+                }
+            }
         }
+        return outcome
     }
 
-    private static func sentence(_ names: String, _ answer: ManagerCommands.Answer) -> String {
-        "\(names) could not be started: \(answer.message.isEmpty ? "exit code \(answer.status)" : answer.message)"
+    /// Runs a command that starts something. After an interruption it isn't waited for to its end.
+    private func runStart(_ words: [String]) -> ManagerCommands.Answer {
+        isCancelled()
+            ? managers.run(words, min(limit, Self.shortLimit), { false }) : managers.run(words, limit, isCancelled)
     }
 
-    private func startUnits(_ batch: Batch) -> [String] {
+    private func sentence(_ names: String, _ answer: ManagerCommands.Answer) -> String {
+        guard answer.isComplete || !isCancelled() else { return Self.unfinished(names) }
+        return "\(names) could not be started: "
+            + (answer.message.isEmpty ? "exit code \(answer.status)" : answer.message)
+    }
+
+    private static func unfinished(_ names: String) -> String { "the start of \(names) was not waited for" }
+
+    private func startUnits(_ batch: Batch, _ outcome: inout Outcome) {
         let names = SystemdUnits.started(batch.names)
         let shown = managers.show(names, for: batch.user)
-        guard shown.status == 0 else { return [Self.sentence(batch.programs.list, shown)] }
+        guard shown.status == 0 else { return outcome.failures.append(sentence(batch.programs.list, shown)) }
         let units = SystemdUnit.all(in: shown.output)
         let running = Set(units.filter { $0.isActive && $0.values["ActiveState"] != "deactivating" }.map(\.name))
         let jobs = Set(units.filter { $0.values["Type"] == "oneshot" }.map(\.name))
         let stopped = names.filter { !running.contains($0) }
+        outcome.started += batch.programs.filter { stopped.contains($0.name) }
+        var isComplete = true
         // The start of such a service ends with the service.
         for (options, units) in [
             ([], stopped.filter { !jobs.contains($0) }), (["--no-block"], stopped.filter(jobs.contains)),
         ] where !units.isEmpty {
             let words = ["--no-ask-password"] + options + ["start", "--"] + units
-            let answer = managers.run(managers.systemctl(words, for: batch.user), limit)
-            guard answer.status == 0 else { return [Self.sentence(units.joined(separator: ", "), answer)] }
+            let answer = runStart(managers.systemctl(words, for: batch.user))
+            isComplete = isComplete && answer.isComplete
+            guard answer.status == 0 || (!answer.isComplete && isCancelled()) else {
+                return outcome.failures.append(sentence(units.joined(separator: ", "), answer))
+            }
         }
         // systemd calls a simple service started before its program has begun, and one whose condition isn't met, too.
         let now = stopped.isEmpty ? [] : SystemdUnit.all(in: managers.show(stopped, for: batch.user).output)
-        return now.compactMap { unit in
+        outcome.failures += now.compactMap { unit in
             switch (unit.values["ActiveState"], unit.values["ConditionResult"]) {
             case ("failed", _):
                 "\(unit.name) could not be started: it has failed (\(unit.values["Result"] ?? "no result"))"
+            case (let state, _) where !isComplete && state != "active" && !jobs.contains(unit.name):
+                Self.unfinished(unit.name)
             case ("inactive", "no"): "\(unit.name) was not started: one of its conditions (Condition…=) is not met"
             default: nil
             }
         }
     }
 
-    private func startContainer(_ program: ManagedProgram) -> String? {
-        let question = ["inspect", "--type", "container", "--format", "{{.State.Running}}", program.name]
-        func run(_ words: [String], _ limit: Duration) -> ManagerCommands.Answer {
-            managers.run(managers.engine(program.manager, words, for: program.user), limit)
+    /// True if an application or a container runs.
+    private func isRunning(_ program: ManagedProgram) -> Bool {
+        guard program.manager != .flatpak else {
+            return (try? isRunning(Batch(manager: .flatpak, user: program.user, programs: [program]))) == true
         }
-        let state = run(question, ManagerCommands.patience)
-        if state.status == 0, state.output.hasPrefix("true") { return nil }
-        let answer = run(["start", program.name], limit)
-        return answer.status == 0 ? nil : Self.sentence(program.words, answer)
+        let words = ["inspect", "--type", "container", "--format", "{{.State.Running}}", program.name]
+        let state = managers.ask(managers.engine(program.manager, words, for: program.user))
+        return state.status == 0 && state.output.hasPrefix("true")
     }
 
-    /// Has the user's systemd run the application, with the environment of the user's session.
-    private func startApplication(_ program: ManagedProgram) -> String? {
-        let batch = Batch(manager: .flatpak, user: program.user, programs: [program])
-        if (try? isRunning(batch)) == true { return nil }
+    /// Starts an application or a container. Returns a sentence if that fails.
+    private func start(_ program: ManagedProgram) -> String? {
+        guard program.manager == .flatpak else {
+            let answer = runStart(managers.engine(program.manager, ["start", program.name], for: program.user))
+            return answer.status == 0 ? nil : sentence(program.words, answer)
+        }
+        // The user's systemd runs the application, with the environment of the user's session.
         let words = ["systemd-run", "--user", "--collect", "--quiet", "flatpak", "run", program.name]
-        let answer = managers.run(managers.words(words, for: program.user), limit)
-        guard answer.status == 0 else { return Self.sentence(program.words, answer) }
-        let deadline = Deadline(after: limit)
+        let answer = runStart(managers.words(words, for: program.user))
+        guard answer.status == 0 else { return sentence(program.words, answer) }
+        let deadline = Deadline(after: isCancelled() ? min(limit, Self.shortLimit) : limit)
         var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(500))
-        while (try? isRunning(batch)) != true {
+        let wasCancelled = isCancelled()
+        while !isRunning(program) {
             guard !deadline.hasPassed else { return "\(program.words) does not run after its start" }
+            guard wasCancelled || !isCancelled() else { return Self.unfinished(program.words) }
             pause(backoff.next())
         }
         return nil

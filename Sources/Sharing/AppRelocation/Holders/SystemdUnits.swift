@@ -1,5 +1,7 @@
 import Glibc
 import GroupContainers
+import LinuxSystem
+import SystemPackage
 
 /// A unit as `systemctl show` describes it (org.freedesktop.systemd1(5)).
 struct SystemdUnit: Equatable, Sendable {
@@ -8,7 +10,7 @@ struct SystemdUnit: Equatable, Sendable {
     static let properties = [
         "Id", "LoadState", "ActiveState", "Result", "Transient", "KillMode", "MainPID", "ControlPID",
         "RefuseManualStop", "RefuseManualStart", "Type", "Accept", "ConditionResult", "TriggeredBy", "UpheldBy",
-        "RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo",
+        "RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo", "FragmentPath", "NeedDaemonReload",
     ]
 
     var name: String { values["Id"] ?? "" }
@@ -92,6 +94,12 @@ struct SystemdUnits {
         }
         guard found.values["LoadState"] == "loaded", !found.isOn("Transient") else {
             throw Unmanageable(reason: "\(name) has no unit file, so that systemd could not start it again")
+        }
+        // systemd forgets a unit that has stopped, and reads its file again.
+        if found.isOn("NeedDaemonReload"), let file = found.values["FragmentPath"],
+            FileStatus(following: FilePath(file)) == nil
+        {
+            throw Unmanageable(reason: "the unit file of \(name) is gone, so that systemd could not start it again")
         }
         guard !found.isOn("RefuseManualStop"), !found.isOn("RefuseManualStart"), !name.hasPrefix("dbus") else {
             throw Unmanageable(reason: "\(name) must not be stopped")

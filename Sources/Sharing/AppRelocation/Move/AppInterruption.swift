@@ -15,9 +15,9 @@ extension AppRelocation {
     }
 
     /// Returns what a move has stopped and not started again. Changes nothing.
-    package static func stopped(in group: FilePath) throws(RelocationFailure) -> [ManagedProgram] {
+    package static func stopped(in group: FilePath) throws(RelocationFailure) -> StoppedPrograms? {
         try failing(AppMoveRequest(source: group, destination: group)) {
-            try Relocation.container(at: group).stoppedPrograms()?.programs ?? []
+            try Relocation.container(at: group).stoppedPrograms()
         }
     }
 

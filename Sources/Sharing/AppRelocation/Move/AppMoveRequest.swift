@@ -100,7 +100,7 @@ package enum AppMoveEvent: Sendable {
     case note(String)
     /// These programs are about to be stopped.
     case stopping([ManagedProgram])
-    /// These programs run again.
+    /// These programs were started, and run again.
     case started([ManagedProgram])
 }
 
@@ -108,8 +108,8 @@ package enum AppMoveEvent: Sendable {
 package enum AppMoveStep: String, CaseIterable, Sendable {
     case planned, journalled, linked, renamed, quiesced, copiedFile, copied, withdrawn, checked, committing, published
     case receipt, removedFile, retired
-    /// Of the programs that are stopped: their record, and each end of stopping and starting.
-    case recorded, stopped, starting, started
+    /// Of the programs that are stopped: the note, their record, and each end of stopping and starting.
+    case noted, recorded, stopped, starting, started
 }
 
 extension RelocationFailure {

@@ -87,6 +87,11 @@ struct AppPlaces {
                 .notPermitted, "not_writable", "\(PrintablePath(parent.path)) can't be written to",
                 "run this as a user who may write there: ls -ld \(parent.path.shellWord)")
         }
+        guard !sourceParent.isImmutable(sourceName) else {
+            throw RelocationFailure.app(
+                .notPermitted, "immutable", "\(PrintablePath(source)) is immutable: nobody can rename it",
+                "make it an ordinary directory first: chattr -ia \(source.shellWord)")
+        }
     }
 
     /// Throws `RelocationFailure` if root moves the directory to where its owner, the owner of a store in it, or a

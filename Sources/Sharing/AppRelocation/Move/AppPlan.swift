@@ -63,6 +63,18 @@ enum AppPlan: Equatable, Sendable {
     }
 }
 
+extension AppPlaces {
+    /// Makes something at the destination. Throws the refusal of a taken destination if something has come there.
+    func taking(_ body: () throws(SystemError) -> Void) throws {
+        do throws(SystemError) {
+            try body()
+        } catch {
+            guard error.errno == .fileExists else { throw error }
+            throw AppPlan.Refusal.taken.failure(source, destination)
+        }
+    }
+}
+
 extension AppPlan.Refusal {
     func failure(_ source: FilePath, _ destination: FilePath) -> RelocationFailure {
         let (from, to) = (PrintablePath(source), PrintablePath(destination))
@@ -80,7 +92,8 @@ extension AppPlan.Refusal {
         case .taken:
             .app(
                 .conflict, "destination_taken", "\(to) exists already",
-                "name another place, or move it away: mv \(destination.shellWord) \(destination.shellWord).old")
+                "name another place, or move it away: "
+                    + "mv \(destination.shellWord) \(destination.appending(suffix: ".old").shellWord)")
         case .inside:
             .app(.unusablePlace, "inside", "\(to) is inside \(from)", "name a place outside of the directory")
         case .records:

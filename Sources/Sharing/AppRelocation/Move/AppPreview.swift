@@ -29,7 +29,7 @@ package struct AppPreview: Sendable {
         let request = relocation.request
         let places = try AppPlaces(source: request.source, destination: request.destination)
         switch AppPlan(try places.facts(isUndo: false)) {
-        case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
+        case .refuse(let refusal): throw try relocation.failure(refusal, places, isUndo: false)
         case .alreadyMoved: self.init(.alreadyMoved, places)
         case .move(let root, _): try self.init(places, root, relocation)
         }
@@ -54,8 +54,7 @@ package struct AppPreview: Sendable {
         }
         switch AppPlan(try back.facts(isUndo: true)) {
         case .alreadyMoved: self.init(.nothingToUndo, back)
-        case .refuse(.taken): throw try AppPlan.Refusal.replacedLink(back.destination, in: back.destinationParent)
-        case .refuse(let refusal): throw refusal.failure(back.source, back.destination)
+        case .refuse(let refusal): throw try relocation.failure(refusal, back, isUndo: true)
         case .move(let root, _):
             try self.init(back, root, relocation, undoing: container.appCells(receipt.move.id) != nil)
         }

@@ -118,7 +118,11 @@ struct AppRecovery {
         try writeReceipt(.copy, published: copy)
         try step(.receipt)
         var notes: [String] = []
-        if try places.sourceParent.status(hidden)?.kind == .directory, let note = try removeOld() { notes.append(note) }
+        if let note = try removeOld(hidden, in: places.sourceParent, copied: true) { notes.append(note) }
+        // What the move that is taken back could not remove.
+        if let left = move.undoes?.hiddenName(), let note = try removeOld(left, in: places.destinationParent) {
+            notes.append(note)
+        }
         try removeLinkOnReturn()
         try step(.retired)
         try places.destinationParent.removeTree(staging)
@@ -126,23 +130,27 @@ struct AppRecovery {
         return .finished(.copy, notes: notes)
     }
 
-    /// Removes the old directory, except for what can't be proved to be at the new place. Returns a sentence about the
-    /// rest.
-    private func removeOld() throws -> String? {
-        let rest = PrintablePath(places.sourceParent.path.appending(hidden))
+    /// Removes an old directory, except for what can't be proved to be at the new place. Returns a sentence about the
+    /// rest; nil if there is none.
+    ///
+    /// - Parameter copied: True if the copy was made of this directory: what SQLite makes again needs no proof.
+    private func removeOld(
+        _ name: FilePath.Component, in parent: Directory, copied: Bool = false
+    ) throws -> String? {
+        guard try parent.status(name)?.kind == .directory else { return nil }
+        let rest = PrintablePath(parent.path.appending(name))
         guard
             let staged = try places.destinationParent.status(staging)?.kind == .directory
                 ? places.destinationParent.directory(staging) : nil
         else { return "the old directory is still \(rest): the record of what was copied is missing" }
         let manifest = try AppManifest(in: staged, isNewBoot: false)
-        let old = try places.sourceParent.directory(hidden)
+        let old = try parent.directory(name)
         let copy = TreeCopy(old, to: staged, manifest: manifest)
         // Each file in the manifest may be a store: SQLite makes the files beside it again.
-        copy.quiescent = Set(manifest.entries.keys)
-        copy.leave = move.leavePatterns
+        if copied { (copy.quiescent, copy.leave) = (Set(manifest.entries.keys), move.leavePatterns) }
         let removal = TreeRemoval(manifest: manifest, copy: copy, didRemove: { try step(.removedFile) })
         do {
-            let kept = try removal.run(hidden, in: places.sourceParent)
+            let kept = try removal.run(name, in: parent)
             return kept.isEmpty ? nil : "\(Counted(kept.count, "file stays", "files stay")) in \(rest): \(kept.list)"
         } catch let error as SystemError {
             return "the old directory could not be removed and is now \(rest): \(error)"

@@ -44,7 +44,7 @@ package struct AppRelocation {
             if try container.appJournal() == nil, try container.stoppedPrograms() == nil {
                 switch AppPlan(try places.facts(isUndo: false)) {
                 case .alreadyMoved: return summary(.alreadyMoved, places)
-                case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
+                case .refuse(let refusal): throw try failure(refusal, places, isUndo: false)
                 case .move: break
                 }
             }
@@ -52,6 +52,7 @@ package struct AppRelocation {
                 try startingAgain(container) {
                     if let finished = try recover(container, continuing: places) { return finished }
                     try startStopped(before: places, container)
+                    try removeNotes(of: places.source, in: places.sourceParent, container)
                     return try move(places, container, undoing: nil)
                 }
             }
@@ -74,6 +75,7 @@ package struct AppRelocation {
                 try startingAgain(container) {
                     if let finished = try recover(container, continuing: back) { return finished }
                     try startStopped(before: back, container)
+                    try removeNotes(of: back.destination, in: back.destinationParent, container)
                     if try endNote(of: back, container) { return summary(.undone, back) }
                     guard let receipt = try receipt(container, forward) else { return summary(.nothingToUndo, back) }
                     return try move(back, container, undoing: receipt.move.id)
@@ -97,9 +99,7 @@ package struct AppRelocation {
     ) throws -> AppMoveSummary {
         switch AppPlan(try places.facts(isUndo: undoing != nil)) {
         case .alreadyMoved: return summary(.alreadyMoved, places)
-        case .refuse(.taken) where undoing != nil:
-            throw try AppPlan.Refusal.replacedLink(places.destination, in: places.destinationParent)
-        case .refuse(let refusal): throw refusal.failure(places.source, places.destination)
+        case .refuse(let refusal): throw try failure(refusal, places, isUndo: undoing != nil)
         case .move(let root, let replacesLink):
             var move = AppMove(
                 id: TransferIdentifier(), source: places.source, destination: places.destination, root: root,
@@ -117,6 +117,20 @@ package struct AppRelocation {
             try step(.planned)
             return try perform(move, places, container, resuming: false)
         }
+    }
+
+    /// Returns the failure of a refusal, whose remedy also runs for an immutable file.
+    func failure(_ refusal: AppPlan.Refusal, _ places: AppPlaces, isUndo: Bool) throws -> RelocationFailure {
+        var failure =
+            isUndo && refusal == .taken
+            ? try AppPlan.Refusal.replacedLink(places.destination, in: places.destinationParent)
+            : refusal.failure(places.source, places.destination)
+        if refusal == .taken, places.destinationParent.isImmutable(places.destinationName) {
+            failure.message += ", and immutable"
+            failure.remedy = failure.remedy.replacing(
+                ": mv ", with: ": chattr -ia \(places.destination.shellWord) && mv ", maxReplacements: 1)
+        }
+        return failure
     }
 
     private func perform(
@@ -203,18 +217,22 @@ package struct AppRelocation {
         if let back = AppUndoNote.find(for: places.source, in: places.sourceParent) {
             groups.append(try Directory(back.source.path.removingLastComponent()))
         }
-        if let move = AppUndoNote.find(from: places.source, in: places.sourceParent),
-            let group = try? Directory(move.destination.path.removingLastComponent())
-        {
-            groups.append(group)
-        }
+        let noted = AppUndoNote.find(from: places.source, in: places.sourceParent)?.destination.path
+        if let parent = noted?.removingLastComponent(), let group = try? Directory(parent) { groups.append(group) }
         for group in groups where group.path != places.destinationParent.path {
             let container = GroupContainer(directory: group)
             // A killed move of this directory to another place.
-            if try container.appJournal() == nil, let stopped = try? container.stoppedPrograms(),
-                [stopped.source.path, stopped.destination.path].contains(places.source)
-            {
-                try underLock(of: container) { try startStopped(container) }
+            if try container.appJournal() == nil {
+                if let stopped = try? container.stoppedPrograms(),
+                    [stopped.source.path, stopped.destination.path].contains(places.source)
+                {
+                    try underLock(of: container) { try startStopped(container) }
+                } else if noted?.removingLastComponent() == group.path {
+                    // Whoever has the lock may be about to write the record.
+                    try? underLock(of: container, within: .zero) {
+                        try removeNotes(of: places.source, in: places.sourceParent, container)
+                    }
+                }
             }
             guard let move = try? container.appJournal()?.move, move.undoes != nil,
                 [move.source.path, move.destination.path].contains(places.source)
@@ -229,6 +247,7 @@ package struct AppRelocation {
 
     private func hasNote(of back: AppPlaces) -> Bool {
         AppUndoNote.find(for: back.destination, in: back.destinationParent) != nil
+            || AppUndoNote.find(from: back.destination, in: back.destinationParent) != nil
     }
 
     /// Removes the note of an undo that was interrupted after its end. Returns false if there is none.
@@ -244,8 +263,10 @@ package struct AppRelocation {
 
     // MARK: - Waiting
 
-    func underLock<Result>(of container: GroupContainer, _ body: () throws -> Result) throws -> Result {
-        let deadline = Deadline(after: request.deadline)
+    func underLock<Result>(
+        of container: GroupContainer, within limit: Duration? = nil, _ body: () throws -> Result
+    ) throws -> Result {
+        let deadline = Deadline(after: limit ?? request.deadline)
         var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while true {
             if let lock = try container.lock() {

@@ -35,7 +35,9 @@ struct AppRename {
         try relocation.step(.journalled)
         if !move.replacesLink {
             // Leads to itself until the exchange: nobody can reach anything through it.
-            try places.destinationParent.makeSymbolicLink(places.destinationName, to: places.destination)
+            try places.taking { () throws(SystemError) in
+                try places.destinationParent.makeSymbolicLink(places.destinationName, to: places.destination)
+            }
             let moved = try places.sourceParent.directory(places.sourceName).status()
             places.destinationParent.giveLink(places.destinationName, to: moved)
         }

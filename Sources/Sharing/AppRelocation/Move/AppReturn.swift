@@ -41,6 +41,12 @@ extension AppRelocation {
                 + "has brought there", "name both the old and the new place")
     }
 
+    /// Removes what a move that was killed before it had recorded anything may have left beside a directory.
+    package static func removeUnfinishedNotes(beside path: FilePath) {
+        guard let parent = try? Directory(resolving: path.removingLastComponent()) else { return }
+        AppUndoNote.removeUnfinished(in: parent)
+    }
+
     /// Returns the receipt of the move between two places; nil if there is none, and the directory is at the first one.
     /// Throws `RelocationFailure`, which says what lies there, if neither holds.
     func receipt(_ container: GroupContainer, _ places: AppPlaces) throws -> AppMoveReceipt? {

@@ -238,9 +238,12 @@ struct AppTransfer {
         try container.write(journal)
         try relocation.step(.committing)
         if relocation.isCancelled() { throw RelocationFailure.cancelled(places.source) }
-        try staging().rename(
-            Self.copyName, to: places.destinationName, in: places.destinationParent,
-            move.replacesLink ? .exchange : .refuse)
+        let staging = try self.staging()
+        try places.taking { () throws(SystemError) in
+            try staging.rename(
+                Self.copyName, to: places.destinationName, in: places.destinationParent,
+                move.replacesLink ? .exchange : .refuse)
+        }
         try places.destinationParent.synchronize()
     }
 

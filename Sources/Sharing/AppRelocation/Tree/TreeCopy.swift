@@ -218,7 +218,13 @@ final class TreeCopy {
         _ name: FilePath.Component, _ status: FileStatus, _ from: Directory, _ to: Directory
     ) throws {
         guard let special = try from.specialFile(name), special != .socket else { return try to.removeTree(name) }
-        if try to.specialFile(name) == special { return }
+        let existing = try to.status(name)
+        // A killed run may have made it without its attributes, of which the time is the last.
+        if try to.specialFile(name) == special, existing?.permissions == status.permissions,
+            existing?.modified == status.modified
+        {
+            return
+        }
         try to.removeTree(name)
         try to.make(special, name)
         try to.give(status, to: name)

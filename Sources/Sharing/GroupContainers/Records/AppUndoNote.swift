@@ -34,16 +34,44 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
     }
 
     private static func all(in parent: Directory) -> [AppMove] {
-        guard let names = try? parent.names(), let owner = try? parent.status().owner else { return [] }
-        return names.filter { name in
-            guard let text = name.utf8, text.hasSuffix(suffix) else { return false }
-            return TransferIdentifier(
-                hiddenName: FilePath.Component(String(text.dropLast(suffix.count))) ?? .currentDirectory) != nil
-        }.compactMap { name -> AppMove? in
+        guard let owner = try? parent.status().owner else { return [] }
+        return names(in: parent, suffix).compactMap { name -> AppMove? in
             guard let (note, writer) = try? Record.readOwned(AppUndoNote.self, name, in: parent),
                 [0, geteuid(), owner].contains(writer)
             else { return nil }
             return note.move
         }
     }
+
+    /// Returns the names that consist of an identifier's hidden name and a suffix.
+    private static func names(in parent: Directory, _ suffix: String) -> [FilePath.Component] {
+        ((try? parent.names()) ?? []).filter { name in
+            guard let text = name.utf8, text.hasSuffix(suffix) else { return false }
+            return TransferIdentifier(
+                hiddenName: FilePath.Component(String(text.dropLast(suffix.count))) ?? .currentDirectory) != nil
+        }
+    }
+
+    /// Removes the notes that killed processes have left half written: files of this user or root with nothing but the
+    /// beginning of a note, which no process has open. Their writer had stopped nothing. Leaves what can't be removed.
+    package static func removeUnfinished(in parent: Directory) {
+        for name in names(in: parent, suffix + ".new") { try? removeUnfinished(name, in: parent) }
+    }
+
+    private static func removeUnfinished(_ name: FilePath.Component, in parent: Directory) throws(SystemError) {
+        let file = try parent.openOwn(name, flags: O_RDONLY)
+        let path = parent.path.appending(name)
+        // A writer has it open until it has its name.
+        guard let lease = try FileLease(file, .write) else { return }
+        defer { withExtendedLifetime(lease) {} }
+        let status = try file.status(path: path)
+        guard status.kind == .regular, [0, geteuid()].contains(status.owner), status.permissions & 0o022 == 0,
+            status.links == 1, status.size <= mostBytes,
+            try Record.isBeginning(file.read(count: mostBytes, at: 0, path: path)), FileLease.isIntact(file.raw)
+        else { return }
+        try parent.removeFile(name)
+        try parent.synchronize()
+    }
+
+    private static let mostBytes = 1 << 16
 }

@@ -94,18 +94,12 @@ package struct RemovalRecord: Codable, Sendable, Equatable {
         guard let name = names.first else { return aside }
         guard names.count == 1, name == fileName.appending(".new"), let file = try aside.status(name),
             file.kind == .regular, isOwn(file), file.links == 1, file.size <= mostBytes,
-            let bytes = try DurableFile.read(name, in: aside, limit: mostBytes), isBeginning(bytes)
+            let bytes = try DurableFile.read(name, in: aside, limit: mostBytes), Record.isBeginning(bytes)
         else { return nil }
         return aside
     }
 
     private static let mostBytes = 4096
-
-    /// True for the first bytes of a record, or all of them. A crash may leave zeros for bytes that weren't synced.
-    private static func isBeginning(_ bytes: [UInt8]) -> Bool {
-        bytes.allSatisfy { $0 == 0 }
-            || bytes.first == UInt8(ascii: "{") && bytes.allSatisfy { $0 >= 0x20 || $0 == 0x0A || $0 == 0 }
-    }
 
     package static func remove(from directory: Directory) throws(SystemError) {
         try directory.removeFile(fileName)

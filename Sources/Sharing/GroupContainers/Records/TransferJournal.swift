@@ -214,6 +214,12 @@ enum Record {
         return (record, status.owner)
     }
 
+    /// True for the first bytes of a record, or all of them. A crash may leave zeros for bytes that weren't synced.
+    static func isBeginning(_ bytes: [UInt8]) -> Bool {
+        bytes.allSatisfy { $0 == 0 }
+            || bytes.first == UInt8(ascii: "{") && bytes.allSatisfy { $0 >= 0x20 || $0 == 0x0A || $0 == 0 }
+    }
+
     /// Removes a record, and what a killed process may have left of the next one. Syncs the directory.
     static func remove(_ name: FilePath.Component, in directory: Directory) throws {
         try directory.removeFile(name)

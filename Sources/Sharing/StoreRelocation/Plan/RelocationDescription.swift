@@ -119,13 +119,17 @@ extension RelocationDecision {
         let since = receipt.map {
             "; it was relocated from \(PrintablePath($0.from.path)) before, so an old program still writes there"
         }
+        // Without a link, a program that can't be changed would begin another store again.
+        let needsLink = receipt.map { $0.from.path == endpoints.legacy.path && $0.retirement != .symlink } ?? false
         var failure = RelocationFailure(
             .conflict, code: "conflict",
             "\(PrintablePath(endpoints.legacy.path)) and \(PrintablePath(endpoints.group.path)) \(difference)"
                 + (since ?? ""),
             remedy: "look at both, then choose keep-group or keep-legacy, which archives the other, or merge, which "
-                + "puts the rows of both into one store: "
-                + "\(endpoints.group.relocationCommand(of: endpoints.legacy.path)) --on-conflict keep-group")
+                + "puts the rows of both into one store"
+                + (needsLink ? "; --retire symlink then leads the old program to the group's store: " : ": ")
+                + "\(endpoints.group.relocationCommand(of: endpoints.legacy.path)) --on-conflict keep-group"
+                + (needsLink ? " --retire symlink" : ""))
         failure.sides = try [side(.legacy, legacy), side(.group, group)]
         return failure
     }

@@ -29,6 +29,8 @@ int64_t gs_descriptor_birth_time(int descriptor);
 int gs_stable_name(int directory, char *name, size_t length);
 // Returns 1 if the name is a mount point, without following a link, 0 if not, or -1 with errno.
 int gs_is_mount_point(int directory, const char *name);
+// Returns 1 if the file is immutable or append-only (chattr(1)), without following a link, 0 if not, or -1 with errno.
+int gs_is_immutable(int directory, const char *name);
 int gs_renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags);
 extern const unsigned int gs_rename_noreplace;
 extern const unsigned int gs_rename_exchange;

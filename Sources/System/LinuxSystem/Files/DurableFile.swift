@@ -16,7 +16,9 @@ package enum DurableFile {
         }
         try directory.removeFile(temporary)
         do throws(SystemError) {
-            try write(bytes, to: temporary, in: directory, mode, isOwn)
+            // Open until it has its name: a file that nobody has open is what a killed process has left.
+            let file = try write(bytes, to: temporary, in: directory, mode, isOwn)
+            defer { withExtendedLifetime(file) {} }
             try directory.rename(temporary, to: name, in: directory, .replace)
         } catch {
             try? directory.removeFile(temporary)
@@ -27,13 +29,14 @@ package enum DurableFile {
 
     private static func write(
         _ bytes: [UInt8], to temporary: FilePath.Component, in directory: Directory, _ mode: mode_t, _ isOwn: Bool
-    ) throws(SystemError) {
+    ) throws(SystemError) -> Descriptor {
         let descriptor = try directory.open(temporary, flags: O_WRONLY | O_CREAT | O_EXCL, mode: mode)
         // Sets the mode regardless of the umask. Not every file system has modes.
         _ = fchmod(descriptor.raw, mode)
         if !isOwn { directory.giveToOwner(descriptor) }
         try descriptor.write(bytes, at: 0, path: directory.path.appending(temporary))
         try descriptor.synchronize(path: directory.path.appending(temporary))
+        return descriptor
     }
 
     /// Reads at most `limit` bytes. Returns nil if the file does not exist.

@@ -18,6 +18,11 @@ extension Directory {
         }
     }
 
+    /// True if nobody may rename or remove the file, not even root, as chattr(1) says. Not every file system tells.
+    package func isImmutable(_ name: FilePath.Component) -> Bool {
+        name.withPlatformString { gs_is_immutable(raw, $0) } == 1
+    }
+
     /// Returns a mount point at the name or below it, or nil if there is none. The directory's path must contain no
     /// links.
     package func mountPoint(within name: FilePath.Component) throws(SystemError) -> FilePath? {

@@ -9,15 +9,20 @@ package struct FinishedProgram: Sendable {
     package let errors: [UInt8]
     /// True if it was killed at the deadline.
     package let isLate: Bool
+    /// True if it was ended because this process was interrupted.
+    package let isCancelled: Bool
 }
 
 extension SpawnedProgram {
-    /// Runs the program until it ends, without input, and kills it at the deadline.
+    /// Runs the program until it ends, without input, and kills it at the deadline. Once `isCancelled`, it gets
+    /// SIGTERM, and a second to end.
     ///
     /// It prints into files: a service that it starts may keep a pipe open for ever.
     ///
     /// - Parameter limit: The number of bytes after which its output, or its errors, are cut off.
-    package func run(until deadline: Deadline, limit: Int) throws(SystemError) -> FinishedProgram {
+    package func run(
+        until deadline: Deadline, limit: Int, isCancelled: () -> Bool = { false }
+    ) throws(SystemError) -> FinishedProgram {
         guard let output = tmpfile() else { throw SystemError.last("tmpfile") }
         defer { fclose(output) }
         guard let errors = tmpfile() else { throw SystemError.last("tmpfile") }
@@ -26,7 +31,7 @@ extension SpawnedProgram {
         (program.input, program.output) = (.null, .descriptor(fileno(output)))
         program.errors = .descriptor(fileno(errors))
         let child = try program.start()
-        var (status, isLate) = (CInt(0), false)
+        var (status, isLate, wasCancelled, deadline) = (CInt(0), false, false, deadline)
         var backoff = Backoff(first: .milliseconds(1), longest: .milliseconds(20))
         while true {
             let ended = waitpid(child, &status, WNOHANG)
@@ -35,13 +40,16 @@ extension SpawnedProgram {
             if deadline.hasPassed, !isLate {
                 kill(child, SIGKILL)
                 isLate = true
+            } else if !wasCancelled, !isLate, isCancelled() {
+                kill(child, SIGTERM)
+                (wasCancelled, deadline) = (true, Deadline(after: .seconds(1)))
             }
             LinuxSystem.pause(backoff.next())
         }
         let signal = status & 0x7F
         return FinishedProgram(
             status: signal == 0 ? (status >> 8) & 0xFF : 128 + signal, output: try Self.content(of: output, limit),
-            errors: try Self.content(of: errors, limit), isLate: isLate)
+            errors: try Self.content(of: errors, limit), isLate: isLate, isCancelled: wasCancelled)
     }
 
     private static func content(of file: UnsafeMutablePointer<FILE>, _ limit: Int) throws(SystemError) -> [UInt8] {

@@ -139,8 +139,13 @@ final class AppMovePrinter {
     }
 
     /// Prints what would be started again.
-    func showStopped(_ programs: [ManagedProgram]) {
-        output.record(["type": "stopped", "programs": programs.json], "to be started: \(programs.startedAgain.list)")
+    func show(_ stopped: StoppedPrograms) {
+        let programs = stopped.startable
+        if !programs.isEmpty {
+            output.record(
+                ["type": "stopped", "programs": programs.json], "to be started: \(programs.startedAgain.list)")
+        }
+        if let refusal = stopped.refusal { output.record(["type": "note", "text": .string(refusal)], refusal) }
     }
 
     func show(_ preview: AppPreview) {
@@ -183,8 +188,6 @@ final class AppMovePrinter {
 }
 
 extension [ManagedProgram] {
-    var startedAgain: [ManagedProgram] { filter(\.isStartedAgain) }
-
     var json: JSONValue {
         .array(
             map { program in

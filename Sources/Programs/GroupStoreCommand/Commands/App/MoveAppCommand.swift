@@ -95,6 +95,7 @@ struct MoveAppCommand: ParsableCommand {
             guard let request = try request() else {
                 // Only --undo needs no destination.
                 let path = try AppPlaceArguments.source(source)
+                if !dryRun { AppRelocation.removeUnfinishedNotes(beside: path) }
                 let summary = AppMoveSummary(outcome: .nothingToUndo, from: path, to: path)
                 return try reporting(output) { printer.finish(summary, seconds: started.duration(to: .now).seconds) }
             }
@@ -105,7 +106,7 @@ struct MoveAppCommand: ParsableCommand {
                 let preview = try undo ? engine.dryRunOfUndo() : engine.dryRun()
                 let stopped = try AppRelocation.stopped(in: request.destination.removingLastComponent())
                 return try reporting(output) {
-                    if !stopped.isEmpty { printer.showStopped(stopped) }
+                    if let stopped { printer.show(stopped) }
                     printer.show(preview)
                     if preview.outcome == .wouldMove, preview.rewritten.isEmpty { reportUselessRewrites(printer) }
                 }
