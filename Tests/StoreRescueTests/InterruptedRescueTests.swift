@@ -159,6 +159,14 @@ import Testing
         #expect(try rescue.run().outcome == .nothingToDo)
         #expect(FileStatus(following: file) != nil)
         #expect(notes.contains { $0.contains(file.removingLastComponent().string) }, "\(notes)")
+        // `recover` names it too.
+        for settling in [false, true] {
+            var said: [String] = []
+            _ = try StoreRescue.interrupted(in: rig.store.directory.path, settling: settling, rig.request()) {
+                said.append($0)
+            }
+            #expect(said.count == 1 && said[0].contains("/.groupstore/rescue"), "\(said)")
+        }
     }
 
     /// Another store of the same directory.

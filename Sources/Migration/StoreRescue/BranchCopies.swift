@@ -81,13 +81,13 @@ struct BranchCopies {
     }
 
     /// Copies the store at its name, with its log and journal unless they belong to a branch. Returns nil if there is
-    /// none.
+    /// none, or an empty file.
     static func name(
         of store: StoreLocation, without foreign: Set<FileIdentity>, _ branches: [OrphanedBranch],
         in place: Directory, record: BranchRecord? = nil
     ) throws -> BranchCopy? {
         let named = NamedFiles(store.name, in: store.directory)
-        guard let database = named.database else { return nil }
+        guard let database = named.database, !store.hasEmptyFile(without: foreign, branches) else { return nil }
         func side(_ name: FilePath.Component, _ identity: FileIdentity?) -> BranchFile? {
             guard let identity, !foreign.contains(identity) else { return nil }
             return BranchFile(path: store.directory.path.appending(name), identity: identity)
@@ -116,7 +116,7 @@ struct BranchCopies {
             return try BranchCopy(
                 branch.database, branch.log,
                 journal: .held(sharedSince: store.directory.birth(store.name.database)) { branch.journal },
-                lastCommit: branch.lastCommit, ownWriters: !branch.sharesDatabase,
+                index: branch.indexFile, lastCommit: branch.lastCommit, ownWriters: !branch.sharesDatabase,
                 in: GroupContainer.child(component, of: place), of: store.path,
                 subject: "what \(branch.holders.list) has open", external: store,
                 record: recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil)

@@ -17,18 +17,21 @@ struct BranchCopy {
     /// The branch as its copy's record has it; nil for the store at the name.
     let record: ArchiveNote.Branch?
 
-    /// The number of attempts, and of those that insist on a database that nobody writes meanwhile.
-    private static let attempts = (all: 50, still: 10)
+    /// The number of attempts, of those without a reader's locks, and of those that insist on a database that nobody
+    /// writes meanwhile.
+    private static let attempts = (all: 50, unlocked: 5, still: 10)
 
     /// Copies the files into a directory, whole up to the last commit, and lets SQLite make a store of them.
     ///
     /// The database is copied before its log. What its own programs checkpoint meanwhile is in the log too, as long as
-    /// that is not begun anew: so both are copied again if the log's header has changed.
+    /// that is not begun anew: so both are copied again if the log's header has changed. A program that begins its log
+    /// anew all the time is kept from it by a reader's locks while its files are copied.
     ///
     /// - Parameters:
     ///   - database: The database. The process must have no SQLite connection to it.
     ///   - log: Its write-ahead log; nil for none.
     ///   - journal: The rollback journal of a database without a log.
+    ///   - index: The log's index, which programs lock; nil for none.
     ///   - lastCommit: A commit that the log must have, as its index reported it before.
     ///   - ownWriters: True if only programs with this log can write the database.
     ///   - subject: A phrase for messages: `what notes (pid 4711) has open`.
@@ -37,8 +40,8 @@ struct BranchCopy {
     /// - Throws: `RelocationFailure` if the files are gone, are never still, or are damaged.
     init(
         _ database: BranchFile, _ log: BranchFile?, journal: RollbackModeCopy.Journal = .named { nil },
-        lastCommit: WriteAheadIndex? = nil, ownWriters: Bool, in directory: Directory, of store: FilePath,
-        subject: String, external: StoreLocation? = nil, record: BranchRecord? = nil
+        index: BranchFile? = nil, lastCommit: WriteAheadIndex? = nil, ownWriters: Bool, in directory: Directory,
+        of store: FilePath, subject: String, external: StoreLocation? = nil, record: BranchRecord? = nil
     ) throws {
         guard let building = StoreName.existing(SavedBranches.unfinishedName),
             let finished = StoreName.existing(SavedBranches.finishedName)
@@ -46,19 +49,15 @@ struct BranchCopy {
         let place = StoreLocation(directory: directory, name: building)
         // First: what is left of a copy without a record has no owner.
         try record?.write(in: directory)
-        var copied: (status: FileStatus, lastWrite: Int64)?
-        for attempt in 0..<Self.attempts.all where copied == nil {
-            for name in [building.database] + building.sideFiles { try directory.removeFile(name) }
-            let isStill = !ownWriters || log == nil || attempt < Self.attempts.still
-            copied =
-                if let log {
-                    try Self.copy(database, log, to: place, requiringStillness: isStill)
-                } else {
+        let copied: (FileStatus, Int64)? =
+            if let log {
+                try Self.copy(database, log, index, to: place, ownWriters: ownWriters)
+            } else {
+                try Self.trying(in: place) { _ in
                     try RollbackModeCopy(database: database, journal: journal).run(to: place)
                 }
-            if copied == nil { pause(.milliseconds(20)) }
-        }
-        guard let copied else {
+            }
+        guard let (status, lastWrite) = copied else {
             throw RelocationFailure(
                 .busy, code: "in_use",
                 "\(PrintablePath(store)): \(subject) is written all the time, or nothing on the disk proves what of it "
@@ -72,7 +71,7 @@ struct BranchCopy {
             throw Self.damaged(
                 subject, store, "its log has lost commits that its own index has: another program has overwritten them")
         }
-        lastWrite = copied.lastWrite
+        self.lastWrite = lastWrite
         commits = try Self.commits(in: place)
         let hadWAL = try log != nil || StoreSnapshotHeader.isWAL(place)
         self.hadWAL = hadWAL
@@ -93,7 +92,7 @@ struct BranchCopy {
                 try copy.synchronize(path: place.path)
             } catch is BranchFile.Lost {
                 // The process has ended since. The copy is whole, and its owner must be able to read it.
-                try keepOwner(copied.status, of: copy.raw, path: place.path)
+                try keepOwner(status, of: copy.raw, path: place.path)
             }
             try record.write(in: directory)
             self.record = record.branch
@@ -107,21 +106,44 @@ struct BranchCopy {
         location = StoreLocation(directory: directory, name: finished)
     }
 
-    /// Copies a database and its log once. Returns nil if they changed in a way that makes the copies disagree.
+    /// Calls `body` with the number of the attempt, on a place without files, until it returns a value.
+    private static func trying<Result>(in place: StoreLocation, _ body: (Int) throws -> Result?) throws -> Result? {
+        for attempt in 0..<attempts.all {
+            for name in [place.name.database] + place.name.sideFiles { try place.directory.removeFile(name) }
+            if let result = try body(attempt) { return result }
+            pause(.milliseconds(20))
+        }
+        return nil
+    }
+
+    /// Copies a database and its log. Returns nil if they always changed in a way that makes the copies disagree.
     private static func copy(
-        _ database: BranchFile, _ log: BranchFile, to place: StoreLocation, requiringStillness: Bool
+        _ database: BranchFile, _ log: BranchFile, _ index: BranchFile?, to place: StoreLocation, ownWriters: Bool
     ) throws -> (FileStatus, Int64)? {
+        // Open for all attempts: a program that ends meanwhile takes nothing away.
         let source = try database.open()
-        let before = try source.status(path: database.path)
         let file = try log.open()
-        let header = try file.read(count: headerLength, at: 0, path: log.path)
-        try database.copy(source, as: place.name.database, in: place.directory)
-        let status = try file.status(path: log.path)
-        try log.copy(file, as: place.name.wal, in: place.directory, limit: status.size)
-        guard try file.read(count: headerLength, at: 0, path: log.path) == header else { return nil }
-        let after = try source.status(path: database.path)
-        guard !requiringStillness || after == before else { return nil }
-        return (after, max(before.modified, status.modified))
+        var lock: BranchReadLock?
+        return try trying(in: place) { attempt in
+            if attempt >= attempts.unlocked, lock == nil, let index { lock = BranchReadLock(database, index) }
+            let before = try source.status(path: database.path)
+            let header = try file.read(count: headerLength, at: 0, path: log.path)
+            try database.copy(source, as: place.name.database, in: place.directory)
+            let status = try file.status(path: log.path)
+            try log.copy(file, as: place.name.wal, in: place.directory, limit: status.size)
+            guard try file.read(count: headerLength, at: 0, path: log.path) == header else { return nil }
+            let after = try source.status(path: database.path)
+            guard after == before || ownWriters && attempt >= attempts.still else { return nil }
+            if lock != nil {
+                lock = nil
+                // The locks have kept a program that has ended since from its last checkpoint.
+                if log.isLost, try file.read(count: headerLength, at: 0, path: log.path) == header {
+                    try place.directory.removeFile(place.name.wal)
+                    try log.copy(file, as: place.name.wal, in: place.directory)
+                }
+            }
+            return (after, max(before.modified, status.modified))
+        }
     }
 
     /// The size of a log's header (https://sqlite.org/fileformat2.html, §4.1), which has the salts.

@@ -28,6 +28,16 @@ struct BranchFile: Equatable, Sendable {
         }
     }
 
+    /// True if the process has ended or closed the file.
+    var isLost: Bool {
+        do {
+            _ = try open()
+            return false
+        } catch {
+            return true
+        }
+    }
+
     /// Copies the file, which is open, to a new one that only this user may read.
     ///
     /// - Parameter limit: The number of bytes to copy at most.

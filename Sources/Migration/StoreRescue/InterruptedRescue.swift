@@ -19,8 +19,9 @@ extension StoreRescue {
     /// - Parameters:
     ///   - settling: True to move them into the archive first, and to remove copies of what a program still has open.
     ///   - request: The deadline for the group's lock.
+    ///   - report: Called with a sentence for each copy that is moved, or that was not finished and stays.
     package static func interrupted(
-        in group: FilePath, settling: Bool, _ request: RelocationRequest
+        in group: FilePath, settling: Bool, _ request: RelocationRequest, report: (String) -> Void = { _ in }
     ) throws(RelocationFailure) -> [Interrupted] {
         do {
             let container = try Relocation.container(at: group)
@@ -29,10 +30,19 @@ extension StoreRescue {
             let archived = try saved.archived().filter { !$0.branch.isJoined }
             let unfinished = try saved.unfinished()
             let names = Set((copies + archived + unfinished.compactMap(\.self)).map(\.name))
-            guard !names.isEmpty else { return [] }
+            guard !names.isEmpty || !unfinished.isEmpty else { return [] }
             let isOpen = try open(names, in: container)
             if settling, !copies.isEmpty || !unfinished.isEmpty {
-                _ = try Relocation(request).settleBranches { copy in copy.isOpen(isOpen[copy.name] ?? []) }
+                let notes = try Relocation(request).settleBranches { copy in copy.isOpen(isOpen[copy.name] ?? []) }
+                notes.forEach(report)
+            }
+            if !settling {
+                for copy in unfinished where copy.map({ !$0.isOpen(isOpen[$0.name] ?? []) }) ?? true {
+                    let place = copy?.location.directory.path ?? group.appending(".groupstore/rescue")
+                    report(
+                        "a copy that was not finished, of what \(copy?.branch.holders ?? "a program") had committed, "
+                            + "is in \(PrintablePath(place))")
+                }
             }
             let left = settling ? [] : copies.filter { !$0.isOfName && !$0.isOpen(isOpen[$0.name] ?? []) }
             let unjoined = try names.sorted { $0.string < $1.string }.flatMap {

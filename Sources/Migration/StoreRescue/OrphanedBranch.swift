@@ -13,7 +13,9 @@ package struct OrphanedBranch: Sendable {
     let database: BranchFile
     /// Nil in rollback mode.
     let log: BranchFile?
-    private let indexFile: BranchFile?
+    let indexFile: BranchFile?
+    /// The name that the database has now, if it is another than the store's.
+    let otherName: FilePath?
     var index: FileIdentity? { indexFile?.identity }
     /// True if the store's name leads to the same database, with another log.
     let sharesDatabase: Bool
@@ -48,7 +50,22 @@ package struct OrphanedBranch: Sendable {
         log = lost.log.map { BranchFile($0, of: pid) }
         indexFile = lost.index.map { BranchFile($0, of: pid) }
         sharesDatabase = lost.database.identity == named.database
+        let isElsewhere =
+            !sharesDatabase && lost.database.path != named.path
+            && FileStatus(following: lost.database.path)?.identity == lost.database.identity
+        otherName = isElsewhere ? lost.database.path : nil
         self.named = named
+    }
+
+    /// True if the database has changed places with the one at the store's name: a program has that one open, with the
+    /// log that is at the name which the branch's database has now.
+    var isSwapped: Bool {
+        guard let otherName, let present = named.database,
+            let log = FileStatus(following: otherName.appending(suffix: "-wal"))?.identity, log != self.log?.identity
+        else { return false }
+        return FileHolder.of(present).contains { holder in
+            Set(HeldFile.of(holder.pid, only: [present, log]).map(\.identity)).count == 2
+        }
     }
 
     /// The last commit that the programs see in their log, by their own index; nil if it isn't known.

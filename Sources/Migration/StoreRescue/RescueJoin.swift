@@ -31,8 +31,10 @@ struct RescueJoin {
         ]
         let strays = sides.filter { _, file in file.map(files.contains) ?? false }.map(\.0)
         let isShared = branches.contains(where: \.sharesDatabase)
+        let isEmpty = store.hasEmptyFile(without: files, branches)
+        let database = isEmpty ? nil : named.database
         // A journal has no index that programs lock.
-        let needsFence = named.database != nil && (isShared || strays.contains { $0 != store.name.journal })
+        let needsFence = database != nil && (isShared || strays.contains { $0 != store.name.journal })
         let index = strays.contains(store.name.sharedMemory) ? named.index : nil
         let fence = needsFence ? try StoreFence(store, holders: holders, branchIndex: index) : nil
 
@@ -42,6 +44,7 @@ struct RescueJoin {
         let joinedBefore = copies.branches.filter(\.isJoined).compactMap { $0.earlier?.location }
         copies.branches.removeAll(where: \.isJoined)
         guard !copies.branches.isEmpty || !ended.isEmpty else { return }
+        try store.checkHardLinks()
         result.merge = try rehearse(copies)
 
         // From here on something is changed: first the archive, then the name.
@@ -60,7 +63,8 @@ struct RescueJoin {
             try join.setAside(strays, reason: "the log, index or journal of \(owners), beside another store")
         }
         var merged = parts[...]
-        if let database = named.database {
+        if isEmpty, let file = named.database { try setAsideEmpty(file, files, branches, join) }
+        if let database {
             if let fence, let name = copies.name, isShared {
                 try join.detach(name.location, from: database, behind: fence)
             }
@@ -87,6 +91,19 @@ struct RescueJoin {
             copy.copy.location,
             reason: "what \(copy.branch.holders.list) had committed to \(copy.branch.lostFiles), before it was joined",
             branch: copy.copy.record ?? copy.branch.record)
+    }
+
+    /// Moves an empty file from the store's name into the archive. A program that is about to write to it keeps it.
+    private func setAsideEmpty(
+        _ file: FileIdentity, _ foreign: Set<FileIdentity>, _ branches: [OrphanedBranch], _ join: BranchJoin
+    ) throws {
+        let isOpen = FileHolder.of(file).contains { HeldFile.of($0.pid, only: [file]).contains(where: \.canWrite) }
+        guard !isOpen, store.hasEmptyFile(without: foreign, branches) else {
+            throw RelocationFailure(
+                .busy, code: "in_use", "\(PrintablePath(store.path)): a program has the empty file at the name open",
+                remedy: "see which, close it, and try again: groupstore doctor \(store.path.shellWord)")
+        }
+        try join.setAside([store.name.database], reason: "the empty file that was at the store's name")
     }
 
     /// Gives a copy of an archived branch the store's name, at which there is nothing.

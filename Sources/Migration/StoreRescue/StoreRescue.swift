@@ -68,6 +68,7 @@ package struct StoreRescue {
         let left = try saved.copies().filter { $0.name == name && !$0.isOfName && !$0.isOpen(open) }
         let ended = try saved.unjoined(name, open: open).filter { !store.hasFiles(of: $0) } + left
         guard !branches.isEmpty || !ended.isEmpty else { return nothing }
+        do { try store.checkName(branches) } catch { throw error.described(of: store) }
         let scratch = try ScratchDirectory()
         try withExtendedLifetime(scratch) {
             var copies = try BranchCopies(
@@ -76,6 +77,7 @@ package struct StoreRescue {
             result.branches = copies.reported
             copies.branches.removeAll(where: \.isJoined)
             guard !copies.branches.isEmpty || !ended.isEmpty else { return }
+            try store.checkHardLinks()
             result.merge = try rescue.rehearse(copies)
             result.outcome = .rescued
         }
@@ -92,6 +94,7 @@ package struct StoreRescue {
         let id = TransferIdentifier()
         var result: RescueReport
         do {
+            try store.checkName(branches)
             // First of all: the claim asks presenters to close the store, and a program that has a branch may be one
             // of them, or end while others are waited for.
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }

@@ -81,9 +81,12 @@ struct RecoverCommand: ParsableCommand {
                 ? try AppRelocation.interrupted(in: group)
                 : try apps.recover(leavingStopped: leaveStopped) { show($0, output) }
             if let app { found.append(app) }
-            let rescues = try StoreRescue.interrupted(in: group, settling: !dryRun, request)
+            let rescues = try StoreRescue.interrupted(in: group, settling: !dryRun, request) {
+                progress.report(.note($0))
+                isRescueLeft = true
+            }
             for rescue in rescues { show(rescue, output) }
-            isRescueLeft = !rescues.isEmpty
+            if !rescues.isEmpty { isRescueLeft = true }
             if dryRun {
                 for transfer in found { show(transfer, output) }
                 if let stopped, !leaveStopped { printer.show(stopped) }
