@@ -18,15 +18,15 @@ package final class Agent {
         package var scheduler: (RelocationEnvironment, Configuration, Logger) throws -> any RelocationScheduling
         /// Reloads the configuration; nil if there is no file to read.
         package var reload: (() throws -> Configuration)?
-        /// The program that reads stores' histories, this one; nil for an agent that reports no rows.
-        package var historyProgram: FilePath?
+        /// The program that reads stores' histories and copies branches, this one; nil for an agent that does neither.
+        package var program: FilePath?
 
         package init(
             source: @escaping (FilePath) throws -> any EventSource,
             scheduler: @escaping (RelocationEnvironment, Configuration, Logger) throws -> any RelocationScheduling,
-            reload: (() throws -> Configuration)?, historyProgram: FilePath? = nil
+            reload: (() throws -> Configuration)?, program: FilePath? = nil
         ) {
-            self.historyProgram = historyProgram
+            self.program = program
             self.source = source
             self.scheduler = scheduler
             self.reload = reload
@@ -89,9 +89,11 @@ package final class Agent {
             publisher: publisher, configuration: current, states: states, scheduler: scheduler,
             presenters: presenters.registry, socket: socket, version: ProgramVersion.current)
         let history = HistoryService(
-            publisher: publisher, configuration: current, states: states, feed: feed, program: parts.historyProgram,
+            publisher: publisher, configuration: current, states: states, feed: feed, program: parts.program,
             log: log)
         defer { history.stop() }
+        let saver = BranchSaver(configuration: current, states: states, program: parts.program, log: log)
+        defer { saver.stop() }
         publisher.checkReaders { [current] peer, store in
             Requester(peer, current.value).mayOpen(store, in: current.value)
         }
@@ -125,7 +127,10 @@ package final class Agent {
         let receiver = FeedReceiver(
             publisher: publisher, scheduler: scheduler,
             beforeEvent: { [weak history] event, store in history?.prepare(for: event, of: store) },
-            onEvent: { [weak history] event, store in history?.receive(event, of: store) },
+            onEvent: { [weak history, weak saver] event, store in
+                history?.receive(event, of: store)
+                saver?.receive(event, of: store)
+            },
             onFileEvent: { [weak history] store in history?.recordFileEvent(of: store) })
         try feedThread.start(
             receiver: receiver, states: states, descriptors: descriptors, log: FeedLog(log),

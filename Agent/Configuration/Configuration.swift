@@ -70,6 +70,13 @@ package struct Configuration: Sendable, Equatable {
         }
     }
 
+    /// What the agent does when a program has lost files of a store open.
+    package enum Rescue: String, CaseIterable, Sendable {
+        /// It copies what the program has committed to `.groupstore/rescue`.
+        case on
+        case off
+    }
+
     /// The socket's path; nil for the one that `AgentSocket` finds.
     package var socket: FilePath?
     /// The roles of users other than the agent's own and root, who may request everything.
@@ -79,6 +86,7 @@ package struct Configuration: Sendable, Equatable {
     package var subscriptions = SubscriptionLimits()
     /// The time that presenters get to release a store.
     package var claimDeadline: Duration
+    package var rescue = Rescue.on
     package var groups: [Group]
     /// The directory in which every group container is served, whether or not it is configured; nil for none.
     package var containers: FilePath?

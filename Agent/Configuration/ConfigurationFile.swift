@@ -74,10 +74,11 @@ package struct ConfigurationFile {
         let section =
             try isDropIn
             ? section(root, "a drop-in", keys: ["groups"])
-            : section(root, "the file", keys: ["socket", "claim-deadline", "groups"])
+            : section(root, "the file", keys: ["socket", "claim-deadline", "rescue", "groups"])
         var builder = ConfigurationBuilder(path)
         if let socket = section["socket"] { try read(socket: socket, &builder) }
         if let deadline = section["claim-deadline"] { builder.configuration.claimDeadline = try duration(deadline) }
+        if let rescue = section["rescue"] { builder.configuration.rescue = try choice(rescue, "rescue") }
         guard let groups = section["groups"] else {
             if needsGroups { _ = try required("groups", in: section) }
             return builder

@@ -130,6 +130,47 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first"])
     }
 
+    /// The program may end right after a refusal. There is one copy, however often the rescue is refused.
+    @Test func keepsACopyOfABranchInConflict() throws {
+        let first = try split()
+        try first.insert(3, "conflict")
+        let saved = try SavedBranches(Relocation.container(at: rig.store.directory.path))
+        for value in 4...5 {
+            try first.insert(value, "more")
+            let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+            let copies = try saved.copies()
+            #expect(copies.count == 1)
+            let place = try #require(copies.first).location
+            #expect(failure?.message.contains(place.directory.path.string) == true, "\(failure?.message ?? "")")
+            #expect(try rig.rows(place.path).count == value)
+        }
+        try first.kill()
+        #expect(try rig.rescue(prefer: .legacy).run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "3=conflict", "4=more", "5=more"])
+        #expect(try saved.copies().isEmpty)
+    }
+
+    @Test func copiesABranchWithoutJoiningIt() throws {
+        let first = try split()
+        let saved = try SavedBranches(Relocation.container(at: rig.store.directory.path))
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().copyBranches(limit: 4096) }
+        #expect(try failure?.code == "too_large" && saved.copies().isEmpty)
+        for value in 4...5 {
+            try first.insert(value, "more")
+            let report = try rig.rescue().copyBranches(limit: 1 << 20)
+            #expect(try report.outcome == .copied && report.branches.count == 1 && saved.copies().count == 1)
+            #expect(try rig.rows(try #require(saved.copies().first).location.path).count == value - 1)
+        }
+        #expect(try rig.rows() == ["1=base", "3=other"])
+        #expect(try rig.rescue().run().outcome == .rescued)
+        // The archive has the content: it must not come back as a later copy.
+        let report = try rig.rescue().copyBranches()
+        #expect(report.branches.map(\.isJoined) == [true] && report.branches.first?.copy == nil)
+        #expect(try saved.copies().isEmpty)
+        try first.kill()
+        #expect(try rig.rescue().run().outcome == .nothingToDo)
+    }
+
     /// A rescue was killed as it copied, and nothing proves that the files are elsewhere.
     @Test(arguments: [false, true]) func leavesAnUnfinishedCopyOfFilesThatAreGone(isRecorded: Bool) throws {
         let first = try split()

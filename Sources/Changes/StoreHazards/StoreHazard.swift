@@ -16,6 +16,14 @@ package struct StoreHazard: Equatable, Sendable {
         case twoNames = "two_names"
         /// A process writes the log without the index by which the others find its commits.
         case mixedModes = "mixed_modes"
+
+        /// True if the process has a history of the store that nobody else sees, and that a rescue joins.
+        package var isSplit: Bool {
+            switch self {
+            case .orphanedLog, .orphanedDatabase: true
+            case .droppedLocks, .twoNames, .mixedModes: false
+            }
+        }
     }
 
     package let code: Code

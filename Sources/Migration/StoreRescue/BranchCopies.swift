@@ -68,11 +68,7 @@ struct BranchCopies {
         self.name = name
         self.branches = try branches.enumerated().map { number, branch in
             let copy = try Self.copy(branch, number, of: store, in: place, recording: recording)
-            let record = branch.record
-            let earlier = try archived.last { saved in
-                try saved.name == store.name.database && saved.branch.isOfSameFiles(as: record)
-                    && Self.haveSameContent(saved.location, copy.location)
-            }
+            let earlier = try Self.earlier(branch.record, copy.location, of: store, in: archived)
             let isJoined = earlier.map { $0.branch.isJoined && $0.branch.store == file } ?? false
             return try Branch(
                 branch: branch, copy: copy, earlier: earlier, isJoined: isJoined, changes: changes(copy.location))
@@ -122,6 +118,17 @@ struct BranchCopies {
                 record: recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil)
         } catch is BranchFile.Lost {
             throw lost(branch, store.path)
+        }
+    }
+
+    /// Returns an archived copy of a branch with the same content.
+    static func earlier(
+        _ branch: ArchiveNote.Branch, _ copy: StoreLocation, of store: StoreLocation,
+        in archived: [SavedBranches.Saved]
+    ) throws -> SavedBranches.Saved? {
+        try archived.last { saved in
+            try saved.name == store.name.database && saved.branch.isOfSameFiles(as: branch)
+                && haveSameContent(saved.location, copy)
         }
     }
 

@@ -103,6 +103,11 @@ package struct OrphanedBranch: Sendable {
         return nil
     }
 
+    /// The bytes of the database and its log; 0 once the process has ended.
+    var size: Int64 {
+        [database, log].compactMap { $0.flatMap { FileStatus(following: $0.path)?.size } }.reduce(0, +)
+    }
+
     /// What identifies the branch in the record of a copy.
     var record: ArchiveNote.Branch {
         ArchiveNote.Branch(database: database.recorded, log: log?.recorded, holders: holders.list)

@@ -21,9 +21,18 @@ extension RelocationFailure {
         let archived = ((try? saved.archived()) ?? []).filter {
             $0.name == store.name.database && !$0.branch.isJoined
         }
+        let copies = ((try? saved.copies()) ?? []).filter { $0.name == store.name.database && !$0.isOfName }
         for branch in OrphanedBranch.find(store) {
-            guard !archived.contains(where: { branch.record.isOfSameFiles(as: $0.branch) }) else { continue }
-            failure.message += "; only \(branch.holders.list) has what it has committed: keep it running"
+            let record = branch.record
+            guard !archived.contains(where: { record.isOfSameFiles(as: $0.branch) }) else { continue }
+            if let copy = copies.last(where: { record.isOfSameFiles(as: $0.branch) }) {
+                failure.message +=
+                    "; what \(branch.holders.list) has committed until now is kept in "
+                    + "\(PrintablePath(copy.location.directory.path)), and the next rescue joins it: keep it running, "
+                    + "for only it has what it commits from now on"
+            } else {
+                failure.message += "; only \(branch.holders.list) has what it has committed: keep it running"
+            }
         }
         for copy in archived {
             failure.message +=

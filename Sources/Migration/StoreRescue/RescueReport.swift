@@ -11,6 +11,8 @@ package struct RescueReport: Sendable {
         case nothingToDo = "nothing_to_do"
         /// The store has the rows of all branches.
         case rescued
+        /// The branches are copied, and not joined.
+        case copied
     }
 
     /// A branch as it was copied.
@@ -31,6 +33,8 @@ package struct RescueReport: Sendable {
         /// True if an earlier rescue has joined it, and its process has committed nothing since.
         package let isJoined: Bool
         package var archive: FilePath?
+        /// The place of the copy that the next rescue finds.
+        package var copy: FilePath?
     }
 
     package var outcome = Outcome.nothingToDo

@@ -100,14 +100,106 @@ package struct StoreRescue {
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
             result = try engine.joiningBranches { try join($0, saved: id) }
         } catch {
-            // A program that must close the store at its name may close its branch with it.
+            // A program that must close the store at its name may close its branch with it. The copies of what other
+            // programs have open stay too: these may end before the next rescue.
             let mustClose = Set(error.holders.map(\.pid))
             let open = OrphanedBranch.find(store).filter { $0.holders.allSatisfy { !mustClose.contains($0.pid) } }
-            try? engine.withoutClaim { try settle($0, open.map(\.record)) }
+            try? engine.withoutClaim {
+                try settle($0, open.map(\.record))
+                _ = try discardArchived($0, id)
+            }
             throw error.asRefusal.described(of: store)
         }
         result.remaining = HazardScan([(store.name, store.directory)], readsLogs: true).hazards()
         return result
+    }
+
+    // MARK: Copy
+
+    /// Copies the branches to `.groupstore/rescue` and joins nothing. A later rescue finds them there, also if their
+    /// programs have ended meanwhile. Earlier copies of the same files are removed. A branch whose content the archive
+    /// has already is not kept twice.
+    ///
+    /// - Parameter limit: The number of bytes that the branches may have together; nil for no limit. Half of the free
+    ///   space stays free then.
+    /// - Throws: `RelocationFailure` for the first branch that can't be copied, once the others are.
+    package func copyBranches(limit: Int64? = nil) throws -> RescueReport {
+        let branches = OrphanedBranch.find(store)
+        guard !branches.isEmpty else { return nothing }
+        let engine = Relocation(request, registry: registry, isCancelled: isCancelled, report: report)
+        return try engine.withoutClaim { join in
+            var result = RescueReport()
+            result.outcome = .copied
+            let id = TransferIdentifier()
+            let run = try join.copies(id)
+            var (copied, failure, left) = ([(OrphanedBranch, BranchCopy)](), (any Error)?.none, limit)
+            for (number, branch) in branches.enumerated() {
+                do {
+                    if let maximum = left {
+                        let size = branch.size
+                        try checkSpace(for: branch, size: size, limit: maximum, in: run)
+                        left = maximum - size
+                    }
+                    try copied.append(
+                        (branch, BranchCopies.copy(branch, number, of: store, in: run, recording: true)))
+                } catch {
+                    failure = failure ?? error
+                }
+            }
+            try settle(join, branches.map(\.record), keeping: id)
+            let archives = try discardArchived(join, id)
+            result.branches = copied.map { branch, copy in
+                let (place, archive) = (copy.location.directory.path, archives[copy.location.directory.path])
+                return RescueReport.Branch(
+                    holders: branch.holders, code: branch.code.rawValue, subject: branch.holders.list,
+                    commits: copy.commits, lastWrite: copy.lastWrite, changes: nil,
+                    isJoined: archive?.branch.isJoined ?? false, archive: archive?.location.directory.path,
+                    copy: archive == nil ? place : nil)
+            }
+            guard let failure else { return result }
+            if try archives.isEmpty && run.names().isEmpty { try join.discardCopies(id) }
+            for branch in result.branches {
+                guard let place = branch.copy else { continue }
+                report(.note("what \(branch.subject) has committed is copied to \(PrintablePath(place))"))
+            }
+            throw failure
+        }
+    }
+
+    /// Removes the copies of one run whose content the archive has. Returns the archived branches by the copies'
+    /// places.
+    private func discardArchived(
+        _ join: BranchJoin, _ id: TransferIdentifier
+    ) throws -> [FilePath: SavedBranches.Saved] {
+        var found: [FilePath: SavedBranches.Saved] = [:]
+        let archived = try join.saved.archived()
+        for copy in try join.saved.copies(of: id) where !copy.isOfName {
+            guard let earlier = try BranchCopies.earlier(copy.branch, copy.location, of: store, in: archived) else {
+                continue
+            }
+            found[copy.location.directory.path] = earlier
+            try join.discardCopy(copy)
+        }
+        return found
+    }
+
+    private func checkSpace(for branch: OrphanedBranch, size: Int64, limit: Int64, in run: Directory) throws {
+        let subject = "\(PrintablePath(store.path)): what \(branch.holders.list) has open is not copied: "
+        let remedy =
+            "keep the process running, and join what it has committed: groupstore rescue \(store.path.shellWord)"
+        guard size <= limit else {
+            throw RelocationFailure(
+                .unusablePlace, code: "too_large",
+                subject + "it has \(ByteCount(size)), and \(ByteCount(max(limit, 0))) are allowed", remedy: remedy)
+        }
+        // The log's pages go to the copied database too.
+        let (needed, free) = (UInt64(size) * 4, try run.fileSystem().available)
+        guard needed <= free else {
+            throw RelocationFailure(
+                .unusablePlace, code: "no_space",
+                subject + "\(ByteCount(free)) are free, and \(ByteCount(needed)) are needed so that half stays free",
+                remedy: remedy)
+        }
     }
 
     /// Copies the branches to `.groupstore/rescue`, where they survive this process and theirs.

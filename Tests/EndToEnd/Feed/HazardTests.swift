@@ -1,6 +1,7 @@
 import AgentProtocol
 import Glibc
 import LinuxSystem
+import StoreRelocation
 import SystemPackage
 import TestSupport
 import Testing
@@ -58,5 +59,25 @@ import Testing
         try sqlite(store, "INSERT INTO t VALUES (3, 'new')")
         try other.next("change")
         try holder.end()
+    }
+
+    @Test func copiesABranchBeforeItsProgramIsKilled() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v)")
+        let holder = try SQLiteHolder(store)
+        try holder.run("c.execute(\"INSERT INTO t VALUES (1, 'lost')\")")
+        let agent = try AgentProcess(places, legacy: [])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        #expect(unlink(store.string + "-wal") == 0 && unlink(store.string + "-shm") == 0)
+        try subscriber.next("hazard")
+        let saved = try SavedBranches(Relocation.container(at: places.group))
+        let deadline = Deadline(after: .ample)
+        while (try? saved.copies())?.isEmpty ?? true, !deadline.hasPassed { pause(.milliseconds(10)) }
+        try holder.kill()
+        let done = try groupstore("rescue", options: [Word(store)], environment: agent.environment)
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+        #expect(try sqlite(store, "SELECT id FROM t") == "1\n")
+        #expect(try saved.copies().isEmpty)
     }
 }

@@ -58,6 +58,7 @@ import Testing
             socket:
               { path: ~/run/agent.sock, allow-uids: [1001, 1002], subscriptions-per-connection: 5, subscriptions: 70 }
             claim-deadline: 90s
+            rescue: off
             groups:
               - id: group.com.example.notes
                 directory: ~/notes
@@ -78,7 +79,7 @@ import Testing
         let home = home.path
         #expect(configuration.socket == home.appending("run").appending("agent.sock"))
         #expect(configuration.allowed == [1001: [.subscribe], 1002: [.subscribe]])
-        #expect(configuration.claimDeadline == .seconds(90))
+        #expect(configuration.claimDeadline == .seconds(90) && configuration.rescue == .off)
         #expect(configuration.subscriptions == SubscriptionLimits(perConnection: 5, total: 70))
         #expect(
             configuration.groups.map(\.directory) == [home.appending("notes"), "/containers/group.com.example.empty"])
@@ -163,6 +164,7 @@ import Testing
         Mistake(line: 1, word: "is not a duration", text: "claim-deadline: soon\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "is not a duration", text: "claim-deadline: 30 s\ngroups: [{ id: a }]"),
         Mistake(line: 1, word: "is longer than a year", text: "claim-deadline: 99999999999d\ngroups: [{ id: a }]"),
+        Mistake(line: 1, word: "rescue can't be false", text: "rescue: false\ngroups: [{ id: a }]"),
         Mistake(line: 2, word: "not an absolute path", text: "groups:\n  - { id: a, directory: notes }"),
         Mistake(
             line: 2, word: "at most 4095",

@@ -119,7 +119,7 @@ struct AgentCommand: ProcIndependentCommand {
                     RelocationScheduler(configuration, environment: environment, logger: log)
                 },
                 reload: loader.map { loader in { try loader.load() } },
-                historyProgram: "/proc/self/exe"),
+                program: "/proc/self/exe"),
             notification: ServiceNotification(environment: environment), log: log
         ).run()
         if output.json { output.record(["type": "summary", "outcome": "stopped"], "") }

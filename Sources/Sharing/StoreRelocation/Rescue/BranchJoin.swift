@@ -99,10 +99,26 @@ package struct BranchJoin {
             id.component, of: GroupContainer.child(SavedBranches.directoryName, of: container.bookkeeping()))
     }
 
+    /// Removes a copy of a branch, and the directory of its run if it was the last one. Its content must be elsewhere.
+    package func discardCopy(_ copy: SavedBranches.Saved) throws {
+        let place = copy.location.directory.path
+        guard let parent = try saved.directory(), let name = place.lastComponent,
+            let run = place.removingLastComponent().lastComponent
+        else { return }
+        let directory = try parent.directory(run)
+        try directory.removeTree(name)
+        if try directory.names().isEmpty { try parent.removeDirectory(run) }
+        try removeIfEmpty(parent)
+    }
+
     /// Removes what is left of the copies of one run. Everything in them must be elsewhere.
     package func discardCopies(_ id: TransferIdentifier) throws {
         guard let parent = try saved.directory() else { return }
         try parent.removeTree(id.component)
+        try removeIfEmpty(parent)
+    }
+
+    private func removeIfEmpty(_ parent: Directory) throws {
         if try parent.names().isEmpty { try container.bookkeeping().removeDirectory(SavedBranches.directoryName) }
     }
 }

@@ -54,6 +54,12 @@ package struct SavedBranches {
         return try parent.names().flatMap { try copies(in: parent.directory($0)) }
     }
 
+    /// Returns the whole copies of one run; none if its directory is gone.
+    package func copies(of run: TransferIdentifier) throws -> [Saved] {
+        guard let parent = try directory(), try parent.status(run.component) != nil else { return [] }
+        return try copies(in: parent.directory(run.component))
+    }
+
     /// Returns the whole copies of one run.
     func copies(in run: Directory) throws -> [Saved] {
         try places(in: run).compactMap { place in
@@ -119,13 +125,14 @@ package struct BranchSettlement {
 
     package init(_ container: GroupContainer) { self.container = container }
 
-    /// Moves each copy whose files no program has open any more into the archive: nothing else has the commits. Removes
-    /// those of files that are open, finished or not. A copy that was not finished, or that can't be read, stays where
-    /// it is unless its files are open, or a whole copy of them exists. The caller must hold the group's lock.
+    /// Moves each copy whose files no program has open any more into the archive: nothing else has the commits. Of
+    /// those of open files, the last whole one stays: the program may end at any time. A copy that was not finished, or
+    /// that can't be read, stays where it is unless its files are open, or a whole copy of them exists. The caller must
+    /// hold the group's lock.
     ///
     /// - Parameters:
     ///   - name: The store; nil for all stores.
-    ///   - kept: A run whose copies of open files stay.
+    ///   - kept: A run whose copies of open files stay, and are the last ones.
     ///   - isOpen: Returns true if a program has the branch's files open.
     /// - Returns: A sentence for each copy that was archived or stays.
     package func run(
@@ -134,7 +141,9 @@ package struct BranchSettlement {
     ) throws -> [String] {
         guard let parent = try saved.directory() else { return [] }
         var notes: [String] = []
-        let whole = try saved.copies() + saved.archived()
+        let copies = try saved.copies()
+        let whole = try copies + saved.archived()
+        let last = try Self.last(of: copies.filter { !$0.isOfName && isOpen($0) }, run: kept)
         for run in try parent.names() {
             let directory = try parent.directory(run)
             let copies = try saved.copies(in: directory)
@@ -152,22 +161,45 @@ package struct BranchSettlement {
                 let archive = try archive(copy.location, of: copy.name, reason: reason, branch: branch)
                 notes.append("\(reason), is kept in \(PrintablePath(archive.directory.path))")
             }
-            guard run != kept?.component else { continue }
-            let stay = unfinished.filter { _, copy in
+            guard run != kept?.component else {
+                // What could not be copied, for lack of space perhaps.
+                for place in unfinished where place.branch.map(isOpen) ?? false {
+                    if let name = place.place.path.lastComponent { try directory.removeTree(name) }
+                }
+                continue
+            }
+            let left = unfinished.filter { _, copy in
                 guard let copy else { return true }
                 return !isOpen(copy) && !whole.contains { $0.name == copy.name && $0.isOfSameFiles(as: copy) }
             }.map(\.place.path)
-            for path in stay {
+            for path in left {
                 notes.append(
                     "a copy that was not finished, of what a program had committed, stays in \(PrintablePath(path))")
             }
+            let stay = last.union(left)
             for name in try directory.names() where !stay.contains(directory.path.appending(name)) {
                 try directory.removeTree(name)
             }
-            if stay.isEmpty { try parent.removeDirectory(run) }
+            if try directory.names().isEmpty { try parent.removeDirectory(run) }
         }
         if try parent.names().isEmpty { try container.bookkeeping().removeDirectory(SavedBranches.directoryName) }
         return notes
+    }
+
+    /// Returns the places of the last copy of each branch: of those of the run, or else the one that was finished last.
+    /// Of two that were finished at once, both.
+    private static func last(of copies: [SavedBranches.Saved], run: TransferIdentifier?) throws -> Set<FilePath> {
+        let times = try copies.map { copy in
+            let isOfRun = copy.location.directory.path.removingLastComponent().lastComponent == run?.component
+            return isOfRun ? .max : try copy.location.directory.status(copy.location.name.database)?.changed ?? 0
+        }
+        return Set(
+            copies.indices.filter { index in
+                !copies.indices.contains { other in
+                    copies[other].name == copies[index].name && copies[other].isOfSameFiles(as: copies[index])
+                        && times[other] > times[index]
+                }
+            }.map { copies[$0].location.directory.path })
     }
 
     /// Puts a finished copy of a branch into the archive, by renames from `.groupstore`. Returns its location there.

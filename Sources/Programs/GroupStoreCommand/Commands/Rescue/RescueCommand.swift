@@ -33,6 +33,19 @@ struct RescueCommand: ParsableCommand {
     @Flag(help: "Print the branches and the plan of the merge, and change nothing.")
     var dryRun = false
 
+    @Flag(
+        help: """
+            Copy the branches to .groupstore/rescue, where the next rescue finds them, also if their programs have \
+            ended meanwhile. Join nothing.
+            """)
+    var copyOnly = false
+
+    @Option(help: .hidden)
+    var maximumBytes: Int64?
+
+    @Flag(help: .hidden)
+    var noLinks = false
+
     @Option(
         name: .customLong("prefer"),
         help: ArgumentHelp(
@@ -70,6 +83,10 @@ struct RescueCommand: ParsableCommand {
     }
 
     func validate() throws {
+        guard !copyOnly || !dryRun else { throw ValidationError("--copy-only and --dry-run exclude each other") }
+        guard !copyOnly || preferences.isEmpty && keys.isEmpty else {
+            throw ValidationError("--copy-only joins nothing: leave out --prefer and --merge-key")
+        }
         for text in preferences where Self.preference(text) == nil {
             throw ValidationError("--prefer \(text): write store, branch or newer:COLUMN")
         }
@@ -86,7 +103,7 @@ struct RescueCommand: ParsableCommand {
         let progress = RelocationProgressReporter(output)
         let started = ContinuousClock.now
         try reporting(output, changing: !dryRun) {
-            let location = try location()
+            let location = try noLinks ? namedLocation() : location()
             FileLease.ignoreBreakSignal()
             Interruption.installHandlers(announcing: true)
             var options = MergeOptions()
@@ -115,7 +132,9 @@ struct RescueCommand: ParsableCommand {
                     }
                 })
             do {
-                let report = try dryRun ? rescue.dryRun() : rescue.run()
+                let report =
+                    try copyOnly
+                    ? rescue.copyBranches(limit: maximumBytes) : dryRun ? rescue.dryRun() : rescue.run()
                 RescuePrinter(output, location, dryRun: dryRun).print(report)
             } catch let error where error is RelocationFailure || error is SystemError {
                 let failure = RelocationFailure(
@@ -131,6 +150,13 @@ struct RescueCommand: ParsableCommand {
     private static func renamed(_ sentence: String) -> String {
         sentence.replacing("the group's store", with: "the store").replacing("the group's", with: "the store")
             .replacing("the legacy store", with: "the branch").replacing("the legacy one", with: "the branch")
+    }
+
+    /// Returns the store's location as an agent names it: a link that another user has put there is not followed.
+    private func namedLocation() throws -> StoreLocation {
+        let path = ArgumentBytes.path(store)
+        guard let name = path.lastComponent.flatMap(StoreName.existing) else { throw StoreError.notAFile(path) }
+        return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
     /// Returns the store's location. There need not be a file at the name: it may be what was removed.

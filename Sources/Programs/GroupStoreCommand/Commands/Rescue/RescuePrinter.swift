@@ -37,6 +37,7 @@ struct RescuePrinter {
         let others = branch.holders.dropFirst().map { JSONValue.integer(Int64($0.pid)) }
         if !others.isEmpty { object["other_pids"] = .array(Array(others)) }
         if let archive = branch.archive { object.setPath("archive", bytes: archive.bytes) }
+        if let copy = branch.copy { object.setPath("copy", bytes: copy.bytes) }
         object["tables"] = .array((branch.changes?.tables ?? []).filter { !$0.isSame }.map { .object(table($0)) })
         return object
     }
@@ -62,6 +63,7 @@ struct RescuePrinter {
             branch.holders.isEmpty
             ? "\(branch.subject), which has closed its files: saved by an earlier rescue, not joined yet"
             : "\(branch.subject): \(branch.code), \(count) in its log\(time)"
+        if let copy = branch.copy { return [head + "; copied to \(PrintablePath(copy))"] }
         if branch.isJoined { return [head + "; joined before, nothing since"] }
         let tables = (branch.changes?.tables ?? []).filter { !$0.isSame }.map { table in
             if let obstacle = table.obstacle {
@@ -104,6 +106,9 @@ struct RescuePrinter {
             return ["nothing to rescue: no process that can be seen has a lost file of \(path) open"]
         }
         let merged = report.merge.map { ", \($0.sum(\.onlyLegacy)) rows added, \($0.sum(\.different)) different" } ?? ""
+        if report.outcome == .copied {
+            return ["nothing is joined yet: run groupstore rescue \(store.path.shellWord)"]
+        }
         guard report.outcome == .rescued else {
             return ["nothing to rescue: joined before, nothing since"] + (hint(report).map { [$0] } ?? [])
         }
