@@ -98,9 +98,9 @@ let changes = floor(
     "Sources/Changes",
     room("RowChanges", "SQLiteFormat"),
     room("StoreHazards", "GroupContainers", "LinuxSystem", "SQLiteFormat"),
-    room("ChangeFeed", "CLinux", "LinuxSystem", "SQLiteFormat"),
+    room("ChangeFeed", "CLinux", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     room(
-        "RowShadow", "CLinux", "CXXHash", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "RowChanges",
+        "RowShadow", "CLinux", "CXXHash", "ChangeFeed", "LinuxSystem", "RowChanges",
         "SQLiteFormat"),
     room(
         "StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat",
@@ -141,12 +141,13 @@ let relay = floor(
     "Sources/Relay",
     .systemLibrary(name: "CNATS", providers: [.apt(["libnats-dev"])]),
     .systemLibrary(name: "COpenSSL", providers: [.apt(["libssl-dev"])]),
-    room("StoreReplication", "COpenSSL", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore"),
+    room(
+        "StoreReplication", "COpenSSL", "LinuxSystem", "PersistentHistory", "RowShadow", "SQLiteFormat", "SQLiteStore"),
     room("NATSStreams", "AgentProtocol", "CNATS", "LinuxSystem"),
     room("RelayStatus", "AgentProtocol", "GroupContainers", "LinuxSystem"),
     room(
         "StoreRelay", "AgentProtocol", "COpenSSL", "GroupContainers", "GroupStore", "LinuxSystem", "NATSStreams",
-        "PersistentHistory", "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreReplication"))
+        "PersistentHistory", "RelayStatus", "RowShadow", "SQLiteFormat", "SQLiteStore", "StoreReplication"))
 
 let programs = floor(
     "Sources/Programs",

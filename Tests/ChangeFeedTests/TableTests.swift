@@ -252,9 +252,29 @@ import Testing
         try shell.close()
     }
 
+    /// The store is too large for digests: the journals alone name its tables.
+    @Test func namesTablesOfALargeStoreInRollbackMode() throws {
+        let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text); PRAGMA journal_mode = DELETE")
+        let shell = try rig.shell("PRAGMA journal_mode = DELETE")
+        try shell.execute("INSERT INTO a VALUES (zeroblob(20000000))")
+        try rig.findTables()
+        var complete = 0
+        for round in 0..<40 {
+            let names: Set<String> = round % 2 == 0 ? ["a"] : ["b"]
+            let found = try rig.tables { try shell.execute("INSERT INTO \(round % 2 == 0 ? "a" : "b") VALUES (1)") }
+            // What comes too soon after another is named with the next.
+            #expect(!found.isComplete || names.isSubset(of: found.names))
+            complete += found.isComplete ? 1 : 0
+            // A journal that was gone before it could be opened.
+            if !rig.hasMap { rig.runScans() }
+        }
+        #expect(complete > 0)
+        try shell.close()
+    }
+
     /// How much of a processor the comparisons may take is limited: a change that comes right after another one need
     /// not be complete.
-    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"])
+    @Test(arguments: ["TRUNCATE", "PERSIST"])
     func namesTablesAfterABurstInRollbackMode(_ mode: String) throws {
         let rig = try rig("CREATE TABLE a (text); CREATE TABLE b (text); PRAGMA journal_mode = \(mode)")
         let shell = try rig.shell("PRAGMA journal_mode = \(mode)")

@@ -131,4 +131,15 @@ import Testing
             return state >> 33
         }
     }
+
+    /// Auto-vacuum moves pages of the schema, which changes page 1 but not the schema's version.
+    @Test func takesAnAutoVacuumStoresLogForItsOwn() throws {
+        let fixture = try Fixture()
+        let tables = (0..<8).map { "CREATE TABLE t\($0) (a INTEGER PRIMARY KEY, b); " }.joined()
+        try fixture.makeCrashed(
+            "PRAGMA page_size = 1024; PRAGMA auto_vacuum = FULL; \(Self.wal) \(tables) \(Self.rows) INSERT INTO t0 SELECT i, "
+                + "hex(randomblob(500)) FROM n; CREATE VIEW v AS SELECT * FROM t1; PRAGMA wal_checkpoint(TRUNCATE); "
+                + "DELETE FROM t0 WHERE a % 2", parts: ["", "-wal", "-shm"])
+        #expect(try fixture.location.foreignLog() == nil)
+    }
 }

@@ -67,7 +67,9 @@ final class ReplicatedPair {
     func isEqual() throws -> Bool { try Self.content(home) == Self.content(copy) }
 
     /// Reads all through a connection like an app's: a `StoreReader` would drop the locks of the replica's own.
-    static func content(_ store: StoreLocation) throws -> [String: [[StoredValue]]] {
+    ///
+    /// - Parameter history: False for a store that may keep none.
+    static func content(_ store: StoreLocation, history: Bool = true) throws -> [String: [[StoredValue]]] {
         let database = try StoreWriter(store.path)
         let encoding = try TextEncoding(database)
         var found: [String: [[StoredValue]]] = [:]
@@ -85,7 +87,7 @@ final class ReplicatedPair {
             let rowid = isKeyed == 0 ? "rowid, " : ""
             try read(name, "SELECT \(rowid)* FROM \(name.sqlName) ORDER BY 1, 2")
         }
-        try read("history", "SELECT identifier, version, trimmed, trimmed_nonce FROM GS_HISTORY")
+        if history { try read("history", "SELECT identifier, version, trimmed, trimmed_nonce FROM GS_HISTORY") }
         for pragma in ["user_version", "application_id", "encoding"] { try read(pragma, "PRAGMA \(pragma)") }
         return found
     }

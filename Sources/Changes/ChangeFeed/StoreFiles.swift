@@ -247,10 +247,13 @@ package final class StoreFiles {
     }
 
     /// Returns the store at `commit` for a page map scan, or nil if it can't be read now.
-    func scanSubject(at commit: WriteAheadIndex?) throws -> PageMapScan.Subject? {
+    ///
+    /// - Parameter holdsJournals: True if journals lead on from it, whatever its size.
+    func scanSubject(at commit: WriteAheadIndex?, holdsJournals: Bool) throws -> PageMapScan.Subject? {
         guard let header = try header() else { return nil }
         if header.journalMode == .rollback {
-            guard walIndex == nil, Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize,
+            guard walIndex == nil,
+                holdsJournals || Int(header.pageCount) * header.pageSize <= PageDigests.maximumSize,
                 try isUnwritten(since: header.changeCounter)
             else { return nil }
             return PageMapScan.Subject(database: try database(), wal: nil, changeCounter: header.changeCounter)

@@ -58,6 +58,8 @@ package final class StoreObserver {
     @exclusivity(unchecked) var tracker = TableTracker()
     /// What names the tables of commits in rollback mode, once the store was read.
     var rollbackTables: RollbackTables?
+    /// The journals of a store in rollback mode whose tables are wanted; nil if they aren't watched.
+    var journals: JournalWatch?
     var scanSchedule = PageMapScanSchedule()
     var eventCounts = SideFileEventCounts()
     /// The time from which commits before a transaction that goes on are looked for.
@@ -74,7 +76,10 @@ package final class StoreObserver {
     package var wantsTables = false {
         didSet {
             detector.expectNothing()
-            if !wantsTables { discardPageMap() }
+            if !wantsTables {
+                discardPageMap()
+                journals = nil
+            }
         }
     }
 
@@ -162,7 +167,7 @@ package final class StoreObserver {
     package func close() {
         discardPageMap()
         _ = tracker.takeChanges()
-        files = nil
+        (files, journals) = (nil, nil)
         touchedParts = []
         sessions = WALSessionTracker()
         backoff = PollDelay()
@@ -291,7 +296,7 @@ package final class StoreObserver {
         let hasChanged = try inspectSessions(found)
         followsIndex = false
         let mode = try found.header()?.journalMode
-        if mode != .rollback { rollbackTables = nil }
+        if mode != .rollback { (rollbackTables, journals) = (nil, nil) }
         let observation =
             switch mode {
             case .writeAhead: try inspectWALMode(found, isChanged: hasChanged)

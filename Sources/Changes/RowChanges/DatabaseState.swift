@@ -1,5 +1,3 @@
-import Glibc
-
 /// One committed state of a database, page by page.
 package protocol DatabaseState {
     /// The database's size in pages; 0 for an empty file.
@@ -26,12 +24,4 @@ package enum Contradiction: Error, Equatable {
     case unreached(page: UInt32)
     /// The page size, or the space that is reserved on each page, has changed.
     case formatChanged
-}
-
-extension UnsafeRawBufferPointer {
-    package func hasSameBytes(as other: UnsafeRawBufferPointer) -> Bool {
-        guard count == other.count else { return false }
-        guard let first = baseAddress, let second = other.baseAddress, first != second else { return true }
-        return memcmp(first, second, count) == 0
-    }
 }

@@ -34,7 +34,7 @@ extension RowFollower {
         guard let header = found else { return .unknown }
         var transactions: [Transaction] = []
         for journal in held {
-            guard let pages = try Self.pages(of: journal, pageSize) else { return .unknown }
+            guard let pages = try journal.pages(pageSize: pageSize) else { return .unknown }
             transactions.append(Transaction(pages: pages, journal: journal.file))
         }
         // One that has not changed page 1 was rolled back.
@@ -75,12 +75,6 @@ extension RowFollower {
         return header
     }
 
-    private static func pages(of journal: JournalWatch.Held, _ pageSize: Int) throws -> JournaledPages? {
-        try JournaledPages(pageSize: pageSize, size: journal.size) { (count, offset) throws(SystemError) in
-            try journal.file.read(count: count, at: offset)
-        }
-    }
-
     /// Stages pages that were read while transactions wrote the store: those that differed, and those of each
     /// transaction since `JournalWatch.begin`. Returns nil if they aren't known, or the store never rests.
     func stageAgain(_ former: StagedPages, _ files: StoreFiles) throws -> StagedPages? {
@@ -92,7 +86,7 @@ extension RowFollower {
         for _ in 0..<20 {
             guard let held = journals.finished else { return nil }
             for journal in held {
-                guard let pages = try Self.pages(of: journal, pageSize) else { return nil }
+                guard let pages = try journal.pages(pageSize: pageSize) else { return nil }
                 numbers.formUnion(pages.offsets.keys)
                 numbers.formUnion(pages.leaves)
                 lowestCount = min(lowestCount, pages.originalPageCount ?? lowestCount)

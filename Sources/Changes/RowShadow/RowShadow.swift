@@ -39,6 +39,11 @@ package final class RowShadow {
     package var identity: FileIdentity { state.identity }
     /// The directory's path.
     package var path: FilePath { directory.path }
+    /// The path of the copy: a database of the store's state as of the last step, without a log beside it, whatever its
+    /// header says. Nobody writes it but this object.
+    package var pagesPath: FilePath { directory.path.appending(ShadowName.pages) }
+    /// A number that changes whenever the copy does, with or without a step. It counts for one epoch.
+    package var revision: UInt64 { state.serial }
 
     /// The size of the copy in bytes.
     package var size: Int64 { Int64(state.pageCount) * Int64(state.pageSize) }

@@ -8,6 +8,9 @@ package struct ShadowPlace {
     /// The directory.
     package let path: FilePath
 
+    /// A place of another kind, in a directory that is the caller's.
+    package init(path: FilePath) { self.path = path }
+
     /// The place in the user's state directory.
     ///
     /// - Parameters:
@@ -41,6 +44,9 @@ package struct ShadowPlace {
     package final class Slot {
         package let directory: Directory
         private let lock: OpenFileLock
+
+        /// True if no other program has a shadow at the place.
+        package var isFirst: Bool { directory.path.lastComponent == "0" }
 
         fileprivate init(_ directory: Directory, _ lock: consuming OpenFileLock) {
             self.directory = directory

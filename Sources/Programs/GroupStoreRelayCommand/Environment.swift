@@ -10,20 +10,26 @@ enum Environment {
     static var all: [String: String] {
         let names = [
             "GROUPSTORE_CONTAINERS", "HOST_XDG_DATA_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR",
-            "FLATPAK_ID", "HOME", "CACHE_DIRECTORY", "RUNTIME_DIRECTORY", "JOURNAL_STREAM",
+            "FLATPAK_ID", "HOME", "CACHE_DIRECTORY", "RUNTIME_DIRECTORY", "STATE_DIRECTORY", "XDG_STATE_HOME",
+            "JOURNAL_STREAM",
         ]
         return Dictionary(
             uniqueKeysWithValues: names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } })
     }
 
     /// The directory of snapshots that are being sent: in systemd's `CacheDirectory=`, else in the user's cache.
-    static var snapshots: FilePath {
+    static var snapshots: FilePath { directory("CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache") }
+
+    /// The directory of mirrors: in systemd's `StateDirectory=`, else in the user's state directory.
+    static var mirrors: FilePath { directory("STATE_DIRECTORY", "XDG_STATE_HOME", ".local/state") }
+
+    private static func directory(_ own: String, _ base: String, _ standard: String) -> FilePath {
         let environment = all
-        let cache =
-            environment["CACHE_DIRECTORY"].map { FilePath(String($0.prefix { $0 != ":" })) }
-            ?? environment["XDG_CACHE_HOME"].map { FilePath($0).appending("groupstore") }
-            ?? environment["HOME"].map { FilePath($0).appending(".cache").appending("groupstore") }
-        return (cache ?? "/var/tmp/groupstore").appending("relays")
+        let path =
+            environment[own].map { FilePath(String($0.prefix { $0 != ":" })) }
+            ?? environment[base].map { FilePath($0).appending("groupstore") }
+            ?? environment["HOME"].map { FilePath($0).appending(standard).appending("groupstore") }
+        return (path ?? "/var/tmp/groupstore").appending("relays")
     }
 
     static var hostName: String {
@@ -64,6 +70,12 @@ enum StorePlaces {
         }
         try GroupContainer.create(path)
         return StoreLocation(directory: try Directory(resolving: path), name: name)
+    }
+
+    /// Returns the absolute path of a directory, which need not exist. Throws `SystemError`.
+    static func absolute(_ text: String) throws(SystemError) -> FilePath {
+        let given = FilePath(text)
+        return given.isAbsolute ? given : given.absolute(in: try Directory(resolving: ".").path)
     }
 
     private static func groupStore(_ text: String) -> FilePath? {

@@ -12,8 +12,8 @@ struct GroupStoreRelayCommand: ParsableCommand {
         discussion: """
             'publish' runs where the store is, its home: it sends each change with its values to a stream of a broker. \
             'follow' runs on another machine, and keeps a replica up to date there: a store that programs read and \
-            watch like any other. The store must keep groupstore's history (groupstore history enable STORE). The \
-            broker is trusted with nothing but carrying: with --key, it can delay or drop messages, but not alter them.
+            watch like any other. The broker is trusted with nothing but carrying: with --key, it can delay or drop \
+            messages, but not alter them.
             """,
         version: ProgramVersion.current,
         subcommands: [PublishCommand.self, FollowCommand.self, PromoteCommand.self, RelayStatusCommand.self])

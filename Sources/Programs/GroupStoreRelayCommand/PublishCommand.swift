@@ -14,9 +14,9 @@ struct PublishCommand: ParsableCommand {
         abstract: "Publish a store's changes to a stream.",
         discussion: """
             Runs in the foreground until it is stopped. A broker that is away costs lag and nothing else: no writer \
-            waits, and nothing is lost. Changes that followers lack are kept in the store's history. If the stream \
-            leads to a change that isn't in the store's history, because another store is published there or this one \
-            was restored from a backup, it stops with exit code 73: superseded.
+            waits, and nothing is lost. Changes that followers lack are kept in the store's history, or, if it keeps \
+            none, in that of a copy of the store in the state directory. If the stream leads to a change that isn't in \
+            this history, because another store is published there, it stops with exit code 73: superseded.
 
             Example:
               groupstore-relay publish Notes.sqlite --server nats://localhost --stream Notes
@@ -50,6 +50,12 @@ struct PublishCommand: ParsableCommand {
             valueName: "dir"), completion: .directory)
     var snapshotDirectory: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Where a copy of a store without history is kept (default: the user's state directory).",
+            valueName: "dir"), completion: .directory)
+    var stateDirectory: String?
+
     @OptionGroup var outputOptions: OutputOptions
 
     func validate() throws {
@@ -65,7 +71,8 @@ struct PublishCommand: ParsableCommand {
             let location = try StorePlaces.existing(store)
             let relay = try connection.options(role: "publish", watchdog: try output.watchdog())
             var options = PublisherOptions(
-                relay, snapshots: snapshotDirectory.map { FilePath($0) } ?? Environment.snapshots)
+                relay, snapshots: snapshotDirectory.map { FilePath($0) } ?? Environment.snapshots,
+                mirrors: try stateDirectory.map { try StorePlaces.absolute($0) } ?? Environment.mirrors)
             options.maxAge = maxAge?.duration
             options.maxBytes = maxBytes
             options.replicas = replicas

@@ -52,6 +52,9 @@ struct ReplicatedVirtualTable: Equatable {
                 return try .own(table(name, hasKeyColumn: false, database))
             }
             guard !source.isEmpty else { throw Refusal(reason: "an index without content can't be made again") }
+            let exists = try database.integer(
+                "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE name = ?1 COLLATE NOCASE)", [.text(source)])
+            guard exists == 1 else { throw Refusal(reason: "the table of its content, \(source), is gone") }
             return .external(source)
         default: throw Refusal(reason: "a batch doesn't carry tables of the module \(module)")
         }

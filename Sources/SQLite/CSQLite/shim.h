@@ -15,3 +15,7 @@ static inline int gs_write_rows_only(sqlite3 *connection) {
     if (code == SQLITE_OK) code = sqlite3_db_config(connection, SQLITE_DBCONFIG_ENABLE_FKEY, 0, (int *)0);
     return code == SQLITE_OK ? sqlite3_db_config(connection, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)0) : code;
 }
+
+static inline int gs_write_shadow_tables(sqlite3 *connection) {
+    return sqlite3_db_config(connection, SQLITE_DBCONFIG_DEFENSIVE, 0, (int *)0);
+}

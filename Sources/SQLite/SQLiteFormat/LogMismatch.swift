@@ -120,11 +120,13 @@ private struct PageOne {
         }
         let encodings = (number(56), former.number(56))
         let isEncoded = encodings.0 != 0 && encodings.1 != 0
-        // The schema's first page is the rest of this one. Each change of it increments the schema cookie.
+        // The schema's first page is the rest of this one. Each change of it increments the schema cookie, except that
+        // auto-vacuum moves the pages that it leads to.
+        let mayMove = number(52) != 0
         if bytes.count != former.bytes.count || bytes[20] != former.bytes[20]
             || (isEncoded && encodings.0 != encodings.1)
             || number(40) < former.number(40)
-            || (number(40) == former.number(40) && bytes[100...] != former.bytes[100...])
+            || (number(40) == former.number(40) && !mayMove && bytes[100...] != former.bytes[100...])
         {
             return .schema
         }

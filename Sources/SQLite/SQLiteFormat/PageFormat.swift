@@ -1,3 +1,5 @@
+import Glibc
+
 /// The header fields that describe every page of a database (https://sqlite.org/fileformat2.html, §1.3).
 package struct PageFormat: Equatable, Sendable {
     /// The text encoding of a database.
@@ -8,7 +10,7 @@ package struct PageFormat: Equatable, Sendable {
     }
 
     /// The page size in bytes.
-    let pageSize: Int
+    package let pageSize: Int
     /// The page size without the space that extensions reserve at each page's end, in bytes.
     package let usableSize: Int
     let hasPointerMap: Bool
@@ -48,6 +50,13 @@ package struct PageFormat: Equatable, Sendable {
 }
 
 extension UnsafeRawBufferPointer {
+    /// True if both have the same bytes.
+    package func hasSameBytes(as other: UnsafeRawBufferPointer) -> Bool {
+        guard count == other.count else { return false }
+        guard let first = baseAddress, let second = other.baseAddress, first != second else { return true }
+        return memcmp(first, second, count) == 0
+    }
+
     /// Returns four bytes in SQLite's big-endian order.
     package func word(_ offset: Int) -> UInt32 {
         UInt32(bigEndian: loadUnaligned(fromByteOffset: offset, as: UInt32.self))

@@ -30,4 +30,11 @@ import Testing
         #expect(done.status == 0, "\(done.output)\(done.errors)")
         #expect(done.output.contains("no problem"))
     }
+
+    @Test(.soak) func mirrorsHaveTheirHomesRows() throws {
+        let done = try run(
+            "python3",
+            [Programs.source("Tests/Adversary/replica/mirrors.py"), Programs.replicationActor, "--rounds", "4"])
+        #expect(done.status == 0, "\(done.output)\(done.errors)")
+    }
 }

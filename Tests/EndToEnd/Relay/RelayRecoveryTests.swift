@@ -218,15 +218,6 @@ struct RelayRecoveryTests {
         #expect(try publisher.stop().status == 0)
     }
 
-    @Test func aStoreWithoutHistoryIsRefusedAtTheStart() throws {
-        let hosts = try RelayHosts(NATSServer.programs[0])
-        let plain = hosts.path("plain.sqlite")
-        try sqlite(plain, "CREATE TABLE t (a)")
-        let done = try hosts.publish(plain).process.wait()
-        #expect(done.status == 65, "\(done.errors)")
-        #expect(done.errors.contains("history enable"), "\(done.errors)")
-    }
-
     @Test func aReplicaThatWasMovedAwayIsCreatedAgain() throws {
         let hosts = try RelayHosts(NATSServer.programs[0])
         let publisher = try hosts.publish()

@@ -17,6 +17,7 @@ final class RelayProcess {
             Programs.relay, arguments + ["--json"],
             environment: [
                 "XDG_RUNTIME_DIR": runtime.string, "XDG_CACHE_HOME": runtime.appending("cache").string,
+                "XDG_STATE_HOME": runtime.appending("state").string,
             ].merging(environment) { $1 })
     }
 
@@ -54,8 +55,8 @@ final class RelayHosts {
     var runtime: FilePath { scratch.path.appending("run") }
     var group: FilePath { scratch.path.appending("group") }
 
-    /// Creates a home with a history and one row.
-    init(_ program: FilePath, configuration: String = "") throws {
+    /// Creates a home with one row, and with a history unless `keepsHistory` is false.
+    init(_ program: FilePath, configuration: String = "", keepsHistory: Bool = true) throws {
         server = try NATSServer(program, configuration: configuration)
         scratch = try TemporaryDirectory()
         home = scratch.path.appending("Notes.sqlite")
@@ -72,6 +73,7 @@ final class RelayHosts {
             CREATE TABLE Note (id INTEGER PRIMARY KEY, title TEXT, body BLOB);
             INSERT INTO Note VALUES (0, 'first', x'00ff');
             """)
+        guard keepsHistory else { return }
         let done = try groupstore("history", "enable", Word(home))
         guard done.status == 0 else { throw Unexpected(done.errors) }
     }

@@ -32,6 +32,12 @@ struct PageMap: Sendable {
     /// The change counter in the header of the mapped state.
     var changeCounter: UInt32? { schema.changeCounter }
 
+    /// The size in pages of the mapped state.
+    var pageCount: UInt32 { UInt32(roles.count - 1) }
+
+    /// True for a leaf of the freelist.
+    func isFree(_ page: UInt32) -> Bool { page <= pageCount && roles[Int(page)].kind == .free }
+
     /// Reads a whole store.
     init(_ source: some PageSource) throws {
         guard let format = PageFormat(try source.content(of: 1)) else { throw Unattributable.malformed(page: 1) }

@@ -21,7 +21,7 @@ package final class PageMapScan: Sendable {
     /// The result of reading the store.
     struct Finding: Sendable {
         let pageMap: PageMap
-        /// The digests of all pages in rollback mode; nil in WAL mode.
+        /// The digests of all pages in rollback mode; nil in WAL mode, and for a store that is too large for them.
         let digests: PageDigests?
         /// The database's stamp before and after the reading in rollback mode; nil in WAL mode.
         let stamp: StoreFiles.Stamp?
@@ -84,7 +84,7 @@ package final class PageMapScan: Sendable {
         // Apparent damage may come from a concurrent write.
         if !isCancelled.load(ordering: .relaxed) { try pages.confirm() }
         guard stamp != nil else { return Finding(pageMap: try pageMap.get(), digests: nil, stamp: nil) }
-        let digests = try pages.digests()
+        let digests = pages.size <= PageDigests.maximumSize ? try pages.digests() : nil
         // A transaction that writes pages early, and is then rolled back, leaves no other trace.
         guard try StoreFiles.Stamp(subject.database.status()) == stamp else { throw Unattributable.disturbed }
         return Finding(pageMap: try pageMap.get(), digests: digests, stamp: stamp)
@@ -185,6 +185,9 @@ private final class ScannedPages: PageSource {
         guard read == pageSize else { throw Unattributable.malformed(page: page) }
         return UnsafeRawBufferPointer(buffer)
     }
+
+    /// In bytes.
+    var size: Int { Int(pageCount) * pageSize }
 
     /// Returns the digests of all pages. Whether nobody wrote meanwhile, the observer checks.
     func digests() throws -> PageDigests {

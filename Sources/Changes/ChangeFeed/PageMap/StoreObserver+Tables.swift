@@ -43,16 +43,25 @@ extension StoreObserver {
     package func beginScan(_ queuedEvents: EventReader) -> PageMapScan? {
         defer { releaseUnusedStore() }
         guard wantsScan, let files else { return nil }
+        watchJournals(files)
         let events = queuedEvents()
         let index = try? files.readIndex()
         // A commit that is not published yet is published first.
         guard files.walIndex == nil || index.map({ !baseline.isBefore($0) && !baseline.isOverruled($0) }) == true,
-            let now = counts(files, adding: events), let subject = try? files.scanSubject(at: index),
+            let now = counts(files, adding: events),
+            let subject = try? files.scanSubject(at: index, holdsJournals: journals != nil),
             subject.changeCounter == nil || subject.changeCounter == baseline.changeCounter
         else { return nil }
         let scan = PageMapScan(subject, now)
         scanSchedule.begin(scan)
         return scan
+    }
+
+    /// Holds the journals of a store in rollback mode, from before it is read.
+    private func watchJournals(_ files: StoreFiles) {
+        guard files.walIndex == nil, (try? files.header()?.journalMode) == .rollback else { return journals = nil }
+        if journals == nil { journals = try? JournalWatch(directory, name) }
+        journals?.begin()
     }
 
     /// The time to poll, and to request a scan again, even if no event arrives until then. Only later commits can name
@@ -88,14 +97,14 @@ extension StoreObserver {
         _ scan: PageMapScan, _ found: PageMapScan.Finding, at index: WriteAheadIndex?, with events: SideFileEventCounts?
     ) -> Bool {
         guard let files else { return false }
-        if let digests = found.digests {
+        if let stamp = found.stamp {
             // A commit that isn't published yet may be in what was read.
             guard let counter = scan.changeCounter, counter == baseline.changeCounter,
                 (try? files.isIndexCurrent()) == true, files.walIndex == nil,
                 (try? files.isUnwritten(since: counter)) == true,
-                found.stamp.map({ $0 == (try? files.stamp()) }) == true
+                stamp == (try? files.stamp())
             else { return false }
-            rollbackTables = RollbackTables(found.pageMap, digests, at: counter)
+            rollbackTables = RollbackTables(found.pageMap, found.digests, journals, at: counter)
             return true
         }
         let now = counts(files, adding: events)

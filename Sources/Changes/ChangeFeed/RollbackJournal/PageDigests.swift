@@ -1,7 +1,7 @@
 import LinuxSystem
 
-/// A digest of each page of a store in rollback mode. It tells later which pages were written: unlike a write-ahead
-/// log, a rollback journal is gone by the time a commit is noticed.
+/// A digest of each page of a store in rollback mode. It tells later which pages were written where no journal that was
+/// held does (`JournalWatch`): one that persists, is truncated, or is gone by the time it would be opened.
 struct PageDigests: Sendable, Equatable {
     let pageSize: Int
     private var digests: [Int] = []
@@ -29,10 +29,7 @@ struct PageDigests: Sendable, Equatable {
             guard read == piece.count else { throw Unattributable.disturbed }
             for start in stride(from: 0, to: read, by: pageSize) {
                 let page = UnsafeRawBufferPointer(rebasing: piece[start..<start + pageSize])
-                // Its seed is random, so that nobody can make two pages with one digest.
-                var hasher = Hasher()
-                hasher.combine(bytes: page)
-                let digest = hasher.finalize()
+                let digest = Self.digest(page)
                 let index = digests.count
                 digests.append(digest)
                 if let former, index >= former.digests.count || former.digests[index] != digest {
@@ -40,5 +37,19 @@ struct PageDigests: Sendable, Equatable {
                 }
             }
         }
+    }
+
+    /// Records pages that changed. Those beyond the former end must be among them.
+    mutating func update(_ pages: ChangedPages) throws {
+        let missing = Int(pages.pageCount) - digests.count
+        if missing < 0 { digests.removeLast(-missing) } else { digests += [Int](repeating: 0, count: missing) }
+        for page in pages.pages { digests[Int(page) - 1] = Self.digest(try pages.content(of: page)) }
+    }
+
+    /// Its seed is random, so that nobody can make two pages with one digest.
+    private static func digest(_ page: UnsafeRawBufferPointer) -> Int {
+        var hasher = Hasher()
+        hasher.combine(bytes: page)
+        return hasher.finalize()
     }
 }

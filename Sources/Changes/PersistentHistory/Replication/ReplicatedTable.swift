@@ -34,6 +34,20 @@ package struct ReplicatedTable: Sendable, Equatable {
         QuotedValues.parse(text, encoding: encoding)
     }
 
+    /// The number of columns that have a bit in `GS_CHANGE.columns`.
+    package static let maxRecordedColumns = HistoryTriggers.maxColumns
+
+    /// Returns all tables that have rows, except the history's own. Shadow tables of virtual tables, whose changes no
+    /// history records, have the number 0, and so has any other table that isn't recorded.
+    package static func stored(_ schema: DatabaseSchema) -> [ReplicatedTable] {
+        let installed = InstalledTriggers(schema)
+        let tables = schema.tablesByName.filter { $0.kind != .virtual && !HistorySchema.isOwn($0.name) }
+        return tables.compactMap { described in
+            guard let table = try? RecordedTable(described, triggers: []) else { return nil }
+            return ReplicatedTable(table, number: installed.number(of: table.name) ?? 0)
+        }
+    }
+
     /// Reads the tables of a store whose history isn't outdated.
     package static func survey(_ schema: DatabaseSchema) throws -> Survey {
         var found = Survey()

@@ -5,7 +5,7 @@ import SQLiteStore
 ///
 /// Where such a column or index reads a BLOB as text, SQLite takes one that the app binds for UTF-8, and one that it
 /// reads from a table for UTF-16. The row doesn't say which it was.
-enum UnrepeatableRows {
+package enum UnrepeatableRows {
     /// Returns the last change after this number of such a row; nil if there is none.
     static func lastChange(
         after number: Int64, _ database: SQLiteConnection
@@ -20,7 +20,10 @@ enum UnrepeatableRows {
         return last
     }
 
-    private static func isConcerned(_ table: DatabaseSchema.Table) -> Bool {
+    /// True if SQLite computes values of the table's rows, or whether they are unique, from other values of them. In a
+    /// UTF-16 store, a row with a BLOB is such a row then. Another version of SQLite may also convert a REAL to another
+    /// text.
+    package static func isConcerned(_ table: DatabaseSchema.Table) -> Bool {
         table.columns.contains { $0.storage == .stored }
             || table.indexes.contains { index in
                 index.isUnique

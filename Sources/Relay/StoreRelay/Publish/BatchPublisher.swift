@@ -58,13 +58,16 @@ final class BatchPublisher {
             snapshots.setPublished(nil)
             guard let batch = try next() else {
                 current.pace.end()
+                try source.purge()
                 return finish(current)
             }
             try send(batch)
         } catch {
             current.pace.end()
             guard case StoreHistory.Discontinuity.epoch = error else { throw error }
-            throw RelayError.superseded(stream: context.stream.streamName, position, source.location.path)
+            // Another session begins with the mirror that was made anew.
+            if source.hasAssigned(tokensOf: position.history) { throw error }
+            throw RelayError.superseded(stream: context.stream.streamName, position, source.path)
         }
         current.nextLook = .now + current.pace.nextRest()
         busyTime = current

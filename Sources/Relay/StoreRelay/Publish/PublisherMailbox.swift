@@ -10,6 +10,8 @@ final class PublisherMailbox: Sendable {
     struct Content {
         /// True if the store may have been written.
         var storeChanged = false
+        /// True if something other than known transactions may have written it.
+        var hasOtherWrites = false
         /// The tokens that followers have confirmed since the last look, by their names.
         var confirmed: [String: HistoryToken] = [:]
         var wantsSnapshot = false

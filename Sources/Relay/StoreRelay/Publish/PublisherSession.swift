@@ -24,7 +24,8 @@ final class PublisherSession {
         context = publisher.context
         link = StreamLink(connection: connection, stream: context.stream, key: context.key)
         // Only now: while the store is watched, each write costs its writer time.
-        watch = try StoreWatch(context.location.path, publisher.mailbox)
+        watch = try StoreWatch(
+            context.location.path, publisher.mailbox, namesTables: publisher.mirror != nil)
         confirmations = FollowerConfirmations(context.stream)
     }
 
@@ -41,7 +42,7 @@ final class PublisherSession {
         let configuration = publisher.options.configuration
         try connection.ensureStream(configuration)
         // A new one for each connection: the store may have been replaced meanwhile.
-        let source = try context.stop.retryingBusy { try ReplicationSource(context.location) }
+        let source = try publisher.source()
         let end = try context.stop.retryingBusy { try StreamEnd(link, source, takingOver: publisher.takeOver) }
         let fenced = try FencedPublisher(
             connection, stream: configuration.name, subject: configuration.subject, after: end.sequence,
@@ -67,6 +68,7 @@ final class PublisherSession {
             if let failure = content.failures[publisher.session] { throw failure }
             status.record.rejected += Int64(content.refused)
             if let failure = content.watchFailure { context.reporter.report(failure) }
+            if content.hasOtherWrites { source.recordOtherWrites() }
             // The next looks find changes that are committed while it publishes.
             let isDue = batches.untilNextLook.map { $0 == .zero } ?? content.storeChanged
             if isDue || outdated.isDue {

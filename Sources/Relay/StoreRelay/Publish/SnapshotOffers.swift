@@ -42,6 +42,8 @@ struct SnapshotOffers {
     private static let retention = Duration.seconds(600)
     /// The time after its last use from which it gives way to another one.
     static let idleTime = Duration.seconds(30)
+    /// The same for one that isn't offered any more. A follower that receives it asks for its parts without a pause.
+    static let withdrawnIdleTime = Duration.seconds(5)
 
     /// Returns the longest time for which a snapshot is kept: an hour, and a second for each 256 KiB.
     static func lifetime(size: Int64) -> Duration { .seconds(3600 + max(0, size) >> 18) }
@@ -79,7 +81,10 @@ struct SnapshotOffers {
     mutating func makeRoom(at now: ContinuousClock.Instant) -> [String]? {
         var removed: [String] = []
         while kept.count >= Self.maxKept {
-            let idle = kept.filter { $0.value.used.duration(to: now) > Self.idleTime }
+            let idle = kept.filter {
+                let limit = $0.value.isWithdrawn ? Self.withdrawnIdleTime : Self.idleTime
+                return $0.value.used.duration(to: now) > limit
+            }
             guard let id = idle.min(by: { $0.value.used < $1.value.used })?.key else { return nil }
             kept[id] = nil
             removed.append(id)

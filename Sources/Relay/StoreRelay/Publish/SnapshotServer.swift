@@ -50,16 +50,16 @@ final class SnapshotServer: Sendable {
         self.stream = stream
         self.key = key
         try GroupContainer.create(path)
-        directory = try Self.ownDirectory(stream, in: Directory(path))
+        directory = try Self.ownDirectory("\(stream.name).snapshots", in: Directory(path))
         for name in try directory.names() where name.string.hasPrefix(Self.prefix) {
             try directory.removeFile(name)
         }
     }
 
-    /// Returns the directory `NAME.snapshots`, and creates it if it is missing: SQLite opens a snapshot by its path, so
-    /// nobody else may put a link there. Throws `SystemError` if it is another user's, or a link.
-    private static func ownDirectory(_ stream: RelayStream, in parent: Directory) throws(SystemError) -> Directory {
-        let path = parent.path.appending("\(stream.name).snapshots")
+    /// Returns a directory of this user's alone, and creates it if it is missing: SQLite opens a snapshot or a mirror
+    /// by its path, so nobody else may put a link there. Throws `SystemError` if it is another user's, or a link.
+    static func ownDirectory(_ name: String, in parent: Directory) throws(SystemError) -> Directory {
+        let path = parent.path.appending(name)
         guard let name = path.lastComponent else { throw SystemError("mkdir", .invalidArgument, path: path) }
         do throws(SystemError) {
             try parent.makeDirectory(name, mode: 0o700)

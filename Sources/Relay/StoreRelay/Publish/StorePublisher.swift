@@ -1,8 +1,11 @@
+import GroupContainers
 import LinuxSystem
 import NATSStreams
 import PersistentHistory
 import RelayStatus
+import RowShadow
 import SQLiteFormat
+import SQLiteStore
 import StoreReplication
 import SystemPackage
 
@@ -18,10 +21,12 @@ package struct PublisherOptions: Sendable {
     package var takeOver: HistoryToken?
     /// The directory of snapshots that are being sent.
     package let snapshots: FilePath
+    /// The directory of mirrors, each of which outlives the process.
+    package let mirrors: FilePath
 
-    package init(_ relay: RelayOptions, snapshots: FilePath) {
+    package init(_ relay: RelayOptions, snapshots: FilePath, mirrors: FilePath) {
         self.relay = relay
-        self.snapshots = snapshots
+        (self.snapshots, self.mirrors) = (snapshots, mirrors)
     }
 
     /// The stream as it is created, or checked if it exists.
@@ -51,6 +56,8 @@ package final class StorePublisher: SessionOwner {
     /// The number of the last session.
     private(set) var session = 0
     private var positionBefore: String?
+    /// The mirror of a store that keeps no history.
+    private(set) var mirror: StoreMirror?
 
     private static let usualAhead = 256
 
@@ -77,15 +84,37 @@ package final class StorePublisher: SessionOwner {
         self.connection = connection
         // The kernel's threads end a writer's syncs. They don't wait for a long batch to be read.
         shortenTimeSlices()
-        // A store that can't be replicated, or isn't there, is refused before anything is published.
-        do {
-            try Self.checkStore(context)
-        } catch HistoryError.outdated {}
         snapshots = try SnapshotServer(context.stream, in: options.snapshots, key: context.key)
+        // A store that can't be replicated, or isn't there, is refused before anything is published.
+        do { _ = try source() } catch HistoryError.outdated {}
     }
 
-    private static func checkStore(_ context: RelayContext) throws {
-        _ = try context.stop.retryingBusy { try ReplicationSource(context.location) }
+    /// Opens the store, or its mirror, once no other program keeps it busy. Throws if it can't be replicated.
+    func source() throws -> ReplicationSource {
+        try context.stop.retryingBusy {
+            guard try StoreMirror.isNeeded(for: context.location) else {
+                mirror = nil
+                return try ReplicationSource(context.location)
+            }
+            if mirror == nil {
+                let found = try StoreMirror(of: context.location, in: mirrorPlace())
+                mirror = found
+                context.reporter.report(
+                    RelayEvent(
+                        "mirror", ["path": .string(found.path.string), "bytes": .integer(found.size)],
+                        "publishing a store that keeps no history from a copy in \(PrintablePath(found.path))"))
+            }
+            guard let mirror else { throw StoreError.busy(context.location.path) }
+            return try ReplicationSource(mirror)
+        }
+    }
+
+    /// Returns the place of the stream's mirror of this store. Throws `SystemError`.
+    private func mirrorPlace() throws -> FilePath {
+        try GroupContainer.create(options.mirrors)
+        let own = try SnapshotServer.ownDirectory("\(context.stream.name).mirror", in: Directory(options.mirrors))
+        let place = ShadowPlace(of: context.location.path, stateDirectory: own.path).path.lastComponent
+        return own.path.appending(place ?? "store")
     }
 
     var hasAdvanced: Bool { context.status.record.position != positionBefore || held.hasAdvanced }
@@ -96,7 +125,7 @@ package final class StorePublisher: SessionOwner {
         var outdated = OutdatedHistory()
         repeat {
             context.stop.wait(outdated.remaining ?? .zero)
-            try outdated.waiting(context) { try Self.checkStore(context) }
+            try outdated.waiting(context) { _ = try source() }
         } while outdated.isWaiting && !context.stop.isRequested
     }
 
@@ -113,7 +142,8 @@ package final class StorePublisher: SessionOwner {
         // Beside another publisher, each message waits until the one before is confirmed.
         maxAhead = (error as? NATSError)?.code == .streamMoved ? 1 : Self.usualAhead
         let record = context.status.record
-        if let position = record.position.flatMap(HistoryToken.init), mailbox.take(within: .zero).storeChanged,
+        if mirror == nil, let position = record.position.flatMap(HistoryToken.init),
+            mailbox.take(within: .zero).storeChanged,
             let current = try? ReplicationSource(context.location).current(), current.history == position.history
         {
             context.status.setLag(current.number - position.number)

@@ -6,7 +6,7 @@ import SystemPackage
 /// Watches the store, without an agent, while the object exists. The watching thread wakes the publisher.
 ///
 /// Each write to a watched log costs its writer time. A publisher that finds changes whenever it looks needs no watch:
-/// it pauses it.
+/// it pauses it, unless it publishes a mirror, which must know of each write that no transaction explains.
 final class StoreWatch: Sendable {
     private struct State {
         var subscription: DirectSubscription?
@@ -24,12 +24,16 @@ final class StoreWatch: Sendable {
     }
 
     private let shared = Shared()
+    private let namesTables: Bool
 
     /// The time between polls of a store that can't be watched.
     private static let pollInterval = Duration.seconds(2)
 
     /// Throws `SystemError` if no thread can be created.
-    init(_ path: FilePath, _ mailbox: PublisherMailbox) throws {
+    ///
+    /// - Parameter namesTables: True to tell transactions from other writes: these have no complete list of tables.
+    init(_ path: FilePath, _ mailbox: PublisherMailbox, namesTables: Bool = false) throws {
+        self.namesTables = namesTables
         _ = try SystemThread(name: "gs-store") { [shared] in
             while true {
                 let (isPaused, isEnded) = shared.state.withLock { ($0.isPaused, $0.isEnded) }
@@ -40,12 +44,12 @@ final class StoreWatch: Sendable {
                     continue
                 }
                 do {
-                    try Self.watch(path, noting: mailbox, shared)
+                    try Self.watch(path, noting: mailbox, shared, namesTables: namesTables)
                 } catch {
                     let failure = Self.failure(error)
                     mailbox.post { content in
                         content.watchFailure = failure
-                        content.storeChanged = true
+                        (content.storeChanged, content.hasOtherWrites) = (true, true)
                     }
                     shared.changed.wait(within: Self.pollInterval)
                 }
@@ -55,6 +59,7 @@ final class StoreWatch: Sendable {
 
     /// Stops watching until `resume`. The caller looks for changes itself.
     func pause() {
+        if namesTables { return }
         let subscription = shared.state.withLock { state in
             state.isPaused = true
             return state.subscription.take()
@@ -64,6 +69,7 @@ final class StoreWatch: Sendable {
 
     /// Watches again, and first reports the store as changed: commits during the pause are unknown.
     func resume() {
+        if namesTables { return }
         shared.state.withLock { $0.isPaused = false }
         shared.changed.signal()
     }
@@ -84,16 +90,21 @@ final class StoreWatch: Sendable {
 
     /// Watches until the watch is paused or ended. Throws if the store can't be watched.
     private static func watch(
-        _ path: FilePath, noting mailbox: PublisherMailbox, _ shared: Shared
+        _ path: FilePath, noting mailbox: PublisherMailbox, _ shared: Shared, namesTables: Bool
     ) throws(GroupStoreError) {
-        let subscription = try DirectSubscription(path, since: nil, tables: nil, namesTables: false) {
-            mailbox.post { $0.storeChanged = true }
-        }
+        let subscription = try DirectSubscription(path, since: nil, tables: nil, namesTables: namesTables)
         let isUnwanted = shared.state.withLock { state in
             state.subscription = subscription
             return state.isResting
         }
         if isUnwanted { subscription.end() }
-        while try subscription.next(within: nil) != nil {}
+        while let (event, _) = try subscription.next(within: nil) {
+            var isTransaction = false
+            if case .change(let tables) = event { isTransaction = tables.isComplete }
+            mailbox.post { content in
+                content.storeChanged = true
+                content.hasOtherWrites = content.hasOtherWrites || !isTransaction
+            }
+        }
     }
 }

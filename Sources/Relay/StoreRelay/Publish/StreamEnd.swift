@@ -25,7 +25,8 @@ struct StreamEnd {
     /// Reads the stream's end, and finds the token in the store's own history.
     ///
     /// Throws `RelayError.superseded` if the stream leads to a token that the store has never had, unless it is
-    /// `takenOver`; `NATSError`, and the errors of `ReplicationSource`.
+    /// `takenOver`, or a former mirror of this store has assigned it; `NATSError`, and the errors of
+    /// `ReplicationSource`.
     init(_ link: StreamLink, _ source: ReplicationSource, takingOver takenOver: HistoryToken?) throws {
         let stream = link.stream
         let state = try link.state()
@@ -49,9 +50,8 @@ struct StreamEnd {
             token = reached
             isReset = false
         } catch StoreHistory.Discontinuity.epoch {
-            guard takenOver == found.part.upto || takenOver == reached else {
-                throw RelayError.superseded(stream: stream.streamName, found.part.upto, source.location.path)
-            }
+            guard takenOver == found.part.upto || takenOver == reached || source.hasAssigned(tokensOf: reached.history)
+            else { throw RelayError.superseded(stream: stream.streamName, found.part.upto, source.path) }
             token = try source.current()
             isReset = true
         } catch is StoreHistory.Discontinuity {

@@ -21,7 +21,8 @@ package final class Replica {
         /// on another line than the replica, and must be asked.
         case purged
         /// The batch begins after the position, or has a row that SQLite doesn't accept again, such as one with a NULL
-        /// that a foreign key's action let into a key: a snapshot is needed.
+        /// that a foreign key's action let into a key, or one whose full-text index another version of SQLite has
+        /// written: a snapshot is needed.
         case gap
         /// The batch is of another history, or of another life of this one: a snapshot is needed.
         case otherHistory
@@ -92,7 +93,7 @@ package final class Replica {
             return try commit(batch)
         } catch let refusal as BatchRefusal {
             return refusal.outcome
-        } catch let error as StoreError where error.isConstraint {
+        } catch let error as StoreError where error.isConstraint || error.isOfVirtualTable {
             return .gap
         } catch let error as MalformedLine {
             incoming = nil

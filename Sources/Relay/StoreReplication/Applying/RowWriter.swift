@@ -44,6 +44,28 @@ final class RowWriter {
         }
     }
 
+    /// Writes a row over any existing one, with its key, a rowid or that of a table WITHOUT ROWID, and all its values.
+    func write(_ key: [StoredValue], _ values: [StoredValue]) throws {
+        let all = hasHiddenKey ? key + values : values
+        do {
+            var sink = BindingSink(insertion, convertsText: encoding != .utf8)
+            for value in all { try value.pass(to: &sink) }
+            try run(insertion)
+        } catch is UnbindableValue {
+            var sink = CollectingSink(encoding: encoding)
+            for value in all { try value.pass(to: &sink) }
+            try insert(sink)
+        }
+    }
+
+    /// Deletes the row with exactly this key.
+    func delete(_ key: [StoredValue]) throws {
+        if table.rowid != nil, case .integer(let number)? = key.first { return try delete(number) }
+        var sink = CollectingSink(encoding: encoding)
+        for value in key { try value.pass(to: &sink) }
+        try delete(sink, quoted: [])
+    }
+
     private func run(_ statement: SQLiteStatement) throws {
         defer { statement.reset() }
         _ = try statement.step()
@@ -92,6 +114,10 @@ final class RowWriter {
             try skipKey(&line)
         }
         try readValues(&line, into: &sink)
+        try insert(sink)
+    }
+
+    private func insert(_ sink: CollectingSink) throws {
         let values = try texts.keep(sink)
         let statement = try other(RowStatements.insertion(table, kept: sink.kept))
         try statement.bind(stored: values)
@@ -103,16 +129,24 @@ final class RowWriter {
             let number = try line.anyInteger()
             try line.expect("}")
             try line.end()
-            let statement = try deletion ?? database.prepare(RowStatements.deletion(table, reals: []))
-            deletion = statement
-            try statement.bind(number, at: 1)
-            return try run(statement)
+            return try delete(number)
         }
         var sink = CollectingSink(encoding: encoding)
         try readKey(&line, into: &sink)
         let quoted = try line.take(",\"quoted\":") ? Array(line.string().utf8) : []
         try line.expect("}")
         try line.end()
+        try delete(sink, quoted: quoted)
+    }
+
+    private func delete(_ number: Int64) throws {
+        let statement = try deletion ?? database.prepare(RowStatements.deletion(table, reals: []))
+        deletion = statement
+        try statement.bind(number, at: 1)
+        try run(statement)
+    }
+
+    private func delete(_ sink: CollectingSink, quoted: [UInt8]) throws {
         let reals = Set(sink.values.indices.filter { sink.values[$0].isReal })
         let values = try texts.keep(sink)
         let statement = try other(RowStatements.deletion(table, reals: reals, kept: sink.kept))

@@ -1,6 +1,7 @@
 import PersistentHistory
 import SQLiteFormat
 import SQLiteStore
+import SystemPackage
 
 /// A store that can be replicated, as it was found.
 struct ReplicableStore {
@@ -15,20 +16,20 @@ struct ReplicableStore {
 
     /// Checks a store. Use it before anything else is read with this reader. Throws `ReplicationError`, `HistoryError`.
     ///
-    /// - Parameter known: The store as it was found before. Unchanged tables are not read again.
-    init(_ reader: StoreReader, known: ReplicableStore? = nil) throws {
+    /// - Parameters:
+    ///   - known: The store as it was found before. Unchanged tables are not read again.
+    ///   - home: The path of the home that the store is a mirror of; nil if it is the home.
+    init(_ reader: StoreReader, known: ReplicableStore? = nil, home: FilePath? = nil) throws {
         if reader.isReused {
             self = try Self.unchanged(reader, known)
             return
         }
-        let location = reader.location
+        let path = home ?? reader.location.path
         func refusal(_ object: String, _ reason: String) -> ReplicationError {
-            .unreplicable(object: object, reason: reason, location.path)
+            .unreplicable(object: object, reason: reason, path)
         }
-        if try reader.hasTables(HistorySchema.replicaTable) { throw ReplicationError.isReplica(location.path) }
-        if try reader.hasTables("ACHANGE", "ATRANSACTION") {
-            throw HistoryError.ownedByCoreData(location.path)
-        }
+        if try reader.hasTables(HistorySchema.replicaTable) { throw ReplicationError.isReplica(path) }
+        if try reader.hasTables("ACHANGE", "ATRANSACTION") { throw HistoryError.ownedByCoreData(path) }
         if let name = try reader.text(
             "SELECT name FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE", [.text(HistorySchema.replicaTable)])
         {
@@ -36,9 +37,9 @@ struct ReplicableStore {
         }
         position = try RecordedPosition(reader)
         if try position.isOutdated(reader), let table = try RecordedPosition.firstDoubtfulTable(reader) {
-            throw HistoryError.outdated(table: table, location.path)
+            throw HistoryError.outdated(table: table, path)
         }
-        try Self.checkSupport(location)
+        try Self.checkSupport(of: reader.location)
         version = try reader.integer("PRAGMA main.schema_version")
         schema = try RecordedPosition.schemaState(reader)
         if let known, known.schema == schema, known.version == version,
@@ -86,11 +87,12 @@ struct ReplicableStore {
             position.identifier == known.position.identifier, position.version == known.position.version,
             position.schemaVersion == known.position.schemaVersion, try !position.isOutdated(reader)
         else { throw NeedsAnotherLook() }
-        try checkSupport(reader.location)
+        try checkSupport(of: reader.location)
         return ReplicableStore(position, known)
     }
 
-    private static func checkSupport(_ location: StoreLocation) throws {
+    /// Throws `ReplicationError` if a store has external data files.
+    static func checkSupport(of location: StoreLocation) throws {
         guard try location.directory.status(location.name.support) != nil else { return }
         throw ReplicationError.unreplicable(
             object: location.name.support.string,

@@ -4,12 +4,15 @@ import SQLiteStore
 import Synchronization
 import SystemPackage
 
-/// The home of a store whose changes are sent to replicas. It reads without leaving a trace. Between batches that soon
-/// follow each other it holds a connection, which `closeIfIdle` ends. Confined to one thread.
+/// The home of a store whose changes are sent to replicas, or the mirror of a home that keeps no history. It reads
+/// without leaving a trace. Between batches that soon follow each other it holds a connection, which `closeIfIdle`
+/// ends. Confined to one thread.
 ///
 /// While it reads or holds a connection, this process must have no connection of its own to the store (`StoreReader`).
 package final class ReplicationSource {
+    /// The store with the history: the home, or its mirror.
     package let location: StoreLocation
+    private let mirror: StoreMirror?
     /// The state that the last batch carried beside its changes; nil before the first.
     private var knownExtras: BatchContent.Known?
     private var known: ReplicableStore
@@ -19,10 +22,44 @@ package final class ReplicationSource {
 
     /// Checks that the store can be replicated: it keeps groupstore's own history, and every table can be recorded and
     /// written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
-    package init(_ location: StoreLocation) throws {
-        self.location = location
+    package convenience init(_ location: StoreLocation) throws { try self.init(location, mirror: nil) }
+
+    /// Brings the mirror to the home's present state, and checks that it can be replicated. Throws like the other
+    /// initializer.
+    package convenience init(_ mirror: StoreMirror) throws {
+        try mirror.advance()
+        try self.init(mirror.location, mirror: mirror)
+    }
+
+    private init(_ location: StoreLocation, mirror: StoreMirror?) throws {
+        (self.location, self.mirror) = (location, mirror)
         batches = ReusableReader(location)
-        known = try StoreReader.read(location) { try ReplicableStore($0) }
+        known = try StoreReader.read(location) { try ReplicableStore($0, home: mirror?.homePath) }
+    }
+
+    /// The path of the home, which errors name.
+    package var path: FilePath { mirror?.homePath ?? location.path }
+
+    /// True if the mirror has assigned the tokens of this history, now or before it was made anew. The changes after
+    /// the tokens of a former history are unknown.
+    package func hasAssigned(tokensOf history: String) -> Bool { mirror?.has(history: history) ?? false }
+
+    /// Brings the mirror to the home's present state, if there is one. Throws as `StoreMirror.advance`.
+    private func advance() throws {
+        guard let mirror else { return }
+        close()
+        try mirror.advance()
+    }
+
+    /// Records that something other than known transactions may have written the home.
+    package func recordOtherWrites() { mirror?.recordOtherWrites() }
+
+    /// Removes old changes of a mirror's history. Call it when all of them are published. Throws as
+    /// `StoreMirror.purge`.
+    package func purge() throws {
+        guard let mirror else { return }
+        close()
+        try mirror.purge()
     }
 
     /// True if it has a connection.
@@ -71,11 +108,12 @@ package final class ReplicationSource {
     /// Throws `StoreHistory.Discontinuity` as `check` does, `ReplicationError` if the store can't be replicated any
     /// more, `HistoryError.outdated`, `StoreError`, `SystemError`.
     package func read(after token: HistoryToken) throws -> UnsentBatch? {
+        try advance()
         let snapshots = Snapshot.made.withLock { $0[location.path] ?? 0 }
         if snapshots != knownSnapshots { knownExtras = nil }
         // If the store's files changed meanwhile, the body runs again.
         let batch = try batches.read { reader in
-            known = try ReplicableStore(reader, known: known)
+            known = try ReplicableStore(reader, known: known, home: mirror?.homePath)
             return try BatchContent(
                 reader, of: known, StoreHistory(reader), after: token, known: knownExtras)
         }

@@ -53,6 +53,20 @@ package final class ReplicaConnection: SQLiteConnection {
         } catch StoreError.busy {}
     }
 
+    /// Lets the connection write the shadow tables of virtual tables, as another store's pages have them
+    /// (https://sqlite.org/vtab.html, §2.1.1). No virtual table may be written over it then.
+    package func acceptShadowTables() throws {
+        let code = gs_write_shadow_tables(connection)
+        if code != SQLITE_OK { throw error(code) }
+    }
+
+    /// Attaches a database that nobody writes meanwhile. It gets no file beside it, and no lock; a log beside it is
+    /// ignored.
+    package func attach(unchanging path: FilePath, as name: String) throws {
+        let uri = "file:" + path.encodedForURI + "?mode=ro&immutable=1&vfs=unix"
+        try execute("ATTACH ?1 AS \(name.sqlName)", [.text(uri)])
+    }
+
     /// A number that changes when another connection commits
     /// (https://sqlite.org/pragma.html#pragma_data_version).
     package func dataVersion() throws -> Int64 { try integer("PRAGMA main.data_version") ?? 0 }

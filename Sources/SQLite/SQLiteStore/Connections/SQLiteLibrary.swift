@@ -34,8 +34,12 @@ package enum SQLiteLibrary {
     }
 
     /// Compares bytes for any collation that only the store's own program defines.
+    ///
+    /// SQLite asks for its own collations too in a UTF-16 store, for which they have no function, before it uses those
+    /// for UTF-8. To define one of them then would put an index of the store into another order.
     static func acceptUnknownCollations(_ connection: OpaquePointer) {
         sqlite3_collation_needed(connection, nil) { _, connection, _, name in
+            guard let name, !["BINARY", "NOCASE", "RTRIM"].contains(String(cString: name).uppercased()) else { return }
             sqlite3_create_collation_v2(
                 connection, name, SQLITE_UTF8, nil,
                 { _, oneLength, one, otherLength, other in

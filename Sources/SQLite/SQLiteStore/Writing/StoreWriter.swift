@@ -85,6 +85,12 @@ extension StoreError {
         return code & 0xFF == SQLITE_FULL
     }
 
+    /// True if SQLite has found damage.
+    package var isCorruption: Bool { if case .corrupt = self { true } else { false } }
+
+    /// True if a virtual table's index isn't that of its content, as this library computes it (SQLITE_CORRUPT_VTAB).
+    package var isOfVirtualTable: Bool { code == 267 }
+
     /// True if a constraint failed, such as uniqueness.
     package var isConstraint: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }

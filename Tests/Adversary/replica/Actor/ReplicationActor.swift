@@ -7,7 +7,8 @@ import SystemPackage
 
 /// Reads and writes batches and snapshots for the testers: `ReplicationActor COMMAND ARGUMENTS`.
 ///
-///     source STORE                    commands on stdin: batch TOKEN SIZE | current | oldest | check TOKEN
+///     source STORE [DIRECTORY]        commands on stdin: batch TOKEN SIZE | current | oldest | check TOKEN |
+///                                     snapshot FILE; with a mirror in the directory
 ///     snapshot STORE FILE             prints size sha256 upto schema
 ///     create REPLICA STREAM FILE SIZE SHA256 UPTO SCHEMA
 ///     replace REPLICA STREAM FILE SIZE SHA256 UPTO SCHEMA
@@ -40,6 +41,9 @@ import SystemPackage
         let location = try location(words[1])
         switch (words[0], words.count) {
         case ("source", 2): try publish(ReplicationSource(location))
+        case ("source", 3):
+            let mirror = try StoreMirror(of: location, in: FilePath(words[2]))
+            try publish(ReplicationSource(mirror), mirror)
         case ("snapshot", 3):
             let made = try Snapshot.make(of: location, at: FilePath(words[2]))
             answer("snapshot \(made.size) \(made.sha256) \(made.upto) \(made.schema)")
@@ -69,9 +73,11 @@ import SystemPackage
         return Snapshot(path: FilePath(words[3]), size: size, sha256: words[5], upto: upto, schema: words[7])
     }
 
-    private static func publish(_ source: ReplicationSource) throws {
+    private static func publish(_ source: ReplicationSource, _ mirror: StoreMirror? = nil) throws {
         while let line = readLine() {
             let words = line.split(separator: " ").map(String.init)
+            // Nothing tells it of other writes.
+            mirror?.recordOtherWrites()
             do {
                 switch (words.first, words.count) {
                 case ("batch", 3):
@@ -89,6 +95,10 @@ import SystemPackage
                     guard let token = HistoryToken(words[1]) else { throw Usage() }
                     try source.check(token)
                     answer("valid")
+                case ("snapshot", 2):
+                    source.close()
+                    let made = try Snapshot.make(of: source.location, at: FilePath(words[1]))
+                    answer("snapshot \(made.size) \(made.sha256) \(made.upto) \(made.schema)")
                 case ("acknowledge", 3):
                     guard let token = HistoryToken(words[1]) else { throw Usage() }
                     try source.acknowledge(token, by: words[2])

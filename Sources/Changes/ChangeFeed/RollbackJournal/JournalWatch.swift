@@ -1,4 +1,3 @@
-import ChangeFeed
 import DirectoryWatching
 import Glibc
 import LinuxSystem
@@ -15,12 +14,19 @@ import SystemPackage
 /// transaction. A journal that persists, or that is gone before it could be opened, proves nothing.
 ///
 /// A thread waits for the events: a transaction may take less time than what is done with the last one.
-final class JournalWatch: Sendable {
+package final class JournalWatch: Sendable {
     /// A journal that has lost its name.
-    struct Held {
-        let file: SharedDescriptor
+    package struct Held: Sendable {
+        package let file: SharedDescriptor
         /// In bytes.
-        let size: Int64
+        package let size: Int64
+
+        /// Reads the pages that the transaction may have changed; nil if they aren't known.
+        package func pages(pageSize: Int) throws -> JournaledPages? {
+            try JournaledPages(pageSize: pageSize, size: size) { (count, offset) throws(SystemError) in
+                try file.read(count: count, at: offset)
+            }
+        }
     }
 
     fileprivate enum Phase {
@@ -62,8 +68,8 @@ final class JournalWatch: Sendable {
     private static let changedNames = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
     private static let mask = changedNames | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
 
-    /// Throws `SystemError` if it can't be had: then the store is compared at each commit.
-    init(_ path: FilePath, _ name: StoreName) throws(SystemError) {
+    /// Throws `SystemError` if it can't be had: then the pages of each commit are compared.
+    package init(_ path: FilePath, _ name: StoreName) throws(SystemError) {
         self.name = name
         directory = try Directory(path)
         let inotify = try SystemInotify()
@@ -86,7 +92,7 @@ final class JournalWatch: Sendable {
     }
 
     /// Forgets what was seen. What a comparison finds that begins now is what later journals continue.
-    func begin() {
+    package func begin() {
         state.withLock { state in
             read(&state)
             (state.finished, state.wasWritten, state.wasClosed) = ([], false, false)
@@ -96,11 +102,11 @@ final class JournalWatch: Sendable {
     }
 
     /// Opens the journal that queued events tell of.
-    func read() { state.withLock { read(&$0) } }
+    package func read() { state.withLock { read(&$0) } }
 
     /// The journals that were removed since `begin` and that weren't dropped, in order; nil if they aren't those of all
     /// that has written the store since.
-    var finished: [Held]? {
+    package var finished: [Held]? {
         state.withLock { state in
             read(&state)
             return state.isProven ? state.finished : nil
@@ -108,18 +114,18 @@ final class JournalWatch: Sendable {
     }
 
     /// True if a transaction's events were seen: those of this store's writers arrive here.
-    var hasSeenTransaction: Bool { state.withLock { $0.hasSeenTransaction } }
+    package var hasSeenTransaction: Bool { state.withLock { $0.hasSeenTransaction } }
 
     /// True unless something was seen that isn't understood.
-    var isProven: Bool { state.withLock { $0.isProven } }
+    package var isProven: Bool { state.withLock { $0.isProven } }
 
     /// Forgets journals that were read.
-    func drop(_ count: Int) {
+    package func drop(_ count: Int) {
         state.withLock { $0.finished.removeFirst(min(count, $0.finished.count)) }
     }
 
     /// True if nothing has written the database since the last of `count` journals was removed.
-    func isQuiet(after count: Int) -> Bool {
+    package func isQuiet(after count: Int) -> Bool {
         state.withLock { state in
             read(&state)
             let made = state.madeCount
@@ -135,7 +141,7 @@ final class JournalWatch: Sendable {
     }
 
     /// Returns true if the database was closed since the last call.
-    func takeClosed() -> Bool {
+    package func takeClosed() -> Bool {
         state.withLock { state in
             defer { state.wasClosed = false }
             return state.wasClosed

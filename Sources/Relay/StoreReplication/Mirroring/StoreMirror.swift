@@ -1,0 +1,256 @@
+import Glibc
+import LinuxSystem
+import PersistentHistory
+import RowShadow
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+
+/// A private copy of a home that keeps no history. The copy keeps one: it is what the relay publishes for the home.
+///
+/// The home's pages say which rows differ (`RowFollower`), and one transaction brings the copy from a state of the home
+/// to a later one, and records the rows in the copy's history. Nothing is written to the home, and no trigger runs.
+///
+/// Invariant: the copy has exactly the rows that the shadow had after the step that the copy's own row names
+/// (`MirrorPosition`). That row is written in the same transaction. Wherever rows alone don't lead to the home's state,
+/// as after a change of the schema, the copy is made anew with another history, and followers take a snapshot.
+///
+/// Confined to one thread.
+package final class StoreMirror {
+    /// The copy.
+    package let location: StoreLocation
+    /// The home's path, which errors name.
+    package var homePath: FilePath { home.path }
+    /// The copy's directory, which has the shadow of the home too.
+    package var path: FilePath { slot.directory.path }
+
+    private let home: StoreLocation
+    private let slot: ShadowPlace.Slot
+    private let follower: RowFollower
+    private var position: MirrorPosition?
+    /// The tables of the copy; nil until they are read. Its schema never changes.
+    private var schema: DatabaseSchema?
+    /// The shadow's revision that the copy has.
+    private var revision: UInt64?
+    /// True if something other than transactions in the log may have written the home.
+    private var comparesAll = true
+    /// The identifiers of the copy's histories, the present one last.
+    private var histories: [String]
+
+    private static let historiesName: FilePath.Component = "histories"
+    /// The number of identifiers that are kept.
+    private static let maxHistories = 64
+    /// The size above which the list isn't one of ours, in bytes.
+    private static let maxHistoriesSize = 16 << 10
+    private static let patience = Duration.seconds(2)
+    /// The changes that stay after a purge, and those above which there is one.
+    private static let (keptChanges, maxChanges): (Int64, Int64) = (100_000, 200_000)
+
+    /// Returns true if a store keeps no history, so that a mirror publishes it. Throws `StoreError`, `SystemError`.
+    package static func isNeeded(for home: StoreLocation) throws -> Bool {
+        try translating(home.path) {
+            guard let keepsHistory = try StoreTables.keepHistory(ofStoreAt: home.path) else {
+                throw StoreError.busy(home.path)
+            }
+            return !keepsHistory
+        }
+    }
+
+    /// Opens the mirror of a home, or makes it.
+    ///
+    /// - Parameter directory: The mirror's place, in which it has a directory of its own. It is created.
+    ///
+    /// Throws `StoreError.busy` if another process uses the mirror, other `StoreError`s, and `SystemError`.
+    package init(of home: StoreLocation, in directory: FilePath) throws {
+        self.home = home
+        (slot, follower, location) = try Self.translating(home.path) {
+            let slot = try ShadowPlace(path: directory).takeSlot(epoch: nil)
+            guard slot.isFirst else { throw StoreError.busy(directory) }
+            guard let name = StoreName("mirror.sqlite") else {
+                throw SystemError("open", .fileNameTooLong, path: directory)
+            }
+            let follower = try RowFollower(home.path, slot, limit: .max, within: Self.patience)
+            return (slot, follower, StoreLocation(directory: slot.directory, name: name))
+        }
+        let text = try DurableFile.read(Self.historiesName, in: slot.directory, limit: Self.maxHistoriesSize)
+        histories = String(decoding: text ?? [], as: UTF8.self).split(separator: "\n").map(String.init)
+        position = try? known()
+    }
+
+    deinit { try? follower.shadow.close() }
+
+    /// The size of the copy in bytes.
+    package var size: Int64 { follower.shadow.size }
+
+    /// True if the copy has, or had, the history with this identifier.
+    package func has(history: String) -> Bool { histories.contains(history) }
+
+    /// Records that something other than transactions in the log may have written the home.
+    package func recordOtherWrites() { comparesAll = true }
+
+    /// Brings the copy to the home's present state. This process must have no connection to the copy meanwhile.
+    ///
+    /// Throws `StoreError.busy` if the home can't be read now, `.missing` if there is none; `ReplicationError`,
+    /// `HistoryError`, other `StoreError`s and `SystemError`. The copy has one of the home's states then, or none.
+    package func advance() throws {
+        try ReplicableStore.checkSupport(of: home)
+        try Self.translating(home.path) {
+            switch try advanceShadow() {
+            case .busy: throw StoreError.busy(home.path)
+            case .absent: throw StoreError.missing(home.path)
+            case .current: comparesAll = false
+            }
+            try update()
+        }
+    }
+
+    /// Removes the oldest changes of the copy's history if there are many. Call it when all of them are published: a
+    /// follower that lacks removed ones takes a snapshot.
+    package func purge() throws {
+        guard lastChange - purgedUpTo > Self.maxChanges else { return }
+        var purge = HistoryMaintenance.Purge()
+        (purge.count, purge.force) = (Self.keptChanges, true)
+        _ = try HistoryMaintenance(location).purge(purge)
+        purgedUpTo = lastChange - Self.keptChanges
+    }
+
+    /// The number of the copy's last change, and the one up to which changes are purged.
+    private var (lastChange, purgedUpTo) = (Int64(0), Int64(0))
+
+    private func advanceShadow() throws -> RowFollower.Outcome {
+        do { return try follower.advance(comparesAll: comparesAll) } catch RowShadowError.damaged {
+            try follower.remake()
+            return try follower.advance(comparesAll: true)
+        }
+    }
+
+    /// Runs work on the shadow, and gives its errors the type that all of the relay's have for a store.
+    private static func translating<Success>(_ path: FilePath, _ body: () throws -> Success) throws -> Success {
+        do { return try body() } catch let error as RowShadowError {
+            switch error {
+            case .busy, .damaged, .tooLarge: throw StoreError.busy(path)
+            case .absent: throw StoreError.missing(path)
+            case .unreadable: throw StoreError.corrupt(code: 26, message: "file is not a database", path)
+            }
+        }
+    }
+
+    // MARK: - The copy
+
+    /// Rows don't lead to the home's state.
+    private struct NeedsCopy: Error {}
+
+    private func update() throws {
+        let shadow = follower.shadow
+        guard revision != shadow.revision else { return }
+        do {
+            guard let position, position.epoch == shadow.epoch, try shadow.hasSteps(after: position.step) else {
+                throw NeedsCopy()
+            }
+            self.position = try apply(after: position)
+        } catch is NeedsCopy {
+            try make()
+        } catch is MirrorWriter.UnknownRows {
+            try make()
+        } catch let error as StoreError where error.isConstraint || error.isCorruption {
+            // The home has a row that SQLite doesn't accept again, or the copy is damaged.
+            try make()
+        }
+        revision = shadow.revision
+    }
+
+    /// Applies the steps after a position in one transaction. Between them the rest of the home's state, such as
+    /// `sqlite_sequence`, isn't known.
+    private func apply(after position: MirrorPosition) throws -> MirrorPosition {
+        let shadow = follower.shadow
+        let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
+        let schema = try self.schema ?? DatabaseSchema(connection)
+        self.schema = schema
+        try connection.acceptShadowTables()
+        try connection.attach(unchanging: shadow.pagesPath, as: HomeState.name)
+        return try connection.transaction(.immediate) {
+            guard try MirrorPosition(connection) == position else { throw NeedsCopy() }
+            let home = HomeState(connection)
+            var (step, isNet) = (position.step, false)
+            let writer = try MirrorWriter(connection, schema)
+            while let reader = try shadow.step(after: step) {
+                isNet = isNet || reader.step.kind == .net
+                try writer.apply(reader)
+                step = reader.step.number
+            }
+            try writer.check()
+            // VACUUM changes the version too, and so does another database with the same tables, but other indexes.
+            let version = try home.schemaVersion()
+            if isNet || version != position.schemaVersion {
+                guard try home.hasSameSchema() else { throw NeedsCopy() }
+            }
+            try home.copySettings()
+            var next = position
+            (next.step, next.schemaVersion) = (step, version)
+            try next.write(connection)
+            lastChange = max(lastChange, writer.lastChange)
+            return next
+        }
+    }
+
+    /// Makes the copy anew, with another history. What the former one had is in the home, or was.
+    private func make() throws {
+        do { try copyShadow() } catch let error as StoreError {
+            guard case .corrupt(let code, let message, _) = error else { throw error }
+            // Another program copies something over the home just now; or it is damaged, which its owner may mend.
+            throw StoreError.sqlite(code: code, message: message, home.path)
+        }
+    }
+
+    private func copyShadow() throws {
+        let shadow = follower.shadow
+        // A program that copies another file over the home begins with that.
+        guard shadow.size > 0 else { throw StoreError.busy(home.path) }
+        (position, schema, revision) = (nil, nil, nil)
+        for name in location.name.sideFiles + [location.name.database] { try slot.directory.removeFile(name) }
+        let source = try Descriptor(opening: shadow.pagesPath, flags: O_RDONLY | O_NOFOLLOW)
+        let target = try slot.directory.open(location.name.database, flags: O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+        var copy = FileCopy(from: shadow.pagesPath, to: location.path)
+        copy.checksHoles = false
+        _ = try copy.run(from: source, to: target)
+        let version: Int64
+        do {
+            // It has no log beside it.
+            let database = try StoreWriter(location.path)
+            version = try database.integer("PRAGMA main.schema_version") ?? 0
+            try database.execute("PRAGMA journal_mode = DELETE")
+            if try database.hasTables("GS_HISTORY") || database.hasTables("ACHANGE", "ATRANSACTION") {
+                // The home keeps a history since: the next session publishes that.
+                throw StoreHistory.Discontinuity.schema
+            }
+            let row = try database.prepare("SELECT name FROM sqlite_schema")
+            while try row.step() {
+                guard let name = row.text(0), HistorySchema.isOwn(name) else { continue }
+                throw ReplicationError.unreplicable(
+                    object: "table \(name)", reason: "its name is that of a history's own table", home.path)
+            }
+        }
+        _ = try HistoryInstallation(location).enable()
+        try target.synchronize(path: location.path)
+        try slot.directory.synchronize()
+        let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
+        let history = try RecordedPosition(connection).identifier
+        histories = (histories + [history]).suffix(Self.maxHistories)
+        // Before anything of it is published.
+        let list = Array((histories.joined(separator: "\n") + "\n").utf8)
+        try DurableFile.write(list, as: Self.historiesName, in: slot.directory, mode: 0o600)
+        let position = MirrorPosition(epoch: shadow.epoch, step: shadow.lastStep, schemaVersion: version)
+        try connection.transaction(.immediate) { try position.write(connection) }
+        (self.position, lastChange, purgedUpTo) = (position, 0, 0)
+    }
+
+    /// Reads the position of the copy that is there; nil if there is none.
+    private func known() throws -> MirrorPosition? {
+        guard try slot.directory.status(location.name.database) != nil else { return nil }
+        let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
+        guard try connection.text("PRAGMA quick_check(1)") == "ok" else { return nil }
+        let recorded = try RecordedPosition(connection)
+        (lastChange, purgedUpTo) = (recorded.number, recorded.trimmed)
+        return try MirrorPosition(connection)
+    }
+}

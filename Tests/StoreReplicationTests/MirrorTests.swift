@@ -1,0 +1,230 @@
+import Glibc
+import LinuxSystem
+import PersistentHistory
+import SQLiteFormat
+import SQLiteStore
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import StoreReplication
+
+/// A home without a history, its mirror, and a replica.
+private final class MirroredPair {
+    let directory: TemporaryDirectory
+    let home: StoreLocation
+    let copy: StoreLocation
+    private var mirror: StoreMirror?
+    private var source: ReplicationSource?
+    private var replica: Replica?
+    private var made = 0
+
+    var place: FilePath { directory.path.appending("mirror") }
+
+    init(_ sql: String) throws {
+        directory = try TemporaryDirectory()
+        home = try ReplicatedPair.location(directory.path.appending("home.sqlite"))
+        copy = try ReplicatedPair.location(directory.path.appending("replica.sqlite"))
+        try StoreWriter(home.path, creating: true).execute(script: sql)
+        try open()
+        replica = try Replica.create(copy, from: snapshot(), stream: "test")
+    }
+
+    /// Opens the mirror, after it was closed as by the end of a program.
+    func open() throws {
+        (source, mirror) = (nil, nil)
+        let opened = try StoreMirror(of: home, in: place)
+        (mirror, source) = (opened, try ReplicationSource(opened))
+    }
+
+    func history() throws -> String { try #require(source).current().history }
+
+    func hasAssigned(tokensOf history: String) throws -> Bool {
+        try #require(source).hasAssigned(tokensOf: history)
+    }
+
+    private func snapshot() throws -> Snapshot {
+        made += 1
+        let source = try #require(source)
+        source.close()
+        return try Snapshot.make(of: source.location, at: directory.path.appending("snapshot\(made)"))
+    }
+
+    func write(_ sql: String) throws { try ReplicatedPair.write(sql, home) }
+
+    /// Brings the replica up to date by one batch. Returns false if it needs a snapshot for that.
+    func update() throws -> Bool {
+        let replica = try #require(replica)
+        mirror?.recordOtherWrites()
+        var last = Replica.Outcome.skipped
+        do {
+            _ = try source?.batch(after: replica.position) { last = try replica.apply($0) }
+        } catch is StoreHistory.Discontinuity { return false }
+        return last == .applied(replica.position)
+    }
+
+    func replace() throws { try replica?.replace(with: snapshot()) }
+
+    /// Compares the home with the mirror and the replica: all that SQL shows, but for the history.
+    func areEqual() throws -> Bool {
+        let source = try #require(source)
+        source.close()
+        let wanted = try Self.content(home)
+        return try wanted == Self.content(source.location) && wanted == Self.content(copy)
+    }
+
+    private static func content(_ store: StoreLocation) throws -> [String: [[StoredValue]]] {
+        try ReplicatedPair.content(store, history: false).filter {
+            !$0.key.hasPrefix("GS_") && !$0.key.hasPrefix("sqlite_stat")
+        }
+    }
+}
+
+struct MirrorTests {
+    private static let tables = """
+        PRAGMA journal_mode = WAL;
+        CREATE TABLE note (id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT UNIQUE, body BLOB);
+        CREATE TABLE plain (a, b REAL); CREATE TABLE log (what);
+        CREATE TABLE keyed (k TEXT COLLATE NOCASE, n REAL, v, PRIMARY KEY (k, n)) WITHOUT ROWID;
+        CREATE TRIGGER added AFTER INSERT ON note BEGIN INSERT INTO log VALUES (new.title); END;
+        INSERT INTO note (title) VALUES ('before'); INSERT INTO plain VALUES (1, 2); INSERT INTO keyed VALUES ('a', 1, 1);
+        """
+
+    @Test func carriesTheRowsOfAHomeThatKeepsNoHistory() throws {
+        let pair = try MirroredPair(Self.tables)
+        #expect(try pair.areEqual())
+        try pair.write(
+            """
+            INSERT INTO note (title, body) VALUES ('a"\\b' || char(10, 127, 233, 128512), x'00ff'), ('', x''), (NULL, 9e999);
+            UPDATE note SET title = 'after' WHERE id = 1; DELETE FROM note WHERE id = 3;
+            INSERT INTO plain VALUES (9223372036854775807, -9007199254740993), (0.1, -0.0), (1e300, 5e-324);
+            INSERT INTO keyed VALUES ('x', 1.0 / 3, 1), ('X', 0.1, 2); UPDATE keyed SET k = 'A' WHERE k = 'a';
+            PRAGMA user_version = -7; PRAGMA application_id = 99;
+            """)
+        #expect(try pair.update())
+        #expect(try pair.areEqual())
+        // Each unique value goes to another row.
+        try pair.write("UPDATE note SET title = NULL; UPDATE note SET title = 'n' || (5 - id)")
+        #expect(try pair.update())
+        try pair.write("UPDATE note SET id = id + 10; UPDATE sqlite_sequence SET seq = 77")
+        #expect(try pair.update())
+        #expect(try pair.areEqual())
+    }
+
+    @Test(arguments: ["fts3(a, b)", "fts4(a, b, tokenize=porter)", "fts5(a, b)", "rtree(id, x0, x1)"])
+    func carriesAVirtualTable(_ module: String) throws {
+        let pair = try MirroredPair("CREATE TABLE note (id); CREATE VIRTUAL TABLE found USING \(module)")
+        let values = module.hasPrefix("rtree") ? "(1, 2, 3)" : "('milk', 'and bread')"
+        for statement in ["INSERT INTO found VALUES \(values)", "INSERT INTO note VALUES (1); DELETE FROM found"] {
+            try pair.write(statement)
+            #expect(try pair.update())
+            #expect(
+                try StoreWriter(pair.home.path).integer("SELECT count(*) FROM found")
+                    == StoreWriter(pair.copy.path).integer("SELECT count(*) FROM found"))
+        }
+    }
+
+    @Test func keepsItsHistoryAsLongAsRowsLeadOn() throws {
+        let pair = try MirroredPair(Self.tables)
+        let history = try pair.history()
+        for statement in [
+            "VACUUM", "ANALYZE", "REINDEX", "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode = DELETE",
+            "DELETE FROM plain", "PRAGMA user_version = 3",
+        ] {
+            try pair.write("INSERT INTO plain VALUES ('\(statement)', 1); \(statement)")
+            #expect(try pair.update(), "\(statement)")
+            try pair.write("INSERT INTO keyed VALUES ('\(statement)', 1, 1)")
+            try pair.open()
+            #expect(try pair.update(), "\(statement), and a program that begins again")
+            #expect(try pair.areEqual(), "\(statement)")
+        }
+        #expect(try pair.history() == history)
+    }
+
+    @Test(arguments: [
+        "ALTER TABLE plain ADD COLUMN c DEFAULT 1", "ALTER TABLE plain RENAME TO other", "CREATE TABLE more (a)",
+        "DROP TABLE plain", "CREATE UNIQUE INDEX once ON log (what)", "DROP TRIGGER added",
+        "ALTER TABLE note DROP COLUMN body",
+    ])
+    func beginsAnotherHistoryWithAnotherSchema(_ statement: String) throws {
+        let pair = try MirroredPair(Self.tables)
+        let history = try pair.history()
+        let insertion = "INSERT INTO note (title) VALUES"
+        try pair.write("\(insertion) ('first'); \(statement); \(insertion) ('last')")
+        #expect(try !pair.update())
+        #expect(try pair.history() != history && pair.hasAssigned(tokensOf: history))
+        try pair.replace()
+        #expect(try pair.areEqual())
+        try pair.write("INSERT INTO note (title) VALUES ('after')")
+        #expect(try pair.update())
+        #expect(try pair.areEqual())
+        try pair.open()
+        #expect(try pair.hasAssigned(tokensOf: history))
+    }
+
+    /// SQLite has these collations for UTF-8 only, and asks for others.
+    @Test(arguments: ["NOCASE", "RTRIM"]) func carriesKeysOfAUTF16Store(_ collation: String) throws {
+        let pair = try MirroredPair(
+            """
+            PRAGMA encoding = 'UTF-16le'; CREATE TABLE keyed (k TEXT COLLATE \(collation) PRIMARY KEY, v) WITHOUT ROWID;
+            CREATE TABLE other (v TEXT COLLATE \(collation) UNIQUE);
+            """)
+        try pair.write(
+            "INSERT INTO keyed (k) VALUES ('a'), ('A1'), ('\u{e4}'), ('b '); INSERT INTO other SELECT k FROM keyed")
+        _ = try pair.update()
+        #expect(try pair.areEqual())
+        try pair.write("UPDATE keyed SET k = k || 'x'; DELETE FROM other WHERE v = 'A1'")
+        _ = try pair.update()
+        #expect(try pair.areEqual())
+        for store in [pair.home, pair.copy] {
+            #expect(try StoreWriter(store.path).text("PRAGMA integrity_check") == "ok")
+        }
+    }
+
+    @Test func followsAStoreThatIsRestoredFromABackup() throws {
+        let pair = try MirroredPair(Self.tables)
+        let backup = pair.directory.path.appending("backup.sqlite")
+        try pair.write(
+            "VACUUM INTO '\(backup)'; INSERT INTO note (title) VALUES ('lost'); PRAGMA journal_mode = DELETE")
+        #expect(try pair.update())
+        #expect(try run("cp", [Word(backup), Word(pair.home.path)]).status == 0)
+        #expect(try pair.update())
+        #expect(try pair.areEqual())
+    }
+
+    /// A program that is killed leaves any of these files.
+    @Test(arguments: ["mirror.sqlite", "histories", "state", "pages"])
+    func makesADamagedMirrorAnew(_ name: FilePath.Component) throws {
+        let pair = try MirroredPair(Self.tables)
+        let directory = try Directory(pair.place.appending("0"))
+        try pair.write("INSERT INTO plain VALUES (3, 4)")
+        try directory.open(name, flags: O_WRONLY).truncate(to: 0, path: pair.place)
+        try pair.open()
+        if try !pair.update() { try pair.replace() }
+        #expect(try pair.areEqual())
+    }
+
+    @Test func leavesTheHomeAlone() throws {
+        let pair = try MirroredPair(Self.tables)
+        try pair.write("INSERT INTO plain VALUES (3, 4)")
+        let directory = try Directory(pair.home.path.removingLastComponent())
+        let before = try DurableFile.read("home.sqlite", in: directory, limit: 1 << 30)
+        #expect(try pair.update())
+        #expect(try DurableFile.read("home.sqlite", in: directory, limit: 1 << 30) == before)
+        #expect(try directory.names().filter { $0.string.hasPrefix("home") } == ["home.sqlite"])
+    }
+
+    @Test func oneProgramUsesAMirror() throws {
+        let pair = try MirroredPair(Self.tables)
+        #expect(throws: StoreError.self) { try StoreMirror(of: pair.home, in: pair.place) }
+    }
+
+    @Test func refusesExternalDataAndAnotherHistory() throws {
+        let pair = try MirroredPair(Self.tables)
+        try pair.write("CREATE TABLE ACHANGE (a); CREATE TABLE ATRANSACTION (a)")
+        #expect(throws: StoreHistory.Discontinuity.self) { try pair.open() }
+        #expect(try !StoreMirror.isNeeded(for: pair.home))
+        try Directory(pair.directory.path).makeDirectory(".home_SUPPORT", mode: 0o700)
+        #expect(throws: ReplicationError.self) { try pair.open() }
+    }
+}
