@@ -35,6 +35,9 @@ struct RollbackTables {
     /// The tables that the journals named last, and the change counter of the commit that they lead to: a poll for a
     /// commit that was already there then gets them too.
     private var lastJournaled: (names: Set<String>, changeCounter: UInt32)?
+    /// The tables of commits that `catchUp` has passed before they were published. They belong to the next change,
+    /// whichever commits it stands for.
+    private var unpublished: Set<String> = []
 
     /// - Parameter journals: Begun before the store was read.
     init(_ pageMap: PageMap, _ digests: PageDigests?, _ journals: JournalWatch?, at changeCounter: UInt32) {
@@ -56,8 +59,10 @@ struct RollbackTables {
     mutating func advance(to changeCounter: UInt32, in files: StoreFiles, isLocked: Bool) throws -> TableChanges {
         do {
             let journaled = try readJournals(to: changeCounter, in: files)
-            let found = try journaled ?? compare(to: changeCounter, in: files, isLocked: isLocked)
+            var found = try journaled ?? compare(to: changeCounter, in: files, isLocked: isLocked)
             (isPublished, catchUpDue) = (true, nil)
+            found.add(TableChanges(unpublished, isComplete: true))
+            unpublished = []
             return found
         } catch Unattributable.disturbed {
             // Later than others may follow, so that a store that is written all the time isn't compared in between.
@@ -73,9 +78,11 @@ struct RollbackTables {
     mutating func catchUp(to changeCounter: UInt32, in files: StoreFiles) throws {
         catchUpDue = nil
         do {
-            _ =
+            let found =
                 try readJournals(to: changeCounter, in: files)
                 ?? compare(to: changeCounter, in: files, isLocked: false)
+            // What leads to the published commit was published with it, as unknown.
+            if self.changeCounter != changeCounter { unpublished.formUnion(found.names) }
             isPublished = false
         } catch Unattributable.disturbed {}
     }
