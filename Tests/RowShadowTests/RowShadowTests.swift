@@ -43,6 +43,32 @@ import Testing
             ])
     }
 
+    /// A program that opens the store is between the making of the index and its first commit.
+    @Test func tellsEachTransactionAfterALookAtAnUnfinishedIndex() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        try write("SELECT * FROM note")
+        shadow.follower?.openSession()
+        let index = try FileHandle(forUpdating: shadow.directory.path.appending("s.db-shm").url)
+        let header = try #require(try index.read(upToCount: 96))
+        func overwriteHeader(_ bytes: Data) throws {
+            try index.seek(toOffset: 0)
+            try index.write(contentsOf: bytes)
+        }
+        try overwriteHeader(Data(count: header.count))
+        #expect(try shadow.follower?.advance(comparesAll: false) == .busy)
+        try overwriteHeader(header)
+        #expect(try shadow.follower?.advance(comparesAll: false) == .current)
+        try write("INSERT INTO note VALUES (2, 'b')")
+        try write("UPDATE note SET text = 'c' WHERE id = 2")
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .exact, rows: ["2: none > 2,'b'"]), .init(kind: .exact, rows: ["2: 2,'b' > 2,'c'"]),
+            ])
+    }
+
     @Test func tellsTransactionsBeforeAndAfterARestartOfTheLog() throws {
         let shadow = try FollowedShadow(Self.note)
         let queue = try DatabaseQueue(path: shadow.store.string)

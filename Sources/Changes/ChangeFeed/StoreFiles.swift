@@ -139,10 +139,10 @@ package final class StoreFiles {
     /// read.
     package func closeDatabase() { openDatabase = nil }
 
-    /// True unless a connection to the store, in any process, can be seen. Each connection in WAL mode holds a lock on
-    /// byte 128 of the index ("DMS", https://sqlite.org/walformat.html, §2.3.1). In rollback mode a connection holds
-    /// one only during a transaction.
-    package var isUnused: Bool { walIndex?.isLocked(at: 128) != true }
+    /// True unless a connection to the store, in any process, can be seen. Each connection in WAL mode holds a shared
+    /// lock on byte 128 of the index ("DMS", https://sqlite.org/walformat.html, §2.3.1). In rollback mode a connection
+    /// holds one only during a transaction.
+    package var isUnused: Bool { walIndex?.isShared(at: 128) != true }
 
     /// Reads the header; nil if the file doesn't begin as a database.
     package func header() throws(SystemError) -> DatabaseHeader? {
@@ -357,5 +357,9 @@ package final class WALIndexFile: Sendable {
         return now.salt == commit.salt && now.lastFrame >= commit.lastFrame
     }
 
+    /// True if somebody holds an exclusive lock on the byte.
     func isLocked(at byte: off_t) -> Bool { gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), byte, 1) == 1 }
+
+    /// True if somebody holds a lock on the byte, shared or exclusive.
+    func isShared(at byte: off_t) -> Bool { gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), byte, 1) == 1 }
 }

@@ -140,10 +140,18 @@ extension StoreObserver {
         }
         // A store in rollback mode may have a WAL left.
         let alone = rollbackStamps.settled ?? (files.walIndex == nil ? idle.stamp : nil)
-        let database = alone.map { ($0, 0) } ?? unloggedWrites.known(in: baseline.commit)
+        let database =
+            alone.map { ($0, backfilledFrame(files)) } ?? unloggedWrites.known(in: baseline.commit)
         return StorePosition(
             identity: files.identity, commit: baseline.commit, changeCounter: baseline.changeCounter,
             stamp: database?.0, checkpointedFrame: database?.1 ?? 0)
+    }
+
+    /// Returns the last frame of the published commit's WAL that the database has, as the index says; 0 without one. A
+    /// later position must not show a checkpoint that was done before this one.
+    private func backfilledFrame(_ files: StoreFiles) -> UInt32 {
+        guard let index = try? files.readIndex(), index.salt == baseline.commit.salt else { return 0 }
+        return index.backfilledFrame
     }
 
     /// Returns the database's stamp while the store has an index and the WAL no commit: checkpoints alone write the

@@ -227,20 +227,28 @@ package final class RowFollower {
 
     /// Applies all that a log has whose program found the database as the shadow has it. Returns false if that isn't
     /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
-    /// both must have been open since.
+    /// both must have been open since. What is known stays known until something is applied or compared. Throws
+    /// `Disturbed` while a program makes the index.
     private func applyFirstLog(_ files: StoreFiles) throws -> Bool {
-        let (former, isWhole) = (idleStamp.take(), holdsWholeLog)
-        holdsWholeLog = false
-        guard isWhole || former != nil, let open = files.walIndex, let index = try files.readIndex(),
-            index.lastFrame > 0, index.pageSize == shadow.pages.pageSize,
-            let log = try files.openWAL(reopening: !isWhole), try log.belongs(to: index)
-        else { return false }
+        guard holdsWholeLog || idleStamp != nil, let open = files.walIndex else { return false }
+        guard let index = try files.readIndex() else {
+            if files.isUnused { return false }
+            throw Disturbed()
+        }
+        func isProven() throws -> Bool {
+            if holdsWholeLog { return true }
+            return try files.stamp().isIdentical(to: idleStamp) && files.isIndexCurrent()
+        }
+        var found: [WALTransaction] = []
         do {
-            let found = try WALFrames.transactions(log, after: 0, to: index, index: open)
-            guard found.count == Int(index.commitCount) else { return false }
-            if !isWhole {
-                guard try files.stamp().isIdentical(to: former), try files.isIndexCurrent() else { return false }
+            if index.lastFrame > 0 {
+                guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL(reopening: !holdsWholeLog),
+                    try log.belongs(to: index)
+                else { return false }
+                found = try WALFrames.transactions(log, after: 0, to: index, index: open)
             }
+            guard found.count == Int(index.commitCount), try isProven() else { return false }
+            (idleStamp, holdsWholeLog) = (nil, false)
             for transaction in found { try apply(transaction, files.identity) }
             commit = index
             return true

@@ -56,9 +56,20 @@ package struct HazardDecision {
     /// database that was renamed has another name by now, and its side files have those that SQLite gave them.
     private func databaseOfSideFile(_ holder: StoreHolderFiles) -> HeldFile? {
         let side =
-            holder.writable(named.log) ?? holder.writable(named.index) ?? holder.writable(named.journal)
+            [named.log, named.index, named.journal].lazy.compactMap { holder.writable($0) }
+            .first { !isElsewhere($0, holder) }
             ?? holder.files.first { $0.canWrite && hasSideName($0, holder) }
         return side.map { nearest(to: $0, holder) ?? $0 }
+    }
+
+    /// True if the process has the file open in another directory than the store's. A side file lives for as little as
+    /// one transaction, and a file of another store may have got its inode number between the look at the names and the
+    /// look at the process.
+    private func isElsewhere(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
+        guard !named.setAside.contains(file.identity), let directory = holder.directories[file.directory] else {
+            return false
+        }
+        return directory != named.directory
     }
 
     /// True if the process has the file open by the name of a log, index or journal of the store.
