@@ -67,6 +67,17 @@ package final class SystemInotify: InotifyInstance {
         return try unread.isEmpty ? nil : takeEvent(fastPath)
     }
 
+    /// Drops the events that are queued, without a look at them. It may leave some that come meanwhile.
+    package func discard() throws(SystemError) {
+        // The queue holds 16,384 events by default (inotify(7)).
+        for _ in 0..<64 {
+            unread = 0..<0
+            try fill()
+            if unread.isEmpty { return }
+        }
+        unread = 0..<0
+    }
+
     private struct Readable: OptionSet {
         let rawValue: CInt
         static let instance = Readable(rawValue: 1)

@@ -59,18 +59,23 @@ package final class JournalWatch: Sendable {
     nonisolated(unsafe) private let inotify: SystemInotify
     private let directory: Directory
     private let name: StoreName
+    /// The names of the files, as events have them.
+    private let (databaseName, journalName, logName): ([UInt8], [UInt8], [UInt8])
 
     /// The number of watches in this process. A user has 128 instances for all programs, by default.
     private static let count = Atomic(0)
     private static let maximumCount = 16
     /// What may wait to be read: descriptors, and bytes of the disk.
     private static let (maximumFinished, maximumSize) = (256, Int64(64 << 20))
+    /// What is read at once. The queue of a store that is written all the time may never be empty.
+    private static let maximumEvents = 4096
     private static let changedNames = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
     private static let mask = changedNames | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
 
     /// Throws `SystemError` if it can't be had: then the pages of each commit are compared.
     package init(_ path: FilePath, _ name: StoreName) throws(SystemError) {
         self.name = name
+        (databaseName, journalName, logName) = (name.database.bytes, name.journal.bytes, name.wal.bytes)
         directory = try Directory(path)
         let inotify = try SystemInotify()
         self.inotify = inotify
@@ -150,9 +155,14 @@ package final class JournalWatch: Sendable {
 
     private func read(_ state: inout State) {
         do {
-            while let next = try inotify.next(timeout: .zero, onReadable: nil, fastPath: nil) {
+            for _ in 0..<Self.maximumEvents where state.isProven {
+                guard let next = try inotify.next(timeout: .zero, onReadable: nil, fastPath: nil) else { return }
                 if case .event(let event) = next { record(event, &state) }
             }
+            // The next `begin` asks for nothing that was before it. To look at each event would hold up whoever waits
+            // for this, for as long as programs write faster than it reads.
+            state.phase = .unproven
+            try inotify.discard()
         } catch { state.phase = .unproven }
     }
 
@@ -161,9 +171,9 @@ package final class JournalWatch: Sendable {
             return state.phase = .unproven
         }
         let hasChangedName = event.mask & Self.changedNames != 0
-        if event.name == name.journal.bytes {
+        if event.name == journalName {
             if hasChangedName { recordJournal(event.mask, &state) }
-        } else if event.name == name.database.bytes {
+        } else if event.name == databaseName {
             if hasChangedName { return state.phase = .unproven }
             guard event.mask & UInt32(IN_MODIFY) != 0 else { return state.wasClosed = true }
             switch state.phase {
@@ -171,7 +181,7 @@ package final class JournalWatch: Sendable {
             case .inside: state.wasWritten = true
             case .unproven: break
             }
-        } else if event.name == name.wal.bytes, hasChangedName {
+        } else if event.name == logName, hasChangedName {
             state.phase = .unproven
         }
     }
