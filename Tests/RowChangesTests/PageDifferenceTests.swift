@@ -70,6 +70,18 @@ import Testing
             ])
     }
 
+    /// Whoever applies the tables in their order must not drop the new one.
+    @Test func tellsATableThatIsGoneBeforeAnotherOfItsName() throws {
+        let store = try Lockstep()
+        try store.run("CREATE TABLE a (x); CREATE TABLE b (k PRIMARY KEY) WITHOUT ROWID; INSERT INTO b VALUES ('k')")
+        #expect(
+            try store.run("BEGIN; DROP TABLE b; ALTER TABLE a RENAME TO b; INSERT INTO b VALUES (3); COMMIT") == [
+                "b": ["1": .init(before: nil, after: ["3"])]
+            ])
+        #expect(
+            try store.run("BEGIN; DROP TABLE b; CREATE TABLE b (k PRIMARY KEY) WITHOUT ROWID; COMMIT") == ["b": [:]])
+    }
+
     @Test func tellsASchemaChangeWithoutRows() throws {
         let store = try Lockstep()
         try store.run("CREATE TABLE note (text); INSERT INTO note VALUES ('a')")

@@ -22,7 +22,8 @@ package struct PageDifference {
         let after: Cell?
     }
 
-    /// The tables that differ, the schema itself first, as `sqlite_schema`.
+    /// The tables that differ: the schema itself, as `sqlite_schema`, then those that are gone, those in both states,
+    /// and those that are new.
     package let tables: [Table]
     /// The pages that differ, in the later state.
     package let pages: [UInt32]

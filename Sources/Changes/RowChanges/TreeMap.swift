@@ -77,7 +77,8 @@ package struct TreeMap: Sendable {
             guard let known = trees[tree] else { continue }
             pairs.append(Pair(tree: tree, before: known.entry, after: known.entry, hasRowids: known.hasRowids))
         }
-        pairs.sort { ($0.name, $0.tree) < ($1.name, $1.tree) }
+        // A table that is gone may have had the name of another one.
+        pairs.sort { ($0.order, $0.name, $0.tree) < ($1.order, $1.name, $1.tree) }
         for pair in pairs {
             let rows = try compare(pair, old, new, &walk)
             guard !rows.isEmpty || pair.before != pair.after else { continue }
@@ -253,6 +254,8 @@ struct Pair {
     let hasRowids: Bool
 
     var name: String { after?.name ?? before?.name ?? "" }
+
+    var order: Int { after == nil ? 0 : before == nil ? 2 : 1 }
 }
 
 /// The sets of pages that a difference needs. They are kept, because emptying a set costs less than making one.
