@@ -173,6 +173,25 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "3=other", "4=other again"])
     }
 
+    /// Both programs use the index that has kept its name. The one with the lost log must go on until the other one has
+    /// closed the store.
+    @Test func aProgramWithABranchIsNotAskedToCloseIt() throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        rig.unlink("-wal")
+        let other = try SQLiteHolder(rig.path)
+        // It finds no frame in the new log where the index says.
+        try other.run(#"exec("try: c.execute('SELECT * FROM t')\nexcept sqlite3.Error: pass")"#)
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue(deadline: .zero).run() }
+        #expect(failure?.code == "in_use" && failure?.holders.map(\.pid) == [other.pid])
+        #expect(failure?.message.contains("keep it running") == true, "\(failure?.message ?? "")")
+        #expect(try rig.archivedRows().isEmpty)
+        try first.insert(3, "later")
+        try other.end()
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "3=later"])
+    }
+
     /// A branch of a process that has ended is no success, even if it was there a moment before.
     @Test func aProgramThatEndsBeforeItsFilesAreCopiedIsALoss() throws {
         let first = try rig.holder()

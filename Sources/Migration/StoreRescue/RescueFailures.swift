@@ -2,6 +2,7 @@ import GroupContainers
 import LinuxSystem
 import SQLiteFormat
 import StoreRelocation
+import SystemPackage
 
 extension RelocationFailure {
     /// The failure with the kind that it has here: rows in conflict are data that a person must decide about.
@@ -11,6 +12,14 @@ extension RelocationFailure {
         failure.remedy = failure.remedy.replacing(
             "--prefer group, --prefer legacy", with: "--prefer store, --prefer branch")
         return failure
+    }
+
+    /// Returns the failure without the programs that have a branch, where others have the store open, too: those with a
+    /// branch must go on until the others have closed the store, for only they have what they commit meanwhile.
+    func sparing(_ branchHolders: [FileHolder], of store: FilePath) -> RelocationFailure {
+        let others = holders.filter { holder in !branchHolders.contains { $0.pid == holder.pid } }
+        guard code == "in_use", !others.isEmpty else { return self }
+        return others.count == holders.count ? self : .inUse(store, others)
     }
 
     /// Returns the failure with a sentence on where the store's branches are: a program that has one open must not be

@@ -100,15 +100,16 @@ package struct StoreRescue {
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
             result = try engine.joiningBranches { try join($0, saved: id) }
         } catch {
+            let failure = error.sparing(branches.flatMap { $0.holders }, of: store.path)
             // A program that must close the store at its name may close its branch with it. The copies of what other
             // programs have open stay too: these may end before the next rescue.
-            let mustClose = Set(error.holders.map(\.pid))
+            let mustClose = Set(failure.holders.map(\.pid))
             let open = OrphanedBranch.find(store).filter { $0.holders.allSatisfy { !mustClose.contains($0.pid) } }
             try? engine.withoutClaim {
                 try settle($0, open.map(\.record))
                 _ = try discardArchived($0, id)
             }
-            throw error.asRefusal.described(of: store)
+            throw failure.asRefusal.described(of: store)
         }
         result.remaining = HazardScan([(store.name, store.directory)], readsLogs: true).hazards()
         return result

@@ -125,10 +125,16 @@ extension RelocationFailure {
                 .busy, code: "in_use", "\(store) keeps changing",
                 remedy: "close the programs that use it, then try again")
         }
-        let holders = FileHolder.of(identity)
+        return inUse(request.source, FileHolder.of(identity))
+    }
+
+    /// The failure of a store that these programs have open; another user's, or those of another PID namespace, if
+    /// there are none.
+    package static func inUse(_ store: FilePath, _ holders: [FileHolder]) -> RelocationFailure {
         let names = holders.names + (holders.isEmpty ? ": another user's, or in another PID namespace" : "")
         var failure = RelocationFailure(
-            .busy, code: "in_use", "\(store) is open in \(names)", remedy: "close it there, then try again")
+            .busy, code: "in_use", "\(PrintablePath(store)) is open in \(names)",
+            remedy: "close it there, then try again")
         failure.holders = holders
         return failure
     }
