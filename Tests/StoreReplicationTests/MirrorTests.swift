@@ -46,11 +46,19 @@ private final class MirroredPair {
     private func snapshot() throws -> Snapshot {
         made += 1
         let source = try #require(source)
+        try source.prove()
         source.close()
         return try Snapshot.make(of: source.location, at: directory.path.appending("snapshot\(made)"))
     }
 
     func write(_ sql: String) throws { try ReplicatedPair.write(sql, home) }
+
+    /// Writes to the mirror what its home doesn't have, as a fault of the disk would.
+    func damage(_ sql: String) throws {
+        let database = try StoreWriter(#require(source).location.path)
+        try database.disableTriggers()
+        try database.execute(script: sql)
+    }
 
     /// Brings the replica up to date by one batch. Returns false if it needs a snapshot for that.
     func update() throws -> Bool {
@@ -189,6 +197,59 @@ struct MirrorTests {
         #expect(try pair.update())
         #expect(try run("cp", [Word(backup), Word(pair.home.path)]).status == 0)
         #expect(try pair.update())
+        #expect(try pair.areEqual())
+    }
+
+    @Test(arguments: [
+        "UPDATE note SET title = 'wrong' WHERE id = 1", "DELETE FROM note WHERE id = 1", "UPDATE plain SET b = 2.5",
+        "UPDATE keyed SET v = '1'", "INSERT INTO log VALUES (1)", "PRAGMA user_version = 9",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'body BLOB', 'body TEXT')",
+    ])
+    func makesNoSnapshotOfADamagedMirror(_ damage: String) throws {
+        let pair = try MirroredPair(Self.tables)
+        let history = try pair.history()
+        try pair.damage(damage)
+        #expect(throws: StoreHistory.Discontinuity.epoch) { try pair.replace() }
+        #expect(try pair.history() != history && pair.hasAssigned(tokensOf: history))
+        try pair.replace()
+        #expect(try pair.areEqual())
+    }
+
+    @Test(arguments: [
+        "UPDATE note SET title = 'wrong' WHERE id = 1", "DELETE FROM note WHERE id = 1",
+        "INSERT INTO note (id) VALUES (2)",
+    ])
+    func noticesARowOfTheMirrorThatTheHomeDidNotHave(_ damage: String) throws {
+        let pair = try MirroredPair(Self.tables)
+        try pair.damage(damage)
+        try pair.write("UPDATE note SET body = 1 WHERE id = 1; INSERT INTO note (id) VALUES (2)")
+        #expect(try !pair.update())
+        try pair.replace()
+        #expect(try pair.areEqual())
+    }
+
+    /// After a crash of the machine the shadow doesn't count, and of the mirror what was committed.
+    @Test func keepsItsHistoryAfterACrashOfTheMachine() throws {
+        let pair = try MirroredPair(Self.tables)
+        let history = try pair.history()
+        for name in ["state", "pages"] as [FilePath.Component] {
+            try pair.write(
+                """
+                UPDATE note SET title = 'crash' || id; INSERT INTO plain VALUES ('\(name)', 1); DELETE FROM log;
+                INSERT INTO keyed VALUES ('\(name)', 0.1, x''); UPDATE keyed SET v = 1.0 WHERE v = 1;
+                UPDATE plain SET rowid = rowid + 1 WHERE rowid = 2; PRAGMA user_version = 7; VACUUM;
+                """)
+            try Directory(pair.place.appending("0")).open(name, flags: O_WRONLY).truncate(to: 0, path: pair.place)
+            try pair.open()
+            #expect(try pair.update())
+            #expect(try pair.areEqual())
+        }
+        #expect(try pair.history() == history)
+        try pair.write("ALTER TABLE plain ADD COLUMN more")
+        try Directory(pair.place.appending("0")).removeFile("state")
+        try pair.open()
+        #expect(try pair.history() != history && !pair.update())
+        try pair.replace()
         #expect(try pair.areEqual())
     }
 

@@ -201,6 +201,9 @@ package final class RowShadow {
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
+    /// Reads the whole copy. Throws `RowShadowError.damaged` if a page isn't what was written, and `SystemError`.
+    package func verify() throws { try pages.verify() }
+
     /// Syncs everything, so that the shadow counts after another start of the machine. Throws `SystemError`.
     package func close() throws(SystemError) {
         try pages.synchronize()

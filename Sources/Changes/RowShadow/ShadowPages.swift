@@ -42,6 +42,22 @@ final class ShadowPages: DatabaseState {
         guard sums.admits(number, bytes) else { throw RowShadowError.damaged(path) }
     }
 
+    /// Throws `RowShadowError.damaged` if any page isn't what was written.
+    func verify() throws {
+        guard pageSize > 0 else { return }
+        let (lockPage, step) = (PageFormat.lockPage(pageSize: pageSize), UInt32((1 << 20) / pageSize))
+        try withUnsafeTemporaryAllocation(byteCount: Int(step) * pageSize, alignment: 8) { buffer in
+            for first in stride(from: 1, through: pageCount, by: Int(step)) {
+                let count = try read(first, into: buffer) / pageSize
+                guard count >= min(Int(step), Int(pageCount - first) + 1) else { throw RowShadowError.damaged(path) }
+                for place in 0..<count where first + UInt32(place) != lockPage {
+                    let start = place * pageSize
+                    try check(first + UInt32(place), UnsafeRawBufferPointer(rebasing: buffer[start..<start + pageSize]))
+                }
+            }
+        }
+    }
+
     /// Records that a page of a new copy is the store's.
     func confirm(_ number: UInt32, _ bytes: UnsafeRawBufferPointer) {
         if isUnchecked { sums?.record(number, bytes) }

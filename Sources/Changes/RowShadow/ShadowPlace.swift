@@ -17,10 +17,16 @@ package struct ShadowPlace {
     ///   - store: The absolute path of the database.
     ///   - stateDirectory: `$XDG_STATE_HOME`, or what stands for it.
     package init(of store: FilePath, stateDirectory: FilePath) {
+        path = stateDirectory.appending("groupstore").appending("rows").appending(Self.name(of: store))
+    }
+
+    /// Returns a directory's name for a store, which no other store of the same file name has.
+    ///
+    /// - Parameter store: The absolute path of the database.
+    package static func name(of store: FilePath) -> FilePath.Component {
         let name = store.lastComponent.map { $0.bytes.prefix(64) } ?? []
-        let digits = String(Self.hash(store.bytes), radix: 16)
-        let component = FilePath.Component(bytes: name + Array("-\(digits)".utf8)) ?? "store"
-        path = stateDirectory.appending("groupstore").appending("rows").appending(component)
+        let digits = String(hash(store.bytes), radix: 16)
+        return FilePath.Component(bytes: name + Array("-\(digits)".utf8)) ?? "store"
     }
 
     /// The directory of all shadows of a group's stores, in the group's `.groupstore`.
@@ -52,6 +58,9 @@ package struct ShadowPlace {
             self.directory = directory
             self.lock = lock
         }
+
+        /// Removes the shadow. Throws `SystemError`.
+        package func removeShadow() throws(SystemError) { try directory.removeShadow() }
     }
 
     private static let slotCount = 64

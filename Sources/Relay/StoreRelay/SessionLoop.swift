@@ -1,5 +1,6 @@
 import LinuxSystem
 import NATSStreams
+import SQLiteStore
 
 /// A publisher or a follower, with the state that outlives its connections.
 protocol SessionOwner: AnyObject {
@@ -12,8 +13,14 @@ protocol SessionOwner: AnyObject {
     func prepare() throws
     /// Works over a connection until the end is requested or something fails. Calls `begun` once the broker serves it.
     func runSession(over connection: NATSConnection, begun: () -> Void) throws
+    /// True if nothing is wrong after a session's error: the next one goes on elsewhere in the store's history.
+    func continues(after error: any ActionableError) -> Bool
     /// Adapts to the error of a session, before the next attempt.
     func recover(from error: any ActionableError)
+}
+
+extension SessionOwner {
+    func continues(after error: any ActionableError) -> Bool { false }
 }
 
 /// Runs a publisher's or a follower's sessions, one connection after another, until the end is requested.
@@ -24,7 +31,11 @@ struct SessionLoop {
     private let context: RelayContext
     private var backoff = Backoff(first: .milliseconds(200), longest: .seconds(10), isRandomized: true)
     private var hasConnected = false
+    /// The number of sessions in succession after which the owner continued, and which hadn't begun to work.
+    private var continuations = 0
 
+    /// The number of them after which the error is one.
+    private static let maxContinuations = 5
     /// The time after which a session counts as successful.
     private static let steadyTime = Duration.seconds(5)
 
@@ -37,6 +48,8 @@ struct SessionLoop {
             try context.options.connection.checkFiles()
             var loop = SessionLoop(context)
             try loop.runSessions(of: makeOwner())
+            context.status.end(with: nil)
+        } catch let error as StoreError where error.isInterruption && context.stop.isRequested {
             context.status.end(with: nil)
         } catch {
             context.status.end(with: error as? any ActionableError)
@@ -65,9 +78,17 @@ struct SessionLoop {
                 try owner.runSession(over: connection) {
                     hasConnected = true
                     begun = context.now()
+                    continuations = 0
                 }
             } catch let error as any ActionableError {
                 if context.stop.isRequested { return }
+                if owner.continues(after: error), continuations < Self.maxContinuations {
+                    continuations += 1
+                    if begun != nil { backoff.reset() }
+                    owner.recover(from: error)
+                    context.stop.wait(backoff.next())
+                    continue
+                }
                 guard SessionFailure(error, hasConnected: hasConnected) != .end else { throw error }
                 let wasSteady = begun.map { $0.duration(to: context.now()) >= Self.steadyTime } ?? false
                 let worked = wasSteady || owner.hasAdvanced

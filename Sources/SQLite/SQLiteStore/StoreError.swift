@@ -138,7 +138,8 @@ extension StoreError {
             switch code & 0xFF {
             case SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY: "run this as the owner of these files"
             case SQLITE_CANTOPEN: "check the permissions of the file and its directory; SQLite takes 512 bytes of path"
-            case SQLITE_FULL, SQLITE_IOERR: "see what the kernel logged: dmesg or journalctl -k"
+            case SQLITE_FULL: "free space in \(path.removingLastComponent().shellWord)"
+            case SQLITE_IOERR: "see what the kernel logged: dmesg or journalctl -k"
             default: "see why: groupstore doctor"
             }
         }

@@ -68,7 +68,8 @@ package struct SystemError: ActionableError, Equatable {
         case .tooManyOpenFiles, .tooManyOpenFilesInSystem: "close files, or raise the limit: ulimit -n"
         case .resourceTemporarilyUnavailable where call == "pthread_create", .noMemory:
             "end some processes, or raise the limits on threads and memory: ulimit -u, ulimit -v"
-        case .noSpace, .diskQuotaExceeded: "free some disk space there"
+        case .noSpace, .diskQuotaExceeded:
+            path.map { "free space in \($0.nearestDirectory.shellWord)" } ?? "free some disk space there"
         default: "see why: groupstore doctor"
         }
     }

@@ -134,7 +134,8 @@ extension SystemError {
         case .permissionDenied, .notPermitted: "run this as the owner of these files"
         case .noSpace where call == "inotify_add_watch":
             ResourceLimit(self)?.remedy ?? "raise the limit fs.inotify.max_user_watches"
-        case .noSpace, .diskQuotaExceeded: "free space there, or set TMPDIR"
+        case .noSpace, .diskQuotaExceeded:
+            path?.starts(with: ScratchDirectory.place) == false ? remedy : "\(remedy), or set TMPDIR"
         case .noSuchFileOrDirectory: "nothing exists at this path: create the directory, or correct the path"
         case .tooManyOpenFiles where call == "inotify_init":
             "start it with fewer open files, or see which limit: groupstore doctor"

@@ -76,7 +76,7 @@ final class PublisherSession {
             }
             confirmations.add(content.confirmed)
             try confirmations.write(to: source, &status.record)
-            if content.wantsSnapshot { makeSnapshot(source) }
+            if content.wantsSnapshot { try makeSnapshot(source) }
             try snapshots.removeUnused()
             if nextLook <= .now {
                 nextLook = .now + Self.lookInterval
@@ -101,17 +101,19 @@ final class PublisherSession {
             "stream": .string(stream), "after": .string("\(end.token)"),
             "sequence": .integer(Int64(clamping: end.sequence)),
         ]
-        if end.isReset {
+        if let reset = end.reset {
+            var resetMembers = members
+            resetMembers["reason"] = .string(reset.rawValue)
             context.reporter.report(
-                RelayEvent(
-                    "reset", members, "followers of \(stream) need a snapshot: changes before \(end.token) are gone"))
+                RelayEvent("reset", resetMembers, "followers of \(stream) need a snapshot: \(reset.sentence)"))
         }
         context.reporter.reportState(
             RelayEvent("publishing", members, "publishing to \(stream) after \(end.token)"))
         context.status.record.state = "publishing"
     }
 
-    private func makeSnapshot(_ source: ReplicationSource) {
+    /// Throws `StoreHistory.Discontinuity` if followers need a snapshot of another history.
+    private func makeSnapshot(_ source: ReplicationSource) throws {
         let reporter = context.reporter
         do {
             guard try context.stop.retryingBusy({ try publisher.snapshots.make(of: source) }) else { return }
@@ -119,6 +121,7 @@ final class PublisherSession {
             reporter.report(
                 RelayEvent("snapshot", ["stream": .string(context.stream.streamName)], "made a snapshot"))
         } catch {
+            if error is StoreHistory.Discontinuity { throw error }
             if let error = error as? any ActionableError { reporter.report(error) }
         }
     }

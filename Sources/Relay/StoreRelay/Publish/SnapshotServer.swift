@@ -97,7 +97,8 @@ final class SnapshotServer: Sendable {
     }
 
     /// Makes a snapshot for the waiting followers, unless a kept one helps them, or all kept ones are being received.
-    /// The followers receive an error. Returns true if one was made.
+    /// The followers receive an error. Returns true if one was made. Throws `StoreHistory.Discontinuity` after which
+    /// followers need a snapshot of another history.
     func make(of source: ReplicationSource) throws -> Bool {
         try withdrawUnusable(source)
         let begun = ContinuousClock.now
@@ -110,6 +111,7 @@ final class SnapshotServer: Sendable {
         do {
             try remove(replaced)
             try checkRoom(for: source.location)
+            try source.prove()
             source.close()
             let (snapshot, digest) = try Snapshot.makeWithDigest(
                 of: source.location, at: directory.path.appending(name(id)))
@@ -121,8 +123,9 @@ final class SnapshotServer: Sendable {
             return true
         } catch {
             try? directory.removeFile(name(id))
-            // One that is busy is tried again.
+            // One that is busy is tried again, and so is a mirror that was made anew.
             if case StoreError.busy = error { throw error }
+            if error is StoreHistory.Discontinuity { throw error }
             state.withLock { state in
                 state.failure = (error as? any ActionableError)?.messageWithRemedy ?? "\(error)"
                 state.offers.noteFailure(begun: begun, ended: .now)

@@ -93,11 +93,20 @@ package final class StorePublisher: SessionOwner {
     func source() throws -> ReplicationSource {
         try context.stop.retryingBusy {
             guard try StoreMirror.isNeeded(for: context.location) else {
+                // Followers of its former mirror go on with its history.
                 mirror = nil
-                return try ReplicationSource(context.location)
+                let histories = try mirrorPlace(creating: false).map { try StoreMirror.retire(in: $0) }
+                return try ReplicationSource(context.location, formerHistories: histories ?? [])
             }
             if mirror == nil {
-                let found = try StoreMirror(of: context.location, in: mirrorPlace())
+                guard let place = try mirrorPlace(creating: true) else {
+                    throw SystemError("open", .noSuchFileOrDirectory, path: options.mirrors)
+                }
+                let found = try StoreMirror(of: context.location, in: place) { [stop = context.stop] in
+                    stop.isRequested
+                }
+                // The history has ended that this process has published so far.
+                takeOver = takeOver ?? context.status.record.position.flatMap(HistoryToken.init)
                 mirror = found
                 context.reporter.report(
                     RelayEvent(
@@ -109,12 +118,27 @@ package final class StorePublisher: SessionOwner {
         }
     }
 
-    /// Returns the place of the stream's mirror of this store. Throws `SystemError`.
-    private func mirrorPlace() throws -> FilePath {
-        try GroupContainer.create(options.mirrors)
-        let own = try SnapshotServer.ownDirectory("\(context.stream.name).mirror", in: Directory(options.mirrors))
-        let place = ShadowPlace(of: context.location.path, stateDirectory: own.path).path.lastComponent
-        return own.path.appending(place ?? "store")
+    /// Returns the place of the stream's mirror of this store; nil if there is none, and it isn't to be created. Throws
+    /// `SystemError`.
+    private func mirrorPlace(creating: Bool) throws -> FilePath? {
+        let name = "\(context.stream.name).mirror"
+        if creating {
+            try GroupContainer.create(options.mirrors)
+        } else if FileStatus(following: options.mirrors.appending(name)) == nil {
+            return nil
+        }
+        let own = try SnapshotServer.ownDirectory(name, in: Directory(options.mirrors))
+        return own.path.appending(ShadowPlace.name(of: context.location.path))
+    }
+
+    func continues(after error: any ActionableError) -> Bool {
+        switch error {
+        // The mirror was made anew, or the next session looks for another place in the history.
+        case is StoreHistory.Discontinuity: true
+        // The next session publishes a mirror.
+        case HistoryError.disabled: (try? StoreMirror.isNeeded(for: context.location)) == true
+        default: false
+        }
     }
 
     var hasAdvanced: Bool { context.status.record.position != positionBefore || held.hasAdvanced }

@@ -16,8 +16,32 @@ struct StreamEnd {
     let mac: String
     /// The last stored part of a batch whose last part the stream doesn't have; nil if there is none.
     let unfinished: BatchPart?
-    /// True if followers of the stream may lack changes that can no longer be sent: they need a snapshot.
-    let isReset: Bool
+    /// The reason for which followers may lack changes that can no longer be sent, and need a snapshot; nil if none do.
+    let reset: Reset?
+
+    enum Reset: String {
+        case schema, damaged, rows, history, trimmed
+
+        init(_ renewal: StoreMirror.Renewal?) {
+            self =
+                switch renewal {
+                case .schema: .schema
+                case .damaged: .damaged
+                case .rows: .rows
+                case .first, nil: .history
+                }
+        }
+
+        var sentence: String {
+            switch self {
+            case .schema: "the schema has changed"
+            case .damaged: "the mirror was damaged, and is made anew"
+            case .rows: "changed rows can't be sent one by one, and the mirror is made anew"
+            case .history: "another history has begun"
+            case .trimmed: "older changes are gone"
+            }
+        }
+    }
 
     /// Messages at the end that aren't the relay's, which are skipped.
     private static let maxForeign: UInt64 = 10_000
@@ -25,7 +49,7 @@ struct StreamEnd {
     /// Reads the stream's end, and finds the token in the store's own history.
     ///
     /// Throws `RelayError.superseded` if the stream leads to a token that the store has never had, unless it is
-    /// `takenOver`, or a former mirror of this store has assigned it; `NATSError`, and the errors of
+    /// `takenOver`, or a mirror of this store has assigned it; `NATSError`, and the errors of
     /// `ReplicationSource`.
     init(_ link: StreamLink, _ source: ReplicationSource, takingOver takenOver: HistoryToken?) throws {
         let stream = link.stream
@@ -39,7 +63,7 @@ struct StreamEnd {
             // Followers of a stream that lost its messages continue from their position, if the history reaches so far.
             let hasFollowers = try Self.hasFollowers(source, stream)
             token = hasFollowers ? try source.oldest() : try source.current()
-            isReset = false
+            reset = nil
             return
         }
         mac = found.mac ?? BatchMessage.noPrevious
@@ -48,15 +72,15 @@ struct StreamEnd {
         do {
             try source.check(reached)
             token = reached
-            isReset = false
+            reset = nil
         } catch StoreHistory.Discontinuity.epoch {
             guard takenOver == found.part.upto || takenOver == reached || source.hasAssigned(tokensOf: reached.history)
             else { throw RelayError.superseded(stream: stream.streamName, found.part.upto, source.path) }
             token = try source.current()
-            isReset = true
+            reset = Reset(source.renewal)
         } catch is StoreHistory.Discontinuity {
             token = try source.oldest()
-            isReset = true
+            reset = .trimmed
         }
     }
 

@@ -105,3 +105,19 @@ struct SkippingSink: ValueSink {
     mutating func malformedText(_ bytes: UnsafeRawBufferPointer) { count += 1 }
     mutating func blob(_ bytes: UnsafeRawBufferPointer) { count += 1 }
 }
+
+extension StoredValue {
+    /// Passes the value to a sink.
+    func pass(to sink: inout some ValueSink) throws {
+        switch self {
+        case .null: try sink.null()
+        case .integer(let number): try sink.integer(number)
+        case .real(let number): try sink.real(number)
+        case .text(let text):
+            var text = text
+            try text.withUTF8 { try sink.text(UnsafeRawBufferPointer($0)) }
+        case .malformedText(let bytes): try bytes.withUnsafeBytes { try sink.malformedText($0) }
+        case .blob(let bytes): try bytes.withUnsafeBytes { try sink.blob($0) }
+        }
+    }
+}

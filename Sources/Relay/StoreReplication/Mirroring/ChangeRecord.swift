@@ -53,19 +53,3 @@ final class ChangeRecord {
             + "VALUES (?1, ?2, ?3, ?4, \(key), random())"
     }
 }
-
-extension StoredValue {
-    /// Passes the value to a sink.
-    func pass(to sink: inout some ValueSink) throws {
-        switch self {
-        case .null: try sink.null()
-        case .integer(let number): try sink.integer(number)
-        case .real(let number): try sink.real(number)
-        case .text(let text):
-            var text = text
-            try text.withUTF8 { try sink.text(UnsafeRawBufferPointer($0)) }
-        case .malformedText(let bytes): try bytes.withUnsafeBytes { try sink.malformedText($0) }
-        case .blob(let bytes): try bytes.withUnsafeBytes { try sink.blob($0) }
-        }
-    }
-}

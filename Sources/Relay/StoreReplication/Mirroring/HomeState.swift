@@ -1,3 +1,4 @@
+import PersistentHistory
 import SQLiteStore
 
 /// The part of a home's state that no row of its tables has, read from the shadow of its pages, which is attached to
@@ -19,30 +20,39 @@ struct HomeState {
             "SELECT type, name, tbl_name, sql FROM \(schema).sqlite_schema "
                 + "WHERE name NOT GLOB 'sqlite_stat[0-9]*' AND tbl_name NOT GLOB 'sqlite_stat[0-9]*'"
         }
-        let unknown = try database.integer(
-            "SELECT count(*) FROM (\(objects("home")) EXCEPT \(objects("main")))")
-        let count = "SELECT count(*) FROM (\(objects("home")))"
-        let own = "SELECT count(*) FROM (\(objects("main"))) WHERE tbl_name NOT GLOB 'GS_*' AND name NOT GLOB 'GS_*'"
-        return try unknown == 0 && database.integer(count) == database.integer(own)
+        let added = try database.prepare("\(objects("main")) EXCEPT \(objects("home"))")
+        while try added.step() {
+            let isTrigger = added.text(0) == "trigger" && added.text(1)?.hasPrefix("GS_") == true
+            guard isTrigger || added.text(2).map(HistorySchema.isOwn) == true else { return false }
+        }
+        let missing = "\(objects("home")) EXCEPT \(objects("main"))"
+        return try database.integer("SELECT NOT EXISTS (\(missing))") == 1
             && database.text("PRAGMA home.encoding") == database.text("PRAGMA main.encoding")
+    }
+
+    private static let pragmas = ["user_version", "application_id"]
+
+    private func sequence(_ schema: String) -> String { "SELECT rowid, name, seq FROM \(schema).sqlite_sequence" }
+
+    /// Returns true if `sqlite_sequence`, `user_version` and `application_id` are those of the home.
+    func hasSameSettings() throws -> Bool {
+        for pragma in Self.pragmas
+        where try database.integer("PRAGMA home.\(pragma)") != database.integer("PRAGMA main.\(pragma)") {
+            return false
+        }
+        guard try database.hasTables("sqlite_sequence") else { return true }
+        let (home, main) = (sequence("home"), sequence("main"))
+        let differing = "EXISTS (\(home) EXCEPT \(main)) OR EXISTS (\(main) EXCEPT \(home))"
+        return try database.integer("SELECT \(differing)") == 0
     }
 
     /// Makes `sqlite_sequence`, `user_version` and `application_id` those of the home.
     func copySettings() throws {
-        for pragma in ["user_version", "application_id"] {
-            let value = try database.integer("PRAGMA home.\(pragma)") ?? 0
-            if try database.integer("PRAGMA main.\(pragma)") != value {
-                try database.execute("PRAGMA main.\(pragma) = \(value)")
-            }
+        for pragma in Self.pragmas {
+            try database.execute("PRAGMA main.\(pragma) = \(database.integer("PRAGMA home.\(pragma)") ?? 0)")
         }
         guard try database.hasTables("sqlite_sequence") else { return }
-        let rows = { (schema: String) in "SELECT rowid, name, seq FROM \(schema).sqlite_sequence" }
-        let differing = try database.integer(
-            """
-            SELECT EXISTS (\(rows("home")) EXCEPT \(rows("main"))) OR EXISTS (\(rows("main")) EXCEPT \(rows("home")))
-            """)
-        guard differing == 1 else { return }
         try database.execute("DELETE FROM main.sqlite_sequence")
-        try database.execute("INSERT INTO main.sqlite_sequence (rowid, name, seq) \(rows("home"))")
+        try database.execute("INSERT INTO main.sqlite_sequence (rowid, name, seq) \(sequence("home"))")
     }
 }

@@ -9,15 +9,19 @@ final class MirrorWriter {
     /// have.
     struct UnknownRows: Error {}
 
+    /// The mirror has another row than the home had before the step: somebody or the disk has changed it.
+    struct ForeignRow: Error {}
+
     private let database: ReplicaConnection
     private let encoding: TextEncoding
+    private let schema: DatabaseSchema
     private let tables: [[UInt8]: ReplicatedTable]
     /// The names of the tables in which some rows may not be written again as they are.
     private let unrepeatable: Set<[UInt8]>
-    private var writers: [[UInt8]: MirrorTableWriter] = [:]
+    private var writers: [[UInt8]: (table: StoredTable?, rows: MirrorTableWriter)] = [:]
 
     init(_ database: ReplicaConnection, _ schema: DatabaseSchema) throws {
-        self.database = database
+        (self.database, self.schema) = (database, schema)
         encoding = try TextEncoding(database)
         unrepeatable = Set(schema.tablesByName.filter(UnrepeatableRows.isConcerned).map { Array($0.name.utf8) })
         tables = Dictionary(
@@ -27,82 +31,140 @@ final class MirrorWriter {
     /// The number of the last change that was recorded; 0 if there is none.
     private(set) var lastChange: Int64 = 0
 
-    /// Writes the rows of a step. Throws `UnknownRows`, `StoreError`, `RowShadowError`, `SystemError`, after which the
-    /// transaction must be rolled back.
+    /// Writes the rows of a step. Throws `UnknownRows`, `ForeignRow`, `StoreError`, `RowShadowError`, `SystemError`,
+    /// after which the transaction must be rolled back.
     func apply(_ reader: StepReader) throws {
         guard reader.step.kind != .gap, TextEncoding(reader.step.encoding) == encoding else { throw UnknownRows() }
+        // Before any is written: a row may replace another one that has its unique value.
+        try forEachRow(reader) { writer, before, after in
+            guard try writer.has(before, insteadOf: after) else { throw ForeignRow() }
+        }
         // SQLite's time of day, as the triggers of a history record it (https://sqlite.org/lang_datefunc.html).
         let time = reader.step.time / 86_400 + 2_440_587.5
-        var writer: MirrorTableWriter?
-        try reader.forEach { logged in
-            try writer?.finish()
-            guard let definition = logged.after, logged.before == definition else { throw UnknownRows() }
-            writer = try self.writer(definition, hasRowids: logged.hasRowids)
-            writer?.time = time
-        } row: { row in
-            try writer?.add(row)
+        try forEachRow(reader) { writer, before, after in
+            writer.time = time
+            try writer.add(before, after)
         }
-        try writer?.finish()
-        for writer in writers.values { lastChange = max(lastChange, writer.lastChange) }
+        for writer in writers.values { lastChange = max(lastChange, writer.rows.lastChange) }
+    }
+
+    /// Calls `body` with each row of a step, and completes a table after its last one.
+    private func forEachRow(
+        _ reader: StepReader, _ body: (MirrorTableWriter, _ before: MirrorRow?, _ after: MirrorRow?) throws -> Void
+    ) throws {
+        var current: (table: StoredTable, rows: MirrorTableWriter)?
+        try reader.forEach { logged in
+            try current?.rows.finish()
+            guard let definition = logged.after, logged.before == definition else { throw UnknownRows() }
+            current = try self.writer(definition, hasRowids: logged.hasRowids)
+        } row: { row in
+            guard let (table, writer) = current else { throw UnknownRows() }
+            func decoded(_ record: [UInt8]) throws -> MirrorRow {
+                guard let values = table.values(rowid: row.rowid, record) else { throw UnknownRows() }
+                return MirrorRow(key: table.key(rowid: row.rowid, values), values: values)
+            }
+            try body(writer, row.before.map(decoded), row.after.map(decoded))
+        }
+        try current?.rows.finish()
+    }
+
+    /// Makes the rows those of the home, which is attached and has the mirror's schema, and records those that differ.
+    /// Throws `RowComparison.TooManyDifferences`, and as `apply`.
+    func adoptHome() throws {
+        let time = try database.prepare("SELECT julianday('now')")
+        guard try time.step() else { throw UnknownRows() }
+        for (name, table) in tables {
+            let differences = try RowComparison(table, schema).differences(database, encoding: encoding)
+            if differences.isEmpty { continue }
+            let writer = try rows(of: table)
+            writers[name] = (nil, writer)
+            writer.time = time.real(0)
+            for difference in differences { try writer.add(difference.mirror, difference.home) }
+            try writer.finish()
+            writer.isDoubtful = true
+            lastChange = max(lastChange, writer.lastChange)
+        }
     }
 
     /// Compares rows that SQLite may have written otherwise with those of the home, which is attached. Throws
     /// `UnknownRows` if they differ.
     func check() throws {
-        for writer in writers.values { try writer.check() }
+        for writer in writers.values where writer.rows.isDoubtful {
+            guard try RowComparison(writer.rows.table, schema).areEqual(database) else { throw UnknownRows() }
+        }
     }
 
-    private func writer(_ definition: LoggedTable.Definition, hasRowids: Bool) throws -> MirrorTableWriter {
+    private func writer(
+        _ definition: LoggedTable.Definition, hasRowids: Bool
+    ) throws -> (table: StoredTable, rows: MirrorTableWriter) {
         let name = Array(definition.name.utf8)
-        if let known = writers[name] { return known }
+        if let known = writers[name], let table = known.table { return (table, known.rows) }
         guard let table = tables[name], (table.rowid != nil) == hasRowids else { throw UnknownRows() }
         let stored = try StoredTable(name: definition.name, creation: definition.sql, encoding: encoding)
         guard stored.columns.elementsEqual(table.columns, by: { $0.utf8.elementsEqual($1.utf8) }) else {
             throw UnknownRows()
         }
-        let writer = try MirrorTableWriter(
-            table, stored, database, encoding: encoding, computes: unrepeatable.contains(name))
-        writers[name] = writer
-        return writer
+        let writer = try rows(of: table)
+        writers[name] = (stored, writer)
+        return (stored, writer)
+    }
+
+    private func rows(of table: ReplicatedTable) throws -> MirrorTableWriter {
+        try MirrorTableWriter(
+            table, database, encoding: encoding, computes: unrepeatable.contains(Array(table.name.utf8)))
     }
 }
 
 /// Writes the rows of one table.
 private final class MirrorTableWriter {
+    let table: ReplicatedTable
     var time = 0.0
     private(set) var lastChange: Int64 = 0
-    private let table: ReplicatedTable
-    private let stored: StoredTable
+    /// True if SQLite may have computed something else than at home.
+    var isDoubtful = false
     private let database: ReplicaConnection
     private let rows: RowWriter
     private let record: ChangeRecord?
     private let encoding: TextEncoding
     /// True if SQLite computes something from the values that are written.
     private let computes: Bool
-    /// True if it may have computed something else than at home.
-    private var isDoubtful = false
+    private var selections: [Set<Int>: SQLiteStatement] = [:]
     /// The rows of a table WITHOUT ROWID, which are paired by their keys once all are known: a changed row is one that
     /// went and one that came.
-    private var gone: [(key: [StoredValue], values: [StoredValue])] = []
-    private var came: [(key: [StoredValue], values: [StoredValue])] = []
+    private var (gone, came): ([MirrorRow], [MirrorRow]) = ([], [])
 
-    init(
-        _ table: ReplicatedTable, _ stored: StoredTable, _ database: ReplicaConnection, encoding: TextEncoding,
-        computes: Bool
-    ) throws {
-        (self.table, self.stored, self.database, self.encoding) = (table, stored, database, encoding)
-        self.computes = computes
+    init(_ table: ReplicatedTable, _ database: ReplicaConnection, encoding: TextEncoding, computes: Bool) throws {
+        (self.table, self.database, self.encoding, self.computes) = (table, database, encoding, computes)
         rows = try RowWriter(table, database, encoding: encoding)
         // A history records no change of a shadow table: the content of its virtual table is compared.
         record = table.number == 0 ? nil : ChangeRecord(table, database, encoding: encoding)
     }
 
-    func add(_ row: LoggedRow) throws {
-        let before = try row.before.map { try values(row.rowid, $0) }
-        let after = try row.after.map { try values(row.rowid, $0) }
-        guard table.rowid == nil else { return try write([.integer(row.rowid)], before, after) }
-        if let before { gone.append((stored.key(rowid: 0, before), before)) }
-        if let after { came.append((stored.key(rowid: 0, after), after)) }
+    /// Returns true if the mirror has a row as it was before a change, or none if there was none.
+    func has(_ before: MirrorRow?, insteadOf after: MirrorRow?) throws -> Bool {
+        guard let key = (before ?? after)?.key else { return true }
+        // One that came may have the key of one that went. A key that can't be bound is compared with the snapshot.
+        if table.rowid == nil, before == nil || encoding != .utf8 && key.contains(where: \.hasBytes) { return true }
+        let reals = table.rowid == nil ? Set(key.indices.filter { key[$0].isReal }) : []
+        let selection = try selections[reals] ?? database.prepare(RowStatements.selection(table, reals: reals))
+        selections[reals] = selection
+        defer { selection.reset() }
+        try selection.bind(key: key, quoted: [], reals: reals)
+        guard try selection.step() else { return before == nil }
+        guard let before else { return false }
+        return before.values.indices.allSatisfy {
+            before.values[$0].isIdentical(to: selection.storedValue(Int32($0), encoding: encoding))
+        }
+    }
+
+    /// Writes a row, or notes it until `finish`.
+    func add(_ before: MirrorRow?, _ after: MirrorRow?) throws {
+        guard table.rowid == nil else {
+            guard let key = (after ?? before)?.key else { return }
+            return try write(key, before?.values, after?.values)
+        }
+        if let before { gone.append(before) }
+        if let after { came.append(after) }
     }
 
     func finish() throws {
@@ -113,22 +175,6 @@ private final class MirrorTableWriter {
         for row in former.values { try write(row.key, row.values, nil) }
         for (row, before) in latter { try write(row.key, before, row.values) }
         (gone, came) = ([], [])
-    }
-
-    func check() throws {
-        guard isDoubtful else { return }
-        let name = table.name.sqlName
-        let differing = try database.integer(
-            """
-            SELECT (SELECT count(*) FROM home.\(name)) <> (SELECT count(*) FROM main.\(name))
-            OR EXISTS (SELECT * FROM home.\(name) EXCEPT SELECT * FROM main.\(name))
-            """)
-        if differing != 0 { throw MirrorWriter.UnknownRows() }
-    }
-
-    private func values(_ rowid: Int64, _ record: [UInt8]) throws -> [StoredValue] {
-        guard let values = stored.values(rowid: rowid, record) else { throw MirrorWriter.UnknownRows() }
-        return values
     }
 
     private func write(_ key: [StoredValue], _ before: [StoredValue]?, _ after: [StoredValue]?) throws {

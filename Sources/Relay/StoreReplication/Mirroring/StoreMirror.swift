@@ -12,8 +12,12 @@ import SystemPackage
 /// to a later one, and records the rows in the copy's history. Nothing is written to the home, and no trigger runs.
 ///
 /// Invariant: the copy has exactly the rows that the shadow had after the step that the copy's own row names
-/// (`MirrorPosition`). That row is written in the same transaction. Wherever rows alone don't lead to the home's state,
+/// (`MirrorPosition`). That row is written in the same transaction. After a crash of the machine the shadow is another
+/// one, and the rows that differ from it are written and recorded. Wherever rows alone don't lead to the home's state,
 /// as after a change of the schema, the copy is made anew with another history, and followers take a snapshot.
+///
+/// The shadow's pages have checksums, and SQLite's have none: a step's row is written only over the row that the home
+/// had, and before a snapshot the copy is compared with the shadow (`prove`).
 ///
 /// Confined to one thread.
 package final class StoreMirror {
@@ -34,8 +38,18 @@ package final class StoreMirror {
     private var revision: UInt64?
     /// True if something other than transactions in the log may have written the home.
     private var comparesAll = true
+    /// The reason for which the copy was last made; nil if it wasn't.
+    package private(set) var renewal: Renewal?
+    private let isCancelled: () -> Bool
     /// The identifiers of the copy's histories, the present one last.
     private var histories: [String]
+
+    /// The reason for which a copy is made.
+    package enum Renewal: String, Sendable {
+        case first, schema, damaged
+        /// SQLite can't write the home's rows as they are, or too many differ.
+        case rows
+    }
 
     private static let historiesName: FilePath.Component = "histories"
     /// The number of identifiers that are kept.
@@ -58,26 +72,48 @@ package final class StoreMirror {
 
     /// Opens the mirror of a home, or makes it.
     ///
-    /// - Parameter directory: The mirror's place, in which it has a directory of its own. It is created.
+    /// - Parameters:
+    ///   - directory: The mirror's place, in which it has a directory of its own. It is created.
+    ///   - isCancelled: Called from time to time. If it returns true, work ends with `StoreError.isInterruption`.
     ///
     /// Throws `StoreError.busy` if another process uses the mirror, other `StoreError`s, and `SystemError`.
-    package init(of home: StoreLocation, in directory: FilePath) throws {
-        self.home = home
+    package init(
+        of home: StoreLocation, in directory: FilePath, isCancelled: @escaping () -> Bool = { false }
+    ) throws {
+        (self.home, self.isCancelled) = (home, isCancelled)
         (slot, follower, location) = try Self.translating(home.path) {
             let slot = try ShadowPlace(path: directory).takeSlot(epoch: nil)
             guard slot.isFirst else { throw StoreError.busy(directory) }
-            guard let name = StoreName("mirror.sqlite") else {
-                throw SystemError("open", .fileNameTooLong, path: directory)
-            }
+            let name = try Self.name()
             let follower = try RowFollower(home.path, slot, limit: .max, within: Self.patience)
             return (slot, follower, StoreLocation(directory: slot.directory, name: name))
         }
-        let text = try DurableFile.read(Self.historiesName, in: slot.directory, limit: Self.maxHistoriesSize)
-        histories = String(decoding: text ?? [], as: UTF8.self).split(separator: "\n").map(String.init)
+        histories = try Self.histories(slot)
         position = try? known()
     }
 
     deinit { try? follower.shadow.close() }
+
+    private static func name() throws -> StoreName {
+        guard let name = StoreName("mirror.sqlite") else { throw SystemError("open", .fileNameTooLong) }
+        return name
+    }
+
+    private static func histories(_ slot: ShadowPlace.Slot) throws -> [String] {
+        let text = try DurableFile.read(historiesName, in: slot.directory, limit: maxHistoriesSize)
+        return String(decoding: text ?? [], as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+
+    /// Removes the copies of a home that keeps a history by now, and returns the identifiers of the histories that they
+    /// had. Throws `StoreError.busy` if another process uses the mirror, and `SystemError`.
+    package static func retire(in directory: FilePath) throws -> [String] {
+        guard FileStatus(following: directory.appending("0")) != nil else { return [] }
+        let slot = try ShadowPlace(path: directory).takeSlot(epoch: nil)
+        guard slot.isFirst else { throw StoreError.busy(directory) }
+        try slot.removeShadow()
+        for file in try name().sideFiles + [name().database] { try slot.directory.removeFile(file) }
+        return try histories(slot)
+    }
 
     /// The size of the copy in bytes.
     package var size: Int64 { follower.shadow.size }
@@ -138,63 +174,123 @@ package final class StoreMirror {
     // MARK: - The copy
 
     /// Rows don't lead to the home's state.
-    private struct NeedsCopy: Error {}
+    private struct NeedsCopy: Error { let reason: Renewal }
 
     private func update() throws {
-        let shadow = follower.shadow
-        guard revision != shadow.revision else { return }
+        guard revision != follower.shadow.revision else { return }
         do {
-            guard let position, position.epoch == shadow.epoch, try shadow.hasSteps(after: position.step) else {
-                throw NeedsCopy()
-            }
+            guard let position else { throw NeedsCopy(reason: histories.isEmpty ? .first : .damaged) }
             self.position = try apply(after: position)
-        } catch is NeedsCopy {
-            try make()
+        } catch let error as NeedsCopy {
+            try make(error.reason)
         } catch is MirrorWriter.UnknownRows {
-            try make()
-        } catch let error as StoreError where error.isConstraint || error.isCorruption {
-            // The home has a row that SQLite doesn't accept again, or the copy is damaged.
-            try make()
+            try make(.rows)
+        } catch is RowComparison.TooManyDifferences {
+            try make(.rows)
+        } catch is MirrorWriter.ForeignRow {
+            try make(.damaged)
+        } catch let error as StoreError where error.isConstraint {
+            // The home has a row that SQLite doesn't accept again.
+            try make(.rows)
+        } catch let error as StoreError where error.isCorruption {
+            try make(.damaged)
         }
-        revision = shadow.revision
+        revision = follower.shadow.revision
     }
 
-    /// Applies the steps after a position in one transaction. Between them the rest of the home's state, such as
-    /// `sqlite_sequence`, isn't known.
+    private func connect() throws -> ReplicaConnection {
+        let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
+        connection.interrupt(when: isCancelled)
+        // What is published stays committed after a crash of the machine.
+        try connection.execute("PRAGMA synchronous = EXTRA")
+        return connection
+    }
+
+    private func connectWithHome() throws -> ReplicaConnection {
+        let connection = try connect()
+        try connection.acceptShadowTables()
+        try connection.attach(unchanging: follower.shadow.pagesPath, as: HomeState.name)
+        return connection
+    }
+
+    /// Applies the steps after a position in one transaction; if the shadow no longer has them, all rows that differ.
+    /// Between steps the rest of the home's state, such as `sqlite_sequence`, isn't known.
     private func apply(after position: MirrorPosition) throws -> MirrorPosition {
         let shadow = follower.shadow
-        let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
+        let connection = try connectWithHome()
         let schema = try self.schema ?? DatabaseSchema(connection)
         self.schema = schema
-        try connection.acceptShadowTables()
-        try connection.attach(unchanging: shadow.pagesPath, as: HomeState.name)
         return try connection.transaction(.immediate) {
-            guard try MirrorPosition(connection) == position else { throw NeedsCopy() }
+            guard try MirrorPosition(connection) == position else { throw NeedsCopy(reason: .damaged) }
             let home = HomeState(connection)
-            var (step, isNet) = (position.step, false)
+            let hasSteps = try position.epoch == shadow.epoch && shadow.hasSteps(after: position.step)
+            let version = try home.schemaVersion()
+            // VACUUM changes the version too, and so does another database with the same tables, but other indexes.
+            if !hasSteps || version != position.schemaVersion {
+                guard try home.hasSameSchema() else { throw NeedsCopy(reason: .schema) }
+            }
             let writer = try MirrorWriter(connection, schema)
-            while let reader = try shadow.step(after: step) {
-                isNet = isNet || reader.step.kind == .net
-                try writer.apply(reader)
-                step = reader.step.number
+            var (step, isNet) = (position.step, false)
+            if hasSteps {
+                while let reader = try shadow.step(after: step) {
+                    isNet = isNet || reader.step.kind == .net
+                    try writer.apply(reader)
+                    step = reader.step.number
+                }
+            } else {
+                try writer.adoptHome()
+                step = shadow.lastStep
             }
             try writer.check()
-            // VACUUM changes the version too, and so does another database with the same tables, but other indexes.
-            let version = try home.schemaVersion()
-            if isNet || version != position.schemaVersion {
-                guard try home.hasSameSchema() else { throw NeedsCopy() }
-            }
-            try home.copySettings()
-            var next = position
-            (next.step, next.schemaVersion) = (step, version)
+            if isNet { guard try home.hasSameSchema() else { throw NeedsCopy(reason: .schema) } }
+            if try !home.hasSameSettings() { try home.copySettings() }
+            let next = MirrorPosition(epoch: shadow.epoch, step: step, schemaVersion: version)
             try next.write(connection)
             lastChange = max(lastChange, writer.lastChange)
             return next
         }
     }
 
+    // MARK: - The proof
+
+    /// Proves that the copy has the home's schema and rows as of its position, each value and type, and sound indexes.
+    /// Call it before a snapshot is made of the copy.
+    ///
+    /// Throws `StoreHistory.Discontinuity.epoch` if that isn't so, and the copy was made anew; and as `advance`.
+    package func prove() throws {
+        try Self.translating(home.path) {
+            if revision != follower.shadow.revision { try update() }
+            do { try follower.shadow.verify() } catch RowShadowError.damaged {
+                try follower.remake()
+                try update()
+            }
+            if try isProven() { return }
+            try make(.damaged)
+            revision = follower.shadow.revision
+            throw StoreHistory.Discontinuity.epoch
+        }
+    }
+
+    private func isProven() throws -> Bool {
+        do {
+            let connection = try connectWithHome()
+            let state = HomeState(connection)
+            guard try state.hasSameSchema(), try state.hasSameSettings() else { return false }
+            let schema = try DatabaseSchema(connection)
+            for table in ReplicatedTable.stored(schema) {
+                guard try RowComparison(table, schema).areEqual(connection) else { return false }
+            }
+            // What this library takes for damage at home is at home.
+            return try Snapshot.firstFinding(connection, "main.integrity_check") == nil
+                || Snapshot.firstFinding(connection, "\(HomeState.name).integrity_check") != nil
+        } catch let error as StoreError where error.isCorruption { return false }
+    }
+
+    // MARK: - Another copy
+
     /// Makes the copy anew, with another history. What the former one had is in the home, or was.
-    private func make() throws {
+    private func make(_ reason: Renewal) throws {
+        renewal = reason
         do { try copyShadow() } catch let error as StoreError {
             guard case .corrupt(let code, let message, _) = error else { throw error }
             // Another program copies something over the home just now; or it is damaged, which its owner may mend.
@@ -233,7 +329,7 @@ package final class StoreMirror {
         _ = try HistoryInstallation(location).enable()
         try target.synchronize(path: location.path)
         try slot.directory.synchronize()
-        let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
+        let connection = try connect()
         let history = try RecordedPosition(connection).identifier
         histories = (histories + [history]).suffix(Self.maxHistories)
         // Before anything of it is published.
@@ -247,7 +343,7 @@ package final class StoreMirror {
     /// Reads the position of the copy that is there; nil if there is none.
     private func known() throws -> MirrorPosition? {
         guard try slot.directory.status(location.name.database) != nil else { return nil }
-        let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
+        let connection = try connect()
         guard try connection.text("PRAGMA quick_check(1)") == "ok" else { return nil }
         let recorded = try RecordedPosition(connection)
         (lastChange, purgedUpTo) = (recorded.number, recorded.trimmed)

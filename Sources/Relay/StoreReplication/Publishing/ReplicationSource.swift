@@ -13,6 +13,8 @@ package final class ReplicationSource {
     /// The store with the history: the home, or its mirror.
     package let location: StoreLocation
     private let mirror: StoreMirror?
+    /// The identifiers of the histories of the home's former mirror.
+    private let formerHistories: [String]
     /// The state that the last batch carried beside its changes; nil before the first.
     private var knownExtras: BatchContent.Known?
     private var known: ReplicableStore
@@ -22,17 +24,21 @@ package final class ReplicationSource {
 
     /// Checks that the store can be replicated: it keeps groupstore's own history, and every table can be recorded and
     /// written without the app. Throws `ReplicationError`, `HistoryError`, `StoreError`, `SystemError`.
-    package convenience init(_ location: StoreLocation) throws { try self.init(location, mirror: nil) }
+    ///
+    /// - Parameter formerHistories: The histories of the mirror that was published before the store kept a history.
+    package convenience init(_ location: StoreLocation, formerHistories: [String] = []) throws {
+        try self.init(location, mirror: nil, formerHistories: formerHistories)
+    }
 
     /// Brings the mirror to the home's present state, and checks that it can be replicated. Throws like the other
     /// initializer.
     package convenience init(_ mirror: StoreMirror) throws {
         try mirror.advance()
-        try self.init(mirror.location, mirror: mirror)
+        try self.init(mirror.location, mirror: mirror, formerHistories: [])
     }
 
-    private init(_ location: StoreLocation, mirror: StoreMirror?) throws {
-        (self.location, self.mirror) = (location, mirror)
+    private init(_ location: StoreLocation, mirror: StoreMirror?, formerHistories: [String]) throws {
+        (self.location, self.mirror, self.formerHistories) = (location, mirror, formerHistories)
         batches = ReusableReader(location)
         known = try StoreReader.read(location) { try ReplicableStore($0, home: mirror?.homePath) }
     }
@@ -40,15 +46,27 @@ package final class ReplicationSource {
     /// The path of the home, which errors name.
     package var path: FilePath { mirror?.homePath ?? location.path }
 
-    /// True if the mirror has assigned the tokens of this history, now or before it was made anew. The changes after
-    /// the tokens of a former history are unknown.
-    package func hasAssigned(tokensOf history: String) -> Bool { mirror?.has(history: history) ?? false }
+    /// True if a mirror of the home has assigned the tokens of this history, now or before it was made anew. The
+    /// changes after the tokens of a former history are unknown.
+    package func hasAssigned(tokensOf history: String) -> Bool {
+        mirror?.has(history: history) ?? formerHistories.contains(history)
+    }
+
+    /// The reason for which the mirror was last made; nil if there is none, or it was there.
+    package var renewal: StoreMirror.Renewal? { mirror?.renewal }
 
     /// Brings the mirror to the home's present state, if there is one. Throws as `StoreMirror.advance`.
     private func advance() throws {
         guard let mirror else { return }
         close()
         try mirror.advance()
+    }
+
+    /// Proves that a mirror is what its home is, before a snapshot is made of it. Throws as `StoreMirror.prove`.
+    package func prove() throws {
+        guard let mirror else { return }
+        close()
+        try mirror.prove()
     }
 
     /// Records that something other than known transactions may have written the home.

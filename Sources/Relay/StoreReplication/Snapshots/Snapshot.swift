@@ -122,20 +122,28 @@ package struct Snapshot: Sendable, Equatable {
         }
     }
 
-    /// Throws if SQLite finds damage. A value that SQLite has accepted against its own rules, such as a NULL in a key,
-    /// isn't damage: the home has it too.
+    /// Throws if SQLite finds damage.
     private func checkStructure(_ database: StoreWriter) throws {
         // The file is this user's own, and nobody cuts it: its pages need no copy.
         try database.execute("PRAGMA mmap_size = 2147418112")
         defer { try? database.execute("PRAGMA mmap_size = 0") }
-        let finding = try database.prepare("PRAGMA quick_check(1000)")
+        if let finding = try Self.firstFinding(database, "quick_check") {
+            throw ReplicationError.malformedSnapshot(finding, path)
+        }
+    }
+
+    /// Returns the first damage that SQLite finds; nil for none. A value that SQLite has accepted against its own
+    /// rules, such as a NULL in a key, isn't damage: the home has it too.
+    ///
+    /// - Parameter check: `quick_check` or `integrity_check`.
+    static func firstFinding(_ database: SQLiteConnection, _ check: String) throws -> String? {
+        let finding = try database.prepare("PRAGMA \(check)(1000)")
         while try finding.step() {
             let text = finding.text(0) ?? ""
             let isOfValue = ["NULL", "non-", "NUMERIC", "TEXT"].contains { text.hasPrefix($0) }
-            guard text == "ok" || isOfValue && text.contains(" value in ") else {
-                throw ReplicationError.malformedSnapshot(text, path)
-            }
+            guard text == "ok" || isOfValue && text.contains(" value in ") else { return text }
         }
+        return nil
     }
 
     private func checkContent() throws {

@@ -11,7 +11,7 @@ final class PrivateCopy {
     private let name: FilePath.Component
 
     init(of original: StoreLocation) throws {
-        let base = FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
+        let base = ScratchDirectory.place
         var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
             Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
         }

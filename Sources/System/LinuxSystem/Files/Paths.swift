@@ -81,6 +81,13 @@ extension FilePath.Component {
 }
 
 extension FilePath {
+    /// The path if it is a directory's, else its directory.
+    var nearestDirectory: FilePath {
+        if FileStatus(following: self)?.kind == .directory { return self }
+        let parent = removingLastComponent()
+        return parent.isEmpty ? "." : parent
+    }
+
     /// The path as a word of a command line (`ShellText.word`). A leading hyphen is preceded by `./`.
     package var shellWord: String {
         ShellText.word(bytes.first == UInt8(ascii: "-") ? Array("./".utf8) + bytes : bytes)

@@ -5,9 +5,12 @@ import SystemPackage
 package final class ScratchDirectory {
     package let path: FilePath
 
+    /// The directory of temporary files: `$TMPDIR` or `/tmp`.
+    package static var place: FilePath { FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp") }
+
     /// Throws `SystemError`.
     package init() throws(SystemError) {
-        let base = FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp")
+        let base = Self.place
         var template = base.appending("groupstore-XXXXXX").withPlatformString { pointer in
             Array(UnsafeBufferPointer(start: pointer, count: strlen(pointer) + 1))
         }

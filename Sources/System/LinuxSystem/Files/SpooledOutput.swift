@@ -45,7 +45,7 @@ package final class SpooledOutput {
         }
     }
 
-    private static var directory: FilePath { FilePath(getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp") }
+    private static var directory: FilePath { ScratchDirectory.place }
 
     private func flush() throws(SystemError) {
         if file < 0 {

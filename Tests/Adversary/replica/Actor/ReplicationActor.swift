@@ -96,6 +96,7 @@ import SystemPackage
                     try source.check(token)
                     answer("valid")
                 case ("snapshot", 2):
+                    try source.prove()
                     source.close()
                     let made = try Snapshot.make(of: source.location, at: FilePath(words[1]))
                     answer("snapshot \(made.size) \(made.sha256) \(made.upto) \(made.schema)")
