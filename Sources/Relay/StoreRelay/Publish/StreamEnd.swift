@@ -77,7 +77,7 @@ struct StreamEnd {
             guard takenOver == found.part.upto || takenOver == reached || source.hasAssigned(tokensOf: reached.history)
             else { throw RelayError.superseded(stream: stream.streamName, found.part.upto, source.path) }
             token = try source.current()
-            reset = Reset(source.renewal)
+            reset = source.hasAssigned(tokensOf: reached.history) ? Reset(source.renewal) : .history
         } catch is StoreHistory.Discontinuity {
             token = try source.oldest()
             reset = .trimmed

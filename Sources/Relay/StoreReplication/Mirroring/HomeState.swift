@@ -20,6 +20,9 @@ struct HomeState {
             "SELECT type, name, tbl_name, sql FROM \(schema).sqlite_schema "
                 + "WHERE name NOT GLOB 'sqlite_stat[0-9]*' AND tbl_name NOT GLOB 'sqlite_stat[0-9]*'"
         }
+        let tables = try database.prepare("SELECT name FROM home.sqlite_schema WHERE type = 'table'")
+        // The home keeps a history by now.
+        while try tables.step() { if tables.text(0).map(HistorySchema.isOwn) == true { return false } }
         let added = try database.prepare("\(objects("main")) EXCEPT \(objects("home"))")
         while try added.step() {
             let isTrigger = added.text(0) == "trigger" && added.text(1)?.hasPrefix("GS_") == true

@@ -69,12 +69,12 @@ final class MirrorWriter {
     }
 
     /// Makes the rows those of the home, which is attached and has the mirror's schema, and records those that differ.
-    /// Throws `RowComparison.TooManyDifferences`, and as `apply`.
+    /// Throws `MirrorComparison.TooManyDifferences`, and as `apply`.
     func adoptHome() throws {
         let time = try database.prepare("SELECT julianday('now')")
         guard try time.step() else { throw UnknownRows() }
         for (name, table) in tables {
-            let differences = try RowComparison(table, schema).differences(database, encoding: encoding)
+            let differences = try MirrorComparison(table, schema).differences(database, encoding: encoding)
             if differences.isEmpty { continue }
             let writer = try rows(of: table)
             writers[name] = (nil, writer)
@@ -90,7 +90,7 @@ final class MirrorWriter {
     /// `UnknownRows` if they differ.
     func check() throws {
         for writer in writers.values where writer.rows.isDoubtful {
-            guard try RowComparison(writer.rows.table, schema).areEqual(database) else { throw UnknownRows() }
+            guard try MirrorComparison(writer.rows.table, schema).areEqual(database) else { throw UnknownRows() }
         }
     }
 

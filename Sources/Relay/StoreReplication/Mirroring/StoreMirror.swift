@@ -89,7 +89,8 @@ package final class StoreMirror {
             return (slot, follower, StoreLocation(directory: slot.directory, name: name))
         }
         histories = try Self.histories(slot)
-        position = try? known()
+        // A damaged one is made anew, and one that wasn't read to its end is kept.
+        do { position = try known() } catch let error as StoreError where error.isInterruption { throw error } catch {}
     }
 
     deinit { try? follower.shadow.close() }
@@ -185,7 +186,7 @@ package final class StoreMirror {
             try make(error.reason)
         } catch is MirrorWriter.UnknownRows {
             try make(.rows)
-        } catch is RowComparison.TooManyDifferences {
+        } catch is MirrorComparison.TooManyDifferences {
             try make(.rows)
         } catch is MirrorWriter.ForeignRow {
             try make(.damaged)
@@ -278,7 +279,7 @@ package final class StoreMirror {
             guard try state.hasSameSchema(), try state.hasSameSettings() else { return false }
             let schema = try DatabaseSchema(connection)
             for table in ReplicatedTable.stored(schema) {
-                guard try RowComparison(table, schema).areEqual(connection) else { return false }
+                guard try MirrorComparison(table, schema).areEqual(connection) else { return false }
             }
             // What this library takes for damage at home is at home.
             return try Snapshot.firstFinding(connection, "main.integrity_check") == nil

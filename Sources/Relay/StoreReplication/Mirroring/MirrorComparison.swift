@@ -2,7 +2,7 @@ import PersistentHistory
 import SQLiteStore
 
 /// Compares the rows of one table in a mirror with those of the home, which is attached, by types and values.
-struct RowComparison {
+struct MirrorComparison {
     /// A row of the home, one of the mirror, or both if they have the same key and differ.
     struct Difference {
         var home: MirrorRow?
