@@ -74,6 +74,18 @@ struct PlainMergeTests {
         #expect(try rig.rows("SELECT v FROM t ORDER BY v") == ["g", "l", "same"])
     }
 
+    /// A function of SQLite's takes 127 values, or 1,000 in later versions.
+    @Test(arguments: [128, 1100]) func matchesWholeRowsOfManyColumns(_ count: Int) throws {
+        let columns = (1...count).map { "c\($0)" }.joined(separator: ", ")
+        let rig = try MergeRig(
+            "CREATE TABLE t (\(columns))",
+            group: "INSERT INTO t (c1, c\(count)) VALUES (1, 'same'), (1, 'g')",
+            legacy: "INSERT INTO t (c1, c\(count)) VALUES (1, 'l'), (1, 'same')")
+        let report = try rig.merge(MergeOptions("t=*"))
+        #expect(report.entities.map(\.equal) == [1])
+        #expect(try rig.rows("SELECT c\(count) FROM t ORDER BY 1") == ["g", "l", "same"])
+    }
+
     @Test func comparesKeysByTheColumnsCollation() throws {
         let rig = try MergeRig(
             "CREATE TABLE t (id INTEGER PRIMARY KEY, k TEXT COLLATE NOCASE UNIQUE)",

@@ -26,6 +26,12 @@ extension RelocationFailure {
     /// ended.
     func described(of store: StoreLocation) -> RelocationFailure {
         var failure = self
+        // There is no store to choose: each has what the others lack.
+        if failure.code == "merge_unsupported" {
+            failure.remedy =
+                "copy what each program has committed, and join it by other means: "
+                + "groupstore rescue --copy-only \(store.path.shellWord)"
+        }
         let saved = SavedBranches(GroupContainer(directory: store.directory))
         let archived = ((try? saved.archived()) ?? []).filter {
             $0.name == store.name.database && !$0.branch.isJoined

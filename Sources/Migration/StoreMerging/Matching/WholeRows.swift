@@ -36,18 +36,36 @@ extension RowMatching {
             let partition = names.map { "\($0) COLLATE BINARY" }.joined(separator: ", ")
             try store.execute(
                 """
-                CREATE TEMP TABLE \(name) AS SELECT gs_id, gs_hash(\(names.joined(separator: ", "))) AS h, \
+                CREATE TEMP TABLE \(name) AS SELECT gs_id, \(Self.hash(names)) AS h, \
                 row_number() OVER (PARTITION BY \(partition) ORDER BY gs_id) AS n, \(names.joined(separator: ", ")) \
                 FROM (SELECT t.gs_id, \(values.joined(separator: ", ")) FROM \(view) AS t \
                 WHERE (\(hasNoKey("t", of: table))) AND t.gs_id NOT IN (SELECT \(side) FROM temp.gs_pairs))
                 """)
         }
         try store.execute("CREATE INDEX temp.gs_wgi ON gs_wg (h, n)")
-        let equal = names.map { "l.\($0) COLLATE BINARY IS g.\($0)" }.joined(separator: " AND ")
         try store.execute(
             "INSERT INTO temp.gs_pairs SELECT l.gs_id, g.gs_id, 1 FROM temp.gs_wl AS l CROSS JOIN temp.gs_wg AS g "
-                + "ON g.h = l.h AND g.n = l.n AND \(equal)")
+                + "ON g.h = l.h AND g.n = l.n AND \(Self.equality(names))")
         for name in ["gs_wl", "gs_wg"] { try store.execute("DROP TABLE temp.\(name)") }
+    }
+
+    /// The most values that a function of SQLite's takes is 127 by default, and the depth of an expression 1,000.
+    private static func parts(_ names: [String]) -> [ArraySlice<String>] {
+        stride(from: 0, to: names.count, by: 100).map { names[$0..<min($0 + 100, names.count)] }
+    }
+
+    /// Returns an SQL expression for the hash of the values.
+    private static func hash(_ names: [String]) -> String {
+        let calls = parts(names).map { "gs_hash(\($0.joined(separator: ", ")))" }
+        return "gs_hash(\(calls.joined(separator: ", ")))"
+    }
+
+    /// Returns an SQL condition for rows of `l` and `g` that are equal in these columns.
+    private static func equality(_ names: [String]) -> String {
+        let conditions = parts(names).map { part in
+            part.map { "l.\($0) COLLATE BINARY IS g.\($0)" }.joined(separator: " AND ")
+        }
+        return conditions.map { "(\($0))" }.joined(separator: " AND ")
     }
 
     private func position(_ table: Int) -> Int { session.schema.order.firstIndex(of: table) ?? .max }
