@@ -66,7 +66,8 @@ extension Publisher {
         case .migrated:
             subscription.rows?.discardUndelivered()
             subscription.rows?.recordMigration()
-        case .relocating, .progress, .abandoned, .hazard, .hazardOver: break
+        // The history is that of the store at the name.
+        case .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver: break
         }
         guard subscription.joining == nil else {
             subscription.joining?.events.append(numbered)

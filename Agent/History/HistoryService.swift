@@ -180,13 +180,13 @@ package final class HistoryService: Sendable {
     func receive(_ event: StoreEvent, of store: StoreAddress) {
         switch event {
         case .change, .reset, .relocated, .migrated: schedulePages(of: store)
-        case .relocating, .progress, .abandoned, .hazard, .hazardOver: break
+        case .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver: break
         }
         switch event {
         case .relocated, .migrated, .reset(.appeared), .reset(.replaced): maintain(store)
         case .change(let tables):
             if tables.names?.contains("sqlite_schema") == true || isPurgeDue(store) { maintain(store) }
-        case .relocating, .progress, .abandoned, .hazard, .hazardOver, .reset: break
+        case .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver, .reset: break
         }
     }
 

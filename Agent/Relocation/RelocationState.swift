@@ -41,7 +41,7 @@ package struct RelocationState: Sendable, Equatable {
         case .relocated: return RelocationState(.relocated, since: Date())
         case .abandoned(let outcome, let message):
             return RelocationState(.abandoned(outcome: outcome, message: message), since: Date())
-        case .change, .migrated, .hazard, .hazardOver, .reset: return state
+        case .change, .branchChange, .migrated, .hazard, .hazardOver, .reset: return state
         }
     }
 

@@ -21,7 +21,7 @@ struct EventCounts: Equatable {
         case .migrated: relocations["migrated", default: 0] += 1
         case .abandoned(let outcome, _): relocations[outcome, default: 0] += 1
         case .hazard(let hazard): hazards[hazard.code, default: 0] += 1
-        case .relocating, .progress, .hazardOver: break
+        case .branchChange, .relocating, .progress, .hazardOver: break
         }
     }
 

@@ -43,7 +43,8 @@ struct EventLog {
             // Removed in halves: moving up all others for each removal would cost more than everything else.
             if recent.count == 2 * Self.maximumRecent { recent.removeFirst(Self.maximumRecent) }
             recent.append((number, tables))
-        case .relocating, .progress, .abandoned, .hazard, .hazardOver: break
+        // Whoever returns while the hazard lasts is told of it again.
+        case .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver: break
         }
         return numbered
     }
@@ -88,31 +89,33 @@ struct Backlog {
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// Folds a change into the change or reset before it, and replaces an earlier `relocating` or progress by a later
-    /// one. Too many other events become one `reset`.
+    /// Folds a change into the one of the same files or the reset before it, and replaces an earlier `relocating` or
+    /// progress by a later one. Too many other events become one `reset`.
     mutating func append(_ new: EventLog.Numbered) {
         if new.event.describesRelocation, entries.last?.event.describesRelocation == true {
             entries[entries.count - 1] = new
             return
         }
-        if case .change(let tables) = new.event, let last = entries.last {
-            switch last.event {
-            case .change(let earlier):
-                entries[entries.count - 1] = EventLog.Numbered(
-                    event: .change(earlier.union(tables)), number: new.number, position: new.position)
-                return
-            case .reset:
-                entries[entries.count - 1] = EventLog.Numbered(
-                    event: last.event, number: new.number, position: new.position)
-                return
-            case .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver: break
-            }
+        // Commits to the store and to a branch may alternate.
+        if let index = entries.lastIndex(where: { Self.folded($0.event, new.event) != nil }),
+            entries[(index + 1)...].allSatisfy(\.event.isCommit),
+            let event = Self.folded(entries[index].event, new.event)
+        {
+            entries.remove(at: index)
+            entries.append(EventLog.Numbered(event: event, number: new.number, position: new.position))
+            return
         }
         entries.append(new)
         if entries.count > Self.limit {
             overflows += 1
             entries = [EventLog.Numbered(event: .reset(.lagged), number: new.number, position: new.position)]
         }
+    }
+
+    /// Returns one event for two; nil if neither stands for the other.
+    private static func folded(_ earlier: StoreEvent, _ later: StoreEvent) -> StoreEvent? {
+        if case .reset = earlier, case .change = later { return earlier }
+        return earlier.union(later)
     }
 
     mutating func drain() -> [EventLog.Numbered] {
@@ -126,7 +129,7 @@ extension StoreEvent {
     var describesRelocation: Bool {
         switch self {
         case .relocating, .progress: true
-        case .change, .relocated, .migrated, .abandoned, .hazard, .hazardOver, .reset: false
+        case .change, .branchChange, .relocated, .migrated, .abandoned, .hazard, .hazardOver, .reset: false
         }
     }
 }

@@ -29,7 +29,7 @@ extension Publisher {
             guard !state.lastReaderChecks.isEmpty, let last = state.lastReaderChecks[store] else { return [] }
             switch event {
             case .relocated, .migrated, .reset: break
-            case .change, .relocating, .progress, .abandoned, .hazard, .hazardOver:
+            case .change, .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver:
                 if last.duration(to: now) < Self.checkInterval { return [] }
             }
             state.lastReaderChecks[store] = now

@@ -56,7 +56,7 @@ final class Subscription {
     /// Returns true if the subscription is for the event.
     func admits(_ event: StoreEvent) -> Bool {
         switch event {
-        case .change(let tables): filter.map { $0.admits(tables) } ?? true
+        case .change(let tables), .branchChange(let tables, pid: _): filter.map { $0.admits(tables) } ?? true
         case .progress: wantsProgress
         case .relocating, .relocated, .migrated, .abandoned, .hazard, .hazardOver, .reset: true
         }

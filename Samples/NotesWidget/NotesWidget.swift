@@ -27,6 +27,7 @@ struct NotesWidget {
         switch change {
         case .changed(let tables, let isComplete, _, _):
             say("changed: \(tables?.joined(separator: ", ") ?? "something")\(isComplete ? "" : ", maybe more")")
+        case .branchChanged(let pid, _, _, _): say("process \(pid) has committed what only it can see")
         case .relocating(let holders, _):
             say("relocating, waiting for \(holders.count) programs")
         case .progress(let progress, _):

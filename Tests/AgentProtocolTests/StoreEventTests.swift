@@ -11,6 +11,7 @@ import Testing
         .change(.unknown), .change(ChangedTables([], isComplete: true)),
         .change(ChangedTables(["note", "\"\\\n\u{7F}é"], isComplete: true)),
         .change(ChangedTables(["note"], isComplete: false)),
+        .branchChange(.unknown, pid: 7), .branchChange(ChangedTables(["note"], isComplete: true), pid: 8),
         .relocating(waitingFor: []),
         .relocating(waitingFor: [
             .init(pid: 7, program: "notes"), .init(pid: 0, program: "é \"", isElsewhere: true),
@@ -29,6 +30,10 @@ import Testing
             HazardDescription(
                 code: "two_names", holder: .init(pid: 7, program: "notes"), path: [], inode: 4, expectedInode: nil,
                 message: "", hint: "")),
+        .hazard(
+            HazardDescription(
+                code: "hidden_writers", isWarning: true, holder: .init(pid: 0, program: "?"), path: [0x2F], inode: 4,
+                expectedInode: 4, message: "nfs", hint: "move")),
         .reset(.subscribed), .reset(.lagged), .reset(.epoch), .reset(.overflow), .reset(.replaced), .reset(.appeared),
         .reset(.vanished), .reset(.unreadable), .reset(.historyTrimmed), .reset(.historyGap), .reset(.migrated),
         .reset(.unconfigured), .reset(.init(rawValue: "reason_of_a_later_agent")),
@@ -46,11 +51,12 @@ import Testing
         case .hazard: 6
         case .hazardOver: 7
         case .reset: 8
+        case .branchChange: 9
         }
     }
 
     @Test func decodesEveryEventThatItEncodes() throws {
-        #expect(Set(Self.events.map(Self.kind)) == Set(0...8))
+        #expect(Set(Self.events.map(Self.kind)) == Set(0...9))
         for event in Self.events {
             let line = WireLine.bytes(event.json(store: Self.store, token: "e-1"))
             guard case .event(let type, let object) = try AgentMessage(parsing: line.dropLast()) else {

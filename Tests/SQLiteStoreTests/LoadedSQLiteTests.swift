@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import SQLiteStore
+@testable import SQLiteFormat
 
 @Suite struct LoadedSQLiteTests {
     private static let hash = "df5c253c0b3dd24916e4ec7cf77d3db5294cc9fd45ae7b9c5e82ad8197f3alt1"

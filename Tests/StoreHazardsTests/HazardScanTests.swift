@@ -51,6 +51,23 @@ import Testing
         #expect(try hazards().isEmpty)
     }
 
+    /// A file system that is local, and one writer or a forked child, are no cause to warn.
+    @Test func warnsOfAnOldVersionBesideAnotherWriter() throws {
+        let name = try #require(store.lastComponent.flatMap { StoreName($0) })
+        let scan = HazardScan([(name, try Directory(scratch.path))], warningsBy: SQLiteVersions())
+        let first = try holder()
+        try first.run("r, w = os.pipe(); os.fork() or (os.close(w), os.read(r, 1), os._exit(0))")
+        #expect(scan.hazards().isEmpty)
+        let second = try holder()
+        let version = try #require(LoadedSQLite.version(inProcess: first.pid))
+        let found = scan.hazards()
+        #expect(found.map(\.code) == (version < .withoutResetBug ? [.oldSQLite] : []))
+        #expect(found.allSatisfy { [first.pid, second.pid].contains($0.holder.pid) && $0.code.isWarning })
+        #expect(try hazards().isEmpty, "doctor finds it in another way")
+        try second.end()
+        #expect(scan.hazards().isEmpty)
+    }
+
     @Test(arguments: ["-wal", "-shm"]) func findsAnUnlinkedLogOrIndex(suffix: String) throws {
         let first = try holder()
         #expect(unlink(side(suffix)) == 0)

@@ -41,6 +41,37 @@ import Testing
         #expect(over.code == "orphaned_log" && over.holder.pid == shell.pid && over.inode == hazard.inode)
     }
 
+    /// What the process commits is told, also before the hazard is seen, and the store's position stays.
+    @Test func reportsTheCommitsToAnUnlinkedLog() throws {
+        let shell = try openShell()
+        shell.send("CREATE TABLE tag (text); SELECT 'made';")
+        try shell.line { $0 == "made" }
+        try rig.watch(rig.store)
+        let before = rig.token()
+        #expect(unlink(rig.store.string + "-wal") == 0 && unlink(rig.store.string + "-shm") == 0)
+        shell.send("INSERT INTO tag VALUES ('early') RETURNING 'done';")
+        try shell.line { $0 == "done" }
+        func nextCommit() throws -> (event: StoreEvent, token: DirectToken) {
+            let isCommit = { (found: DirectRig.Found) in
+                if case .branchChange = found.event { true } else { false }
+            }
+            let found = try #require(try rig.events(until: isCommit).first(where: isCommit))
+            return (found.event, found.token)
+        }
+        let early = try nextCommit()
+        guard case .branchChange(_, let pid) = early.event else { throw Unexpected("\(early.event)") }
+        #expect(pid == shell.pid && early.token == before)
+        shell.send("INSERT INTO note VALUES ('late') RETURNING 'late';")
+        try shell.line { $0 == "late" }
+        let late = try nextCommit()
+        #expect(late.event == .branchChange(ChangedTables(["note"], isComplete: true), pid: shell.pid))
+        #expect(late.token == before)
+        // A commit to the store at the name is told as before.
+        try rig.sqlite("INSERT INTO note VALUES ('other')")
+        _ = try rig.events { if case .change = $0.event { true } else { false } }
+        shell.closeInput()
+    }
+
     @Test func reportsADatabaseThatAnotherTookTheNameOf() throws {
         let shell = try openShell()
         try rig.watch(rig.store)

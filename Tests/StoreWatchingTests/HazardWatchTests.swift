@@ -69,6 +69,14 @@ import Testing
         #expect(watch.due == nil && watch.known.isEmpty)
     }
 
+    @Test mutating func aWarningWaitsForTheNextEvent() {
+        watch.request(store, isUrgent: true)
+        #expect(look([hazard(.oldSQLite)]).map(\.type) == ["hazard"])
+        #expect(watch.due == nil, "nothing looks while nothing happens")
+        watch.request(store, isUrgent: false)
+        #expect(look([]).map(\.type) == ["hazard_over"])
+    }
+
     @Test mutating func anotherFileIsAnotherHazard() {
         watch.request(store, isUrgent: true)
         _ = look([hazard(inode: 3)])

@@ -49,6 +49,7 @@ from .errors import (
 )
 from .events import (
     Abandoned,
+    BranchChanged,
     Changed,
     Connected,
     Disconnected,
@@ -71,6 +72,7 @@ __all__ = [
     "AsyncChanges",
     "AsyncDirectChanges",
     "AsyncWatch",
+    "BranchChanged",
     "ChangePage",
     "Changed",
     "ChangedRow",

@@ -13,6 +13,7 @@ from ._rows import ChangedRow, row
 from .errors import InvalidOption, NoAgent, Refused, UnknownOperation
 from .events import (
     Abandoned,
+    BranchChanged,
     Changed,
     Event,
     Hazard,
@@ -201,11 +202,15 @@ def _rows(message: Mapping[str, Any], key: str) -> Optional[list[ChangedRow]]:
         raise NotUnderstood(f"{key} has a row that can't be read: {error!r}") from None
 
 
-def _holder(message: Message) -> Holder:
-    pid = message.get("pid", 0)
+def _pid(message: Message, key: str) -> int:
+    pid = message.get(key, 0)
     if not isinstance(pid, int) or isinstance(pid, bool):
-        raise NotUnderstood("pid is no number")
-    return Holder(pid, text(message, "program", "?"), flag(message, "elsewhere"))
+        raise NotUnderstood(f"{key} is no number")
+    return pid
+
+
+def _holder(message: Message) -> Holder:
+    return Holder(_pid(message, "pid"), text(message, "program", "?"), flag(message, "elsewhere"))
 
 
 def _holders(message: Mapping[str, Any], key: str) -> list[Holder]:
@@ -246,6 +251,8 @@ def event(message: Message) -> Optional[Event]:
     if message.get("token") is None:
         return None
     kind, token = message.get("type"), text(message, "token")
+    if kind == "change" and message.get("branch") is not None:
+        return BranchChanged(token, _pid(message, "branch"), _names(message, "tables"), flag(message, "complete"))
     if kind == "change":
         return Changed(token, _names(message, "tables"), flag(message, "complete"), _rows(message, "rows"))
     if kind in ("relocating", "migrating") and message.get("fraction") is not None:
@@ -261,7 +268,8 @@ def event(message: Message) -> Optional[Event]:
         return Abandoned(token, text(message, "outcome"), text(message, "message"))
     if kind == "hazard":
         code, file = text(message, "code"), _path(message, "path")
-        return Hazard(token, code, _holder(message), file, text(message, "message"), text(message, "hint"))
+        words = text(message, "message"), text(message, "hint")
+        return Hazard(token, code, _holder(message), file, *words, flag(message, "warning"))
     if kind == "hazard_over":
         return HazardOver(token, text(message, "code"), _holder(message))
     if kind == "reset":

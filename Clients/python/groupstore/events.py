@@ -9,6 +9,7 @@ from ._rows import ChangedRow
 
 __all__ = [
     "Abandoned",
+    "BranchChanged",
     "Changed",
     "Connected",
     "Disconnected",
@@ -51,6 +52,24 @@ class Changed:
 
     None if they weren't requested, aren't known or are too many.
     """
+
+
+@dataclass(frozen=True)
+class BranchChanged:
+    """A process has committed to files of the store that have lost their names: a history that nobody else sees.
+
+    It comes while a Hazard of that process lasts, and may come for a commit that Changed has reported. The store's
+    content is as before.
+    """
+
+    token: str
+    """The position of this event."""
+    pid: int
+    """The process's identifier."""
+    tables: Optional[list[str]]
+    """The changed tables, or None if they aren't known."""
+    complete: bool
+    """True if no other table was changed."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +144,15 @@ class Hazard:
     code: str
     """The kind, such as `orphaned_log`; see the wire protocol's section "Hazards"."""
     holder: Holder
-    """The process whose open file it is about."""
+    """The process whose open file it is about; its `pid` is 0 if the state has none."""
     path: str
     """The file as the process names it; empty if this user may not know it."""
     message: str
     """What is the matter, in one sentence."""
     hint: str
     """What to do, in one line."""
+    warning: bool = False
+    """True if the state only makes a loss possible."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +195,17 @@ class Connected:
 
 
 Event = Union[
-    Changed, Relocating, Progress, Relocated, Migrated, Abandoned, Hazard, HazardOver, Reset, Disconnected, Connected
+    Changed,
+    BranchChanged,
+    Relocating,
+    Progress,
+    Relocated,
+    Migrated,
+    Abandoned,
+    Hazard,
+    HazardOver,
+    Reset,
+    Disconnected,
+    Connected,
 ]
 """Any event."""

@@ -216,6 +216,19 @@ class AgentTests(Places):
         asked = asyncio.run(self.kinds(groupstore.AsyncChanges(self.store, wait=True, progress=True), 1))
         self.assertEqual(asked, ["Disconnected"])
 
+    def test_a_commit_to_a_branch_is_no_change_of_the_store(self) -> None:
+        commit = b'{"type":"change","tables":["note"],"complete":true,"branch":7,"token":"t1"}\n'
+        warning = b'{"type":"hazard","code":"hidden_writers","warning":true,"path":"/s","inode":1,"token":"t2"}\n'
+        with (
+            Impostor(self.socket, [HELLO + SUBSCRIBED + commit + warning]),
+            groupstore.Changes(self.store) as events,
+        ):
+            found = [events.next(PATIENCE) for _ in range(3)][1:]
+        self.assertEqual(found[0], groupstore.BranchChanged("t1", 7, ["note"], True))
+        assert isinstance(found[1], groupstore.Hazard)
+        self.assertTrue(found[1].warning)
+        self.assertEqual(found[1].holder.pid, 0)
+
     def test_several_threads_share_the_events(self) -> None:
         self.start_agent()
         events = groupstore.Changes(self.store)

@@ -109,14 +109,21 @@ package final class DirectSubscription: Sendable {
     }
 
     fileprivate func receive(_ event: StoreEvent, token: DirectToken) {
-        if case .change(let changed) = event, let tables, !tables.admits(changed) { return }
+        switch event {
+        case .change(let changed), .branchChange(let changed, pid: _):
+            if let tables, !tables.admits(changed) { return }
+        case .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver, .reset: break
+        }
         state.withLock { state in
             if case .reset = event { state.waiting = [] }
-            if case .change(let later) = event, case .change(let earlier)? = state.waiting.last?.event {
-                state.waiting[state.waiting.count - 1] = (.change(earlier.union(later)), token)
-            } else {
-                state.waiting.append((event, token))
+            var event = event
+            // Commits to the store and to a branch may alternate.
+            if let index = state.waiting.lastIndex(where: { $0.event.union(event) != nil }),
+                state.waiting[index...].allSatisfy(\.event.isCommit)
+            {
+                event = state.waiting.remove(at: index).event.union(event) ?? event
             }
+            state.waiting.append((event, token))
         }
         arriving?()
         arrived.signal()

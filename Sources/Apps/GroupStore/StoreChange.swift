@@ -82,6 +82,10 @@ public enum StoreChange: Sendable, Equatable {
     ///   rows, if there are too many, or if the store's history doesn't know all;
     ///   ``SharedStore/rowChanges(since:includingValues:schema:limit:filter:)`` returns what is known of them.
     case changed(tables: [String]?, isComplete: Bool, rows: [RowChange]? = nil, token: String)
+    /// A process has committed to files of the store that have lost their names: a history that nobody else sees. It
+    /// comes while a `hazard` of that process lasts, and may come for a commit that `changed` has reported. The store's
+    /// content is as before.
+    case branchChanged(pid: Int32, tables: [String]?, isComplete: Bool, token: String)
     /// A store at a legacy place is about to become this one; `waitingFor` lists the processes that the relocation
     /// waits for. The state lasts until `relocated`, `abandoned`, `reset` or `disconnected`; if it lasts beyond one of
     /// the latter two, the event comes again.
@@ -123,7 +127,9 @@ public enum StoreChange: Sendable, Equatable {
     public var changesContent: Bool {
         switch self {
         case .changed, .relocated, .migrated, .reset: true
-        case .relocating, .progress, .abandoned, .hazard, .hazardOver, .disconnected, .notServed, .connected: false
+        case .branchChanged, .relocating, .progress, .abandoned, .hazard, .hazardOver, .disconnected, .notServed,
+            .connected:
+            false
         }
     }
 
@@ -142,8 +148,8 @@ public enum StoreChange: Sendable, Equatable {
     var reopensStore: Bool {
         switch self {
         case .relocated, .migrated: true
-        case .changed, .relocating, .progress, .abandoned, .hazard, .hazardOver, .reset, .disconnected, .notServed,
-            .connected:
+        case .changed, .branchChanged, .relocating, .progress, .abandoned, .hazard, .hazardOver, .reset, .disconnected,
+            .notServed, .connected:
             false
         }
     }
@@ -153,8 +159,8 @@ public enum StoreChange: Sendable, Equatable {
     /// after this event; nil for `disconnected` and `notServed`.
     public var token: String? {
         switch self {
-        case .changed(_, _, _, let token), .relocating(_, let token), .progress(_, let token),
-            .relocated(_, _, let token), .migrated(_, _, let token), .abandoned(_, _, let token), .hazard(_, let token),
+        case .changed(_, _, _, let token), .branchChanged(_, _, _, let token), .relocating(_, let token),
+            .progress(_, let token), .relocated(_, _, let token), .migrated(_, _, let token), .abandoned(_, _, let token), .hazard(_, let token),
             .hazardOver(_, let token), .reset(_, let token),
             .connected(let token):
             token
@@ -172,7 +178,8 @@ extension StoreChange {
             .changed(tables: tables, isComplete: isComplete, rows: rows, token: token)
         case .relocated(let from, let to, _): .relocated(from: from, to: to, token: token)
         case .reset(let reason, _): .reset(reason: reason, token: token)
-        case .relocating, .progress, .migrated, .abandoned, .hazard, .hazardOver, .disconnected, .notServed, .connected:
+        case .branchChanged, .relocating, .progress, .migrated, .abandoned, .hazard, .hazardOver, .disconnected,
+            .notServed, .connected:
             self
         }
     }
@@ -185,6 +192,8 @@ extension StoreChange {
                 .changed(
                     tables: tables.names, isComplete: tables.isComplete,
                     rows: rows.map { $0.compactMap { RowChange($0) } }, token: token)
+            case .branchChange(let tables, let pid):
+                .branchChanged(pid: pid, tables: tables.names, isComplete: tables.isComplete, token: token)
             case .relocating(let holders): .relocating(waitingFor: holders.map(Holder.init), token: token)
             case .progress(let progress): .progress(Progress(progress), token: token)
             case .relocated(let from, let to): .relocated(from: URL(from), to: URL(to), token: token)

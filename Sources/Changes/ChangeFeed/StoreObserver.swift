@@ -61,6 +61,8 @@ package final class StoreObserver {
     /// The journals of a store in rollback mode whose tables are wanted; nil if they aren't watched.
     var journals: JournalWatch?
     var scanSchedule = PageMapScanSchedule()
+    /// The last commits of indexes that have lost their names.
+    var formerStarts: [BranchStart] = []
     var eventCounts = SideFileEventCounts()
     /// The time from which commits before a transaction that goes on are looked for.
     var journalDeadline: ContinuousClock.Instant?
@@ -118,6 +120,7 @@ package final class StoreObserver {
 
     /// Opens the store, if there is one, and takes its present state as the baseline. Throws if it can't be read.
     private func open() throws {
+        keepBranchStart()
         close()
         guard let opened = try StoreFiles(directory, name) else { return }
         let stamp = try opened.stamp()
@@ -315,6 +318,7 @@ package final class StoreObserver {
             // The queued events are about the index that has the name now.
             settleTables(with: nil)
         } changed: { former in
+            if former != nil { keepBranchStart() }
             unloggedWrites = UnloggedWrites(after: former == nil ? idle.stamp : nil)
             try sessionChanged(files, former)
         }

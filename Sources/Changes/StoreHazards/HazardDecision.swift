@@ -1,4 +1,5 @@
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 /// Decides from the open files of processes which of them are a hazard to a store. It compares devices and inodes; of
@@ -17,11 +18,32 @@ package struct HazardDecision {
 
     private let named: NamedFiles
     private let holders: [StoreHolderFiles]
+    /// Returns the version of SQLite in a process; nil if it is unknown, or doesn't matter.
+    private let version: (Int32) -> SQLiteVersion?
 
-    package init(_ named: NamedFiles, _ holders: [StoreHolderFiles]) { (self.named, self.holders) = (named, holders) }
+    package init(
+        _ named: NamedFiles, _ holders: [StoreHolderFiles], version: @escaping (Int32) -> SQLiteVersion? = { _ in nil }
+    ) {
+        (self.named, self.holders, self.version) = (named, holders, version)
+    }
 
     /// Returns the hazards, at most one of each kind a process, in the order of the processes.
-    package var sightings: [Sighting] { holders.flatMap(sightings) }
+    package var sightings: [Sighting] { holders.flatMap(sightings) + [oldWriter].compactMap(\.self) }
+
+    /// The first of two or more writers in WAL mode whose SQLite is too old. A child that has inherited descriptors has
+    /// no lock of its own.
+    private var oldWriter: Sighting? {
+        let writers = holders.filter { $0.hasOwnLock && $0.writable(named.index) != nil }
+        guard writers.count > 1 else { return nil }
+        for writer in writers {
+            guard let database = writer.writable(named.database), let version = version(writer.pid),
+                version < .withoutResetBug
+            else { continue }
+            return Sighting(
+                code: .oldSQLite, pid: writer.pid, descriptor: database.descriptor, identity: database.identity)
+        }
+        return nil
+    }
 
     private func sightings(_ holder: StoreHolderFiles) -> [Sighting] {
         func sighting(_ code: StoreHazard.Code, _ file: HeldFile) -> [Sighting] {

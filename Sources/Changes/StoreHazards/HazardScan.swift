@@ -8,18 +8,21 @@ import SystemPackage
 package struct HazardScan {
     private let stores: [(name: StoreName, directory: Directory)]
     private let readsLogs: Bool
+    private let versions: SQLiteVersions?
     private let isExcluded: (Int32) -> Bool
 
     /// - Parameters:
     ///   - stores: The stores' names, with their directories.
     ///   - readsLogs: True to recognise a renamed log by its first bytes. The process must have no SQLite connection:
     ///     closing a descriptor would drop the connection's locks if the file is a database.
+    ///   - versions: The versions of SQLite that are known already; nil to leave out the warnings.
     ///   - isExcluded: True for processes whose descriptors don't count, such as this one.
     package init(
         _ stores: [(name: StoreName, directory: Directory)], readsLogs: Bool = false,
-        isExcluded: @escaping (Int32) -> Bool = { $0 == getpid() }
+        warningsBy versions: SQLiteVersions? = nil, isExcluded: @escaping (Int32) -> Bool = { $0 == getpid() }
     ) {
         (self.stores, self.readsLogs, self.isExcluded) = (stores, readsLogs, isExcluded)
+        self.versions = versions
     }
 
     /// The time between two looks. SQLite opens or closes a store in less.
@@ -31,9 +34,11 @@ package struct HazardScan {
         guard !first.isEmpty else { return [] }
         pause(Self.interval)
         return look().filter { first.contains($0.sighting) }.compactMap { found in
-            guard let holder = FileHolder(process: found.sighting.pid) else { return nil }
+            let unknown = found.sighting.pid == 0 ? FileHolder(pid: 0, program: "?") : nil
+            guard let holder = unknown ?? FileHolder(process: found.sighting.pid) else { return nil }
             return StoreHazard(
-                found.sighting.code, found.store, holder, found.file, expected: found.expected, lost: found.lost)
+                found.sighting.code, found.store, holder, found.file, expected: found.expected, lost: found.lost,
+                cause: found.cause)
         }
     }
 
@@ -44,6 +49,7 @@ package struct HazardScan {
         let file: HeldFile
         let expected: FileIdentity?
         let lost: HeldStore?
+        let cause: String
     }
 
     private func look() -> [Found] {
@@ -52,18 +58,39 @@ package struct HazardScan {
         let names = stores.flatMap { [$0.name.database] + $0.name.sideFiles }
         let processes = processes(known, named: Set(names.map(\.bytes)))
         let locks = RecordLocks()
-        return named.flatMap { store in
-            let holders = processes.map { holder(of: store, $0, among: processes, locks) }
-            return HazardDecision(store, holders).sightings.compactMap { sighting -> Found? in
-                guard let process = processes.first(where: { $0.pid == sighting.pid }),
-                    let file = process.files.first(where: { $0.descriptor == sighting.descriptor })
-                else { return nil }
-                return Found(
-                    sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
-                    lost: HeldStore(sighting.code, file, among: process.files, store) { file in
-                        readsLogs ? file.side(of: process.pid) : nil
-                    })
+        return hiddenWriters(named)
+            + named.flatMap { store in
+                let holders = processes.map { holder(of: store, $0, among: processes, locks) }
+                let decision = HazardDecision(store, holders) { versions?.version(inProcess: $0) }
+                return decision.sightings.compactMap { found($0, store, processes) }
             }
+    }
+
+    private func found(
+        _ sighting: HazardDecision.Sighting, _ store: NamedFiles, _ processes: [Process]
+    ) -> Found? {
+        guard let process = processes.first(where: { $0.pid == sighting.pid }),
+            let file = process.files.first(where: { $0.descriptor == sighting.descriptor })
+        else { return nil }
+        let version = sighting.code == .oldSQLite ? versions?.version(inProcess: sighting.pid)?.description : nil
+        return Found(
+            sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
+            lost: HeldStore(sighting.code, file, among: process.files, store) { file in
+                readsLogs ? file.side(of: process.pid) : nil
+            }, cause: version ?? "")
+    }
+
+    /// Returns the stores on file systems that can hide writers. No process is known: they are elsewhere.
+    private func hiddenWriters(_ named: [NamedFiles]) -> [Found] {
+        guard versions != nil else { return [] }
+        return zip(stores, named).compactMap { store, named in
+            guard let database = named.database, let fileSystem = try? store.directory.fileSystem(),
+                [.network, .userSpace].contains(fileSystem.reach)
+            else { return nil }
+            return Found(
+                sighting: HazardDecision.Sighting(code: .hiddenWriters, pid: 0, descriptor: -1, identity: database),
+                store: named.path, file: HeldFile(descriptor: -1, identity: database, path: named.path),
+                expected: database, lost: nil, cause: fileSystem.name)
         }
     }
 
@@ -106,7 +133,8 @@ package struct HazardScan {
         return StoreHolderFiles(
             pid: process.pid, files: process.files, directories: process.directories, present: process.present,
             logs: readsLogs && database != nil ? logs(process) : [],
-            hasLock: database.map { hasLock(process.pid, $0, among: processes, locks) } ?? true)
+            hasLock: database.map { hasLock(process.pid, $0, among: processes, locks) } ?? true,
+            hasOwnLock: database.map { locks?.has(process.pid, on: $0.identity) ?? false } ?? false)
     }
 
     /// Returns true if the process has a lock on the database, or has its descriptor from one that has: a child

@@ -34,7 +34,7 @@ package struct HeldStore: Equatable, Sendable {
         switch code {
         case .orphanedLog: found = files.first { $0.identity == named.database }
         case .orphanedDatabase: found = held
-        case .droppedLocks, .twoNames, .mixedModes: return nil
+        case .droppedLocks, .twoNames, .mixedModes, .hiddenWriters, .oldSQLite: return nil
         }
         guard let database = found else { return nil }
         // Renamed files have any name.

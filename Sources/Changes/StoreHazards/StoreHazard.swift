@@ -1,4 +1,5 @@
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 /// A state of a store's files in which commits can be lost or hidden, although no program does anything wrong by its
@@ -16,12 +17,25 @@ package struct StoreHazard: Equatable, Sendable {
         case twoNames = "two_names"
         /// A process writes the log without the index by which the others find its commits.
         case mixedModes = "mixed_modes"
+        /// The file system can hide writers: programs on other machines, or behind another program.
+        case hiddenWriters = "hidden_writers"
+        /// Two programs write the store in WAL mode, one of them with a version of SQLite that can damage it then.
+        case oldSQLite = "old_sqlite"
 
         /// True if the process has a history of the store that nobody else sees, and that a rescue joins.
         package var isSplit: Bool {
             switch self {
             case .orphanedLog, .orphanedDatabase: true
-            case .droppedLocks, .twoNames, .mixedModes: false
+            case .droppedLocks, .twoNames, .mixedModes, .hiddenWriters, .oldSQLite: false
+            }
+        }
+
+        /// True for a state that makes a loss possible, and in which none is under way. It may last for as long as the
+        /// programs run.
+        package var isWarning: Bool {
+            switch self {
+            case .hiddenWriters, .oldSQLite: true
+            case .orphanedLog, .orphanedDatabase, .droppedLocks, .twoNames, .mixedModes: false
             }
         }
     }
@@ -36,17 +50,35 @@ package struct StoreHazard: Equatable, Sendable {
     package let expected: FileIdentity?
     /// The database that the process has open with its side files, if one of them has lost its name.
     package let lost: HeldStore?
+    /// The file system's name, or the version of SQLite.
+    package let cause: String
+    /// The reason why the process's commits can't be followed; nil if they are, or if nobody follows them.
+    package var unfollowedReason: String?
 
     package init(
         _ code: Code, _ store: FilePath, _ holder: FileHolder, _ held: HeldFile, expected: FileIdentity?,
-        lost: HeldStore? = nil
+        lost: HeldStore? = nil, cause: String = ""
     ) {
         (self.code, self.store, self.holder) = (code, store, holder)
-        (self.held, self.expected, self.lost) = (held, expected, lost)
+        (self.held, self.expected, self.lost, self.cause) = (held, expected, lost, cause)
+    }
+
+    /// The file in which the process's commits show: its log or, in rollback mode, the former database. Nil if it can't
+    /// be found, and for a hazard that is no split. The store's own database is followed by its name.
+    package var branchFile: HeldFile? {
+        guard code.isSplit else { return nil }
+        if let log = lost?.log { return log }
+        if code == .orphanedDatabase { return lost?.database }
+        return Self.suffix(of: held) == "-wal" ? held : nil
     }
 
     /// What is the matter, in one sentence that begins with the store's path.
     package var message: String {
+        guard let unfollowedReason else { return sentence }
+        return "\(sentence); its commits aren't reported: \(unfollowedReason)"
+    }
+
+    private var sentence: String {
         let path = "\(PrintablePath(store)): "
         return switch code {
         case .orphanedLog:
@@ -65,6 +97,13 @@ package struct StoreHazard: Equatable, Sendable {
         case .mixedModes:
             path + "\(holder) writes the log without the index \(PrintablePath(store))-shm, which others use: they "
                 + "don't see its commits, and may overwrite them"
+        case .hiddenWriters:
+            path + "on \(cause): writers on other machines, or behind the program that serves the file system, are "
+                + "neither seen nor kept out"
+        case .oldSQLite:
+            path + "\(holder) writes it with SQLite \(cause), beside another program: before "
+                + "\(SQLiteVersion.withoutResetBug), SQLite can corrupt a store in write-ahead mode that two connections "
+                + "write or checkpoint at once"
         }
     }
 
@@ -77,6 +116,8 @@ package struct StoreHazard: Equatable, Sendable {
         case .droppedLocks: "restart \(holder) before any other program closes the store"
         case .twoNames: "stop \(holder), and let it open \(PrintablePath(store)) by this name in this directory"
         case .mixedModes: "stop \(holder), or every other program that has the store open"
+        case .hiddenWriters: "keep shared stores on a local file system"
+        case .oldSQLite: "update SQLite in \(holder)"
         }
     }
 

@@ -63,13 +63,16 @@ package struct StoreHolderFiles: Equatable, Sendable {
     package let logs: Set<FileIdentity>
     /// True if the process holds a record lock on the database, or shares its descriptor with one that does.
     package let hasLock: Bool
+    /// True if it is known to hold one itself.
+    package let hasOwnLock: Bool
 
     package init(
         pid: Int32, files: [HeldFile], directories: [FilePath: FileIdentity] = [:],
-        present: [FilePath: FileIdentity] = [:], logs: Set<FileIdentity> = [], hasLock: Bool = true
+        present: [FilePath: FileIdentity] = [:], logs: Set<FileIdentity> = [], hasLock: Bool = true,
+        hasOwnLock: Bool = false
     ) {
         (self.pid, self.files, self.directories) = (pid, files, directories)
-        (self.present, self.logs, self.hasLock) = (present, logs, hasLock)
+        (self.present, self.logs, self.hasLock, self.hasOwnLock) = (present, logs, hasLock, hasOwnLock)
     }
 
     /// Returns the files that the process has open for writing under a name.

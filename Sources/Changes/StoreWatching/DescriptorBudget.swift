@@ -8,8 +8,16 @@ package final class DescriptorBudget: Sendable {
         /// A store: its directory, its database, its log and the log's index.
         case store
         case connection
+        /// A log, or a database and its journal, that a process has open after it lost its name.
+        case branch
 
-        var count: Int { self == .store ? 4 : 1 }
+        var count: Int {
+            switch self {
+            case .store: 4
+            case .branch: 2
+            case .connection: 1
+            }
+        }
     }
 
     private let reserved = Mutex<[Use: Int]>([:])

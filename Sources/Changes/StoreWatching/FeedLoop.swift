@@ -20,6 +20,8 @@ package final class FeedLoop: Sendable {
     let scanner = WorkerThread(name: "gs-survey")
     /// Looks for hazards.
     let lookout = WorkerThread(name: "gs-hazards")
+    /// Reads the logs of branches, which don't wait for looks at all processes.
+    let branchReader = WorkerThread(name: "gs-branches")
 
     package init(source: any EventSource) { self.source = source }
 
@@ -50,6 +52,7 @@ package final class FeedLoop: Sendable {
     package func close() {
         scanner.stop()
         lookout.stop()
+        branchReader.stop()
     }
 
     private static let workSlice = Duration.milliseconds(5)

@@ -54,6 +54,11 @@ package final class FollowedStore {
     /// The position of the last finding; nil if there is no readable store.
     package var position: StorePosition? { observer.position }
 
+    /// The commits at which a branch of the store may begin.
+    var branchStarts: [BranchStart] { observer.branchStarts }
+
+    func forgetBranchStarts() { observer.forgetBranchStarts() }
+
     // MARK: Dormancy
 
     /// What is known of a store that nobody listens to. None of its files is open, and no event reports its writes.

@@ -146,6 +146,10 @@ extension FollowedStores {
     package func recheckAll() {
         if !unwatchable.isEmpty { refreshWatches() }
         source.recheckPaths()
-        for store in stores.values where store.record(.database, .attributes) { poll(store) }
+        for store in stores.values {
+            // A file system may hide writers.
+            hazards.request(store.address, isUrgent: true)
+            if store.record(.database, .attributes) { poll(store) }
+        }
     }
 }

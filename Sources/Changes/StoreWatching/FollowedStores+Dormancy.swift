@@ -32,6 +32,7 @@ extension FollowedStores {
         // If nothing was found after it, everything before it was published.
         let isSettled = hasCaughtUp && store.publishedCount == before && !store.isCommitUnderWay
         store.fallAsleep(at: isSettled ? present : nil)
+        endBranches(of: address)
         pollScheduled.remove(address)
         unwatchableDatabases[address] = nil
         watchDatabase(of: store)

@@ -46,7 +46,7 @@ extension FollowedStores {
         let includesReplacement = announced.contains { event in
             switch event {
             case .relocated, .migrated, .reset: true
-            case .change, .relocating, .progress, .abandoned, .hazard, .hazardOver: false
+            case .change, .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver: false
             }
         }
         // A relocation that waits for other programs releases the store repeatedly, without an event.
@@ -79,7 +79,10 @@ extension FollowedStores {
         }
     }
 
-    package func releaseAll() { for store in stores.values { store.release() } }
+    package func releaseAll() {
+        endBranches()
+        for store in stores.values { store.release() }
+    }
 }
 
 extension StoreEvent {

@@ -61,6 +61,10 @@ package final class FollowedStores {
     var awakeCounts: [FilePath: Int] = [:]
     /// The stores in danger.
     var hazards = HazardWatch()
+    /// What processes commit to lost files.
+    var branches = FollowedBranches()
+    /// The versions of SQLite in the programs that have stores open.
+    let versions = SQLiteVersions()
     /// Subscriptions whose answer waits for a page map, so that the first change after it can name its tables.
     var pendingAnswers: [StoreAddress: PendingAnswers] = [:]
 
@@ -86,7 +90,7 @@ extension FollowedStores {
         var times = pollScheduled.compactMap { stores[$0]?.pollAt } + pendingAnswers.values.map(\.until)
         if let watchRetryAt { times.append(watchRetryAt) }
         times += drowsy.values
-        if let due = hazards.due { times.append(due) }
+        times += [hazards.due, branches.due].compactMap(\.self)
         guard let next = times.min() else { return nil }
         return max(.zero, ContinuousClock.now.duration(to: next))
     }
@@ -122,6 +126,8 @@ extension FollowedStores {
             }
         }
         for address in touched { receiver.receiveFileEvent(of: address) }
+        // The source no longer watches their files.
+        if overflowed { endBranches() }
         if overflowed { log.write(.warning, "the inotify event queue overflowed; polling all stores again") }
         let now = ContinuousClock.now
         for address in overflowed ? Set(stores.keys) : touched.union(pollScheduled) {
@@ -140,6 +146,7 @@ extension FollowedStores {
         if let watchRetryAt, watchRetryAt <= now { retryWatches() }
         fallAsleepWhereDue(now)
         lookForHazards(now)
+        pollBranches(now)
         busy = touched
     }
 
@@ -147,6 +154,7 @@ extension FollowedStores {
     private static let reservation = Array(".groupstore-".utf8)
 
     private func sort(_ event: DirectoryEvent, _ touched: inout Set<StoreAddress>) {
+        if !branches.all.isEmpty, recordBranchEvent(event) { return }
         if plan.releasesUnusedStores, !event.kinds.isDisjoint(with: .arrived),
             event.name.bytes.starts(with: Self.reservation)
         {
@@ -321,6 +329,7 @@ extension FollowedStores {
         watchDatabase(of: store)
         stores[store.address] = nil
         drowsy[store.address] = nil
+        endBranches(of: store.address)
         hazards.forget(store.address)
         states.setHazards([], of: store.address)
         limited.remove(store.address)

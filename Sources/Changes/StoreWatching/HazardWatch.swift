@@ -7,7 +7,8 @@ import StoreHazards
 /// Which stores are in danger, and when to look again. A pure value.
 ///
 /// A look follows an event that can have caused a hazard: a file that goes or comes at a store's names, a commit, a new
-/// subscriber. While nothing happens there is none, unless a store is in danger: no event tells when that is over.
+/// subscriber. While nothing happens there is none, unless a store is in danger: no event tells when that is over. A
+/// warning waits for the next event.
 struct HazardWatch {
     private(set) var known: [StoreAddress: [StoreHazard]] = [:]
     /// The stores to look at; true if a file went or came.
@@ -38,6 +39,9 @@ struct HazardWatch {
         if requested[store] != true { requested[store] = isUrgent }
     }
 
+    /// True if an event has come since the last look began.
+    func isRequested(_ store: StoreAddress) -> Bool { requested[store] != nil }
+
     /// Requests a look for a new subscriber. It hears of the hazards that others know already.
     mutating func announce(_ store: StoreAddress) {
         unannounced.insert(store)
@@ -47,9 +51,15 @@ struct HazardWatch {
     /// The time of the next look; nil if there is none to come.
     var due: ContinuousClock.Instant? {
         guard !isLooking else { return nil }
-        let times = requested.map { due($0.key, isUrgent: $0.value) } + known.keys.map { due($0, isUrgent: false) }
+        let times =
+            requested.map { due($0.key, isUrgent: $0.value) } + endangered.map { due($0, isUrgent: false) }
         guard let first = times.min() else { return nil }
         return lastLook.map { max(first, $0.advanced(by: Self.shortestInterval)) } ?? first
+    }
+
+    /// The stores of which commits can be lost now.
+    private var endangered: [StoreAddress] {
+        known.filter { $0.value.contains { !$0.code.isWarning } }.map(\.key)
     }
 
     private func due(_ store: StoreAddress, isUrgent: Bool) -> ContinuousClock.Instant {
@@ -66,7 +76,7 @@ struct HazardWatch {
 
     /// Begins a look at the requested stores and those in danger, and returns them.
     mutating func begin(at now: ContinuousClock.Instant) -> Set<StoreAddress> {
-        let stores = Set(requested.keys).union(known.keys)
+        let stores = Set(requested.keys).union(endangered)
         for store in stores {
             var looks = looks[store] ?? Looks(last: now)
             looks.last = now
@@ -116,7 +126,7 @@ extension StoreHazard {
 extension HazardDescription {
     package init(_ hazard: StoreHazard, isOver: Bool = false) {
         self.init(
-            code: hazard.code.rawValue,
+            code: hazard.code.rawValue, isWarning: hazard.code.isWarning,
             holder: StoreEvent.Holder(
                 pid: hazard.holder.pid, program: hazard.holder.program, isElsewhere: hazard.holder.isElsewhere),
             path: hazard.held.path.bytes, inode: hazard.held.identity.inode,
@@ -138,21 +148,29 @@ extension FollowedStores {
         guard let due = hazards.due, due <= now else { return }
         let addresses = hazards.begin(at: now)
         let places = addresses.compactMap { address in stores[address].map { (address, $0.name, $0.directory) } }
-        let isUnderWay = loop.lookout.perform { [loop] in
+        let branches = branches.all.filter { addresses.contains($0.store) }
+        let isUnderWay = loop.lookout.perform { [loop, versions] in
             var found: [StoreAddress: [StoreHazard]] = [:]
             let open = places.compactMap { address, name, path in
                 (try? Directory(path)).map { (address, name, $0) }
             }
-            for hazard in HazardScan(open.map { ($0.1, $0.2) }).hazards() {
+            for hazard in HazardScan(open.map { ($0.1, $0.2) }, warningsBy: versions).hazards() {
                 let place = open.first { $0.2.path.appending($0.1.database) == hazard.store }
                 if let address = place?.0 { found[address, default: []].append(hazard) }
             }
-            loop.perform { [found] in $0.adoptHazards(found, of: addresses) }
+            // Last: a branch that is over has no later commit.
+            let commits = branches.map { ($0, $0.observer.poll()) }
+            loop.perform { [found] stores in
+                stores.publish(commits)
+                stores.adoptHazards(found, of: addresses)
+            }
         }
         if !isUnderWay { _ = hazards.end(hazards.known, of: addresses) }
     }
 
     private func adoptHazards(_ found: [StoreAddress: [StoreHazard]], of addresses: Set<StoreAddress>) {
+        var found = found
+        for address in addresses { followBranches(of: address, &found[address, default: []]) }
         for (address, event) in hazards.end(found, of: addresses) {
             guard let store = stores[address] else { continue }
             if case .hazard(let hazard) = event { log.write(.warning, "\(hazard.code): \(hazard.message)") }

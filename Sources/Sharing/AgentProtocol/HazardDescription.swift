@@ -2,7 +2,9 @@
 package struct HazardDescription: Sendable, Equatable {
     /// The kind, such as `orphaned_log`. A later agent may have others.
     package let code: String
-    /// The process whose open file it is about.
+    /// True if no commit is in danger yet: the state makes a loss possible.
+    package let isWarning: Bool
+    /// The process whose open file it is about; its number is 0 if the state has no process.
     package let holder: StoreEvent.Holder
     /// The file as the process names it. Empty for subscribers that may not know it.
     package let path: [UInt8]
@@ -16,10 +18,10 @@ package struct HazardDescription: Sendable, Equatable {
     package let hint: String
 
     package init(
-        code: String, holder: StoreEvent.Holder, path: [UInt8], inode: UInt64, expectedInode: UInt64?, message: String,
-        hint: String
+        code: String, isWarning: Bool = false, holder: StoreEvent.Holder, path: [UInt8], inode: UInt64,
+        expectedInode: UInt64?, message: String, hint: String
     ) {
-        (self.code, self.holder, self.path) = (code, holder, path)
+        (self.code, self.isWarning, self.holder, self.path) = (code, isWarning, holder, path)
         (self.inode, self.expectedInode) = (inode, expectedInode)
         (self.message, self.hint) = (message, hint)
     }
@@ -27,14 +29,16 @@ package struct HazardDescription: Sendable, Equatable {
     /// The same for a user who may read the store but perhaps not the places where others have it open.
     package var withoutPlaces: HazardDescription {
         HazardDescription(
-            code: code, holder: holder, path: [], inode: inode, expectedInode: expectedInode,
-            message: "\(holder.program) (pid \(holder.pid)) uses the store so that commits can be lost: \(code)",
+            code: code, isWarning: isWarning, holder: holder, path: [], inode: inode, expectedInode: expectedInode,
+            message: "\(holder.pid == 0 ? "a program" : "\(holder.program) (pid \(holder.pid))") uses the store so "
+                + "that commits can be lost: \(code)",
             hint: "")
     }
 
     func write(to object: inout JSONObject, isOver: Bool) {
         object["code"] = .string(code)
-        holder.write(to: &object)
+        if isWarning { object["warning"] = true }
+        if holder.pid != 0 { holder.write(to: &object) }
         if !path.isEmpty { object.setPath("path", bytes: path) }
         object["inode"] = .integer(Int64(bitPattern: inode))
         guard !isOver else { return }
@@ -52,7 +56,8 @@ package struct HazardDescription: Sendable, Equatable {
 
     package init(_ object: JSONObject) {
         self.init(
-            code: object.string("code") ?? "", holder: StoreEvent.Holder(object), path: object.path("path") ?? [],
+            code: object.string("code") ?? "", isWarning: object.bool("warning") ?? false,
+            holder: StoreEvent.Holder(object), path: object.path("path") ?? [],
             inode: UInt64(bitPattern: object.integer("inode") ?? 0),
             expectedInode: object.integer("expected_inode").map { UInt64(bitPattern: $0) },
             message: object.string("message") ?? "", hint: object.string("hint") ?? "")

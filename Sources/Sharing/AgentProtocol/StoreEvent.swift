@@ -17,6 +17,9 @@ package enum StoreEvent: Sendable, Equatable {
 
     /// A transaction was committed, and is visible to a program that opens the store now.
     case change(ChangedTables)
+    /// A process has committed to files of the store that have lost their names: a history that nobody else sees. It is
+    /// a change with the process's number, `branch`, on the wire.
+    case branchChange(ChangedTables, pid: Int32)
     /// A legacy store is about to become this one; `waitingFor` lists the processes that still have it open.
     case relocating(waitingFor: [Holder])
     /// How far the relocation is that `relocating` announced. It has no number of its own.
@@ -74,7 +77,7 @@ package enum StoreEvent: Sendable, Equatable {
             .abandoned(outcome: outcome, message: "the relocation moved nothing: \(outcome)")
         case .hazard(let hazard): .hazard(hazard.withoutPlaces)
         case .hazardOver(let hazard): .hazardOver(hazard.withoutPlaces)
-        case .change, .relocating, .progress, .migrated, .reset: self
+        case .change, .branchChange, .relocating, .progress, .migrated, .reset: self
         }
     }
 
@@ -94,6 +97,9 @@ package enum StoreEvent: Sendable, Equatable {
         switch self {
         case .change(let tables):
             tables.write(to: &object)
+        case .branchChange(let tables, let pid):
+            tables.write(to: &object)
+            object["branch"] = .integer(Int64(pid))
         case .relocating(let holders):
             object["waiting_for"] = Self.json(of: holders)
         case .progress(let progress): progress.write(to: &object)
@@ -123,7 +129,9 @@ package enum StoreEvent: Sendable, Equatable {
             return
         }
         switch type {
-        case "change": self = .change(ChangedTables(object))
+        case "change":
+            let tables = ChangedTables(object)
+            self = object.integer("branch").map { .branchChange(tables, pid: Int32(clamping: $0)) } ?? .change(tables)
         case "relocating": self = .relocating(waitingFor: object.objects("waiting_for").map(Holder.init))
         case "relocated": self = .relocated(from: object.path("from") ?? [], to: object.path("to") ?? [])
         case "migrated":
@@ -150,10 +158,28 @@ package enum StoreEvent: Sendable, Equatable {
         .array(holders.prefix(maxHolders).map { .object($0.json) })
     }
 
+    /// True for a commit, to the store or to a branch of it.
+    package var isCommit: Bool {
+        switch self {
+        case .change, .branchChange: true
+        case .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver, .reset: false
+        }
+    }
+
+    /// Returns one event for two commits to the same files; nil for other events.
+    package func union(_ later: StoreEvent) -> StoreEvent? {
+        switch (self, later) {
+        case (.change(let tables), .change(let more)): .change(tables.union(more))
+        case (.branchChange(let tables, let pid), .branchChange(let more, let other)) where pid == other:
+            .branchChange(tables.union(more), pid: pid)
+        default: nil
+        }
+    }
+
     /// The word for the kind of event on the wire.
     package var type: String {
         switch self {
-        case .change: "change"
+        case .change, .branchChange: "change"
         case .relocating: "relocating"
         case .progress(let progress): progress.work.rawValue
         case .relocated: "relocated"

@@ -69,6 +69,9 @@ package protocol EventSource: AnyObject {
     /// reported as the directory's own events. `enabled: false` stops that. Call it again if the file is replaced, and
     /// after an overflow.
     func watchFile(_ name: FilePath.Component, in directory: FilePath, enabled: Bool) throws
+    /// Watches an open file, whatever its names, for writes and for closes after writing. They are reported as events
+    /// of that name in that directory, which needn't be watched. `watchFile` with the same name stops that.
+    func watchOpenFile(_ file: borrowing Descriptor, as name: FilePath.Component, in directory: FilePath) throws
     /// Checks whether the watched paths lead to other directories without an event, because file systems were mounted.
     /// Changes are among the next notices.
     func recheckPaths()

@@ -29,6 +29,12 @@ package final class InotifySource: EventSource {
         try paths.watchFile(name, in: directory, enabled: enabled)
     }
 
+    package func watchOpenFile(
+        _ file: borrowing Descriptor, as name: FilePath.Component, in directory: FilePath
+    ) throws {
+        try paths.watchOpenFile(file, as: name, in: directory)
+    }
+
     package func recheckPaths() { pending += paths.updateAll() }
 
     package func unwatch(_ directory: FilePath) { paths.remove(directory) }

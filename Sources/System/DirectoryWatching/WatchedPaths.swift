@@ -118,6 +118,12 @@ final class WatchedPaths {
         try files.watch(name, in: directory, enabled: enabled, instance)
     }
 
+    func watchOpenFile(
+        _ file: borrowing Descriptor, as name: FilePath.Component, in directory: FilePath
+    ) throws(SystemError) {
+        try files.watch(file, as: name, in: directory, instance)
+    }
+
     /// Returns the watch that follows an existing directory.
     func target(of path: FilePath) -> (watch: CInt, identity: FileIdentity, mask: UInt32)? {
         guard let number = requested[path]?.target, let watch = watches[number] else { return nil }

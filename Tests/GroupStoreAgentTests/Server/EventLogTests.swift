@@ -95,6 +95,20 @@ import Testing
         #expect(missed(eventLog, since: 7) == [])
     }
 
+    @Test func foldsCommitsToTheStoreAndToABranchThatAlternate() {
+        var backlog = Backlog()
+        for number in 1...1000 {
+            let event: StoreEvent = number % 2 == 0 ? .change(.unknown) : .branchChange(.unknown, pid: 7)
+            backlog.append(.init(event: event, number: UInt64(number)))
+        }
+        #expect(
+            backlog.entries == [
+                .init(event: .branchChange(.unknown, pid: 7), number: 999),
+                .init(event: .change(.unknown), number: 1000),
+            ])
+        #expect(backlog.overflows == 0)
+    }
+
     @Test func backlogCombinesChanges() {
         var backlog = Backlog()
         for number in 1...1000 { backlog.append(.init(event: .change(.unknown), number: UInt64(number))) }

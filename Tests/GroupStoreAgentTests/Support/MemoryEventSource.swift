@@ -57,6 +57,8 @@ final class MemoryEventSource: EventSource, Sendable {
         throw SystemError("inotify_add_watch", .noSpace, path: directory.appending(name))
     }
 
+    func watchOpenFile(_ file: borrowing Descriptor, as name: FilePath.Component, in directory: FilePath) {}
+
     func setFastPath(_ name: FilePath.Component, in directory: FilePath, index: Int?) {}
 
     func next(timeout: Duration?, onReadable: (() -> Void)?, onFastPath: ((Int) -> Void)?) throws -> [Notice] {

@@ -13,7 +13,9 @@ enum ExternalChanges {
             // A changed schema may give each table another meaning.
             tables.contains { $0.lowercased().hasPrefix("sqlite_") } ? .everything : .tables(tables)
         case .changed, .relocated, .migrated, .reset: .everything
-        case .relocating, .progress, .abandoned, .hazard, .hazardOver, .disconnected, .notServed, .connected: nil
+        case .branchChanged, .relocating, .progress, .abandoned, .hazard, .hazardOver, .disconnected, .notServed,
+            .connected:
+            nil
         }
     }
 

@@ -116,6 +116,14 @@ struct TableTracker {
         return map.pageMap.lastCharge
     }
 
+    /// Returns the page map if it describes this commit, which an index reports, and has at most so many pages.
+    func pageMap(at commit: WALPosition, limit: UInt32) -> PageMap? {
+        guard let map, map.continuity == .same, !needsEvents, map.commit.map(WALPosition.init) == commit,
+            map.pageMap.pageCount <= limit
+        else { return nil }
+        return map.pageMap
+    }
+
     /// Starts with the map of a scan. `commit` is nil if the scan found the store without a WAL.
     mutating func begin(_ pageMap: PageMap, at commit: WriteAheadIndex?, session: SideFileEventCounts?) {
         map = TrackedMap(pageMap, commit: commit, session: session, continuity: commit == nil ? .absent : .same)

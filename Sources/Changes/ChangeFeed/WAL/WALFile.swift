@@ -43,6 +43,9 @@ package final class WALFile: Sendable {
     /// The descriptor, open for as long as this object exists.
     var raw: CInt { descriptor.raw }
 
+    /// Takes over the open file.
+    init(_ descriptor: consuming Descriptor) { self.descriptor = descriptor }
+
     /// Opens the file. Returns nil if it does not exist.
     init?(_ name: FilePath.Component, in directory: Directory) throws {
         do throws(SystemError) {
@@ -98,6 +101,28 @@ package final class WALFile: Sendable {
     package static func isNextSalt(_ salt: UInt64, after former: UInt64) -> Bool {
         func count(_ salt: UInt64) -> UInt32 { withUnsafeBytes(of: salt) { $0.word(0) } }
         return count(salt) == count(former) &+ 1
+    }
+
+    /// Returns the salt in the header, as in an index; nil without a header.
+    func salt() throws(SystemError) -> UInt64? {
+        try read(count: Self.headerLength, at: 0).withUnsafeBytes { bytes in
+            bytes.count == Self.headerLength ? bytes.loadUnaligned(fromByteOffset: 16, as: UInt64.self) : nil
+        }
+    }
+
+    /// Returns the page size in the header; 0 without a header.
+    func pageSize() throws(SystemError) -> Int {
+        try read(count: Self.headerLength, at: 0).withUnsafeBytes { bytes in
+            bytes.count == Self.headerLength ? Int(bytes.word(8)) : 0
+        }
+    }
+
+    /// Returns the last commit, as the frames tell; frame 0 without one. The frames up to `known` aren't read again if
+    /// the log still has its salt.
+    func lastCommit(beyond known: WALPosition) throws(SystemError) -> WALPosition {
+        let last = try WriteAheadLog(
+            descriptor, path: "", beyond: known.frame > 0 ? [(known.salt, known.frame, known.checksum)] : [])
+        return WALPosition(salt: last.salt, frame: last.lastFrame, checksum: last.checksum)
     }
 
     /// True if this file's header has the salt of that commit's index.

@@ -112,6 +112,16 @@ package final class WALFrames {
         return try frames.split()
     }
 
+    /// Returns the transactions after `frame`, up to and including a commit that the frames themselves tell. Throws
+    /// `Unattributable` or `SystemError`.
+    static func transactions(_ log: WALFile, after frame: UInt32, to commit: WALPosition) throws -> [WALTransaction] {
+        let frames = try WALFrames(
+            log, after: frame, count: Int(commit.frame - frame), pageSize: try log.pageSize())
+        // A log that is begun anew gets its header first.
+        guard try log.salt() == commit.salt else { throw Unattributable.gap }
+        return try frames.split()
+    }
+
     private func split() throws(Unattributable) -> [WALTransaction] {
         var found: [WALTransaction] = []
         var start = 0

@@ -20,8 +20,8 @@ struct WatchCommand: ParsableCommand {
             a reset. With --agent, --progress, rows, row filters or --durable, or if the files aren't readable from \
             here, waits for 30 s and then exits with 69. Events that can't be made up for are reported as a reset. \
             --exec sets GROUPSTORE_STORE, GROUPSTORE_PATH, GROUPSTORE_EVENT, \
-            GROUPSTORE_TABLES (a line each; all of them if GROUPSTORE_COMPLETE is 1), GROUPSTORE_SINCE and \
-            GROUPSTORE_TOKEN. One command runs at a time; events during a run cause one more run, for all of them. A \
+            GROUPSTORE_TABLES (a line each; all of them if GROUPSTORE_COMPLETE is 1), GROUPSTORE_BRANCH (the process \
+            that has committed to files which only it has), GROUPSTORE_SINCE and GROUPSTORE_TOKEN. One command runs at a time; events during a run cause one more run, for all of them. A \
             failed run is repeated together with later events, after 1 s and up to 60 s. --token-file keeps the \
             position up to which all is done, so that each event is handled at least once, even if the command or \
             this program is killed. With --tables, a change is reported if it may affect one of them: if it names one, \

@@ -151,7 +151,7 @@ final class DirectRows {
         switch event {
         case .change(let tables): if !tables.isComplete { comparesAll = true }
         case .reset: comparesAll = true
-        case .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver: break
+        case .branchChange, .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver: break
         }
         owed.append(event)
         try retry(body)

@@ -8,6 +8,8 @@ struct EventCommandInput: Sendable {
     private(set) var token: String
     private var tables: Set<String>
     private var isComplete: Bool
+    /// The process that has committed to files which only it has, if all events are of that kind and of one process.
+    private var branch: Int32?
     private let store: [UInt8]
     private let path: [UInt8]
 
@@ -16,6 +18,7 @@ struct EventCommandInput: Sendable {
         token = event.token ?? event.store.token
         tables = Set(event.tables?.names ?? [])
         isComplete = event.tables?.isComplete ?? true
+        branch = event.branch
         store = event.store.bytes
         path = event.store.path.bytes
     }
@@ -27,6 +30,7 @@ struct EventCommandInput: Sendable {
         token = later.token
         tables.formUnion(later.tables)
         isComplete = isComplete && later.isComplete
+        if branch != later.branch { branch = nil }
     }
 
     private static func weight(_ event: String) -> Int { ["change", "relocated", "reset"].firstIndex(of: event) ?? -1 }
@@ -38,6 +42,7 @@ struct EventCommandInput: Sendable {
             ("GROUPSTORE_SINCE", Array(done.utf8)),
             ("GROUPSTORE_TABLES", Array(tables.sorted().joined(separator: "\n").utf8)),
             ("GROUPSTORE_COMPLETE", Array((isComplete && event == "change" ? "1" : "0").utf8)),
+            ("GROUPSTORE_BRANCH", Array((branch.map { String($0) } ?? "").utf8)),
             ("GROUPSTORE_STORE", store), ("GROUPSTORE_PATH", path),
         ]
     }

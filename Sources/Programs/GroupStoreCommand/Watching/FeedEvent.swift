@@ -135,11 +135,15 @@ struct FeedEvent {
     /// The changed tables; nil for other events.
     var tables: ChangedTables? { if case .change(let tables)? = event { tables } else { nil } }
 
+    /// The process that has committed to files which only it has; nil for other events.
+    var branch: Int32? { if case .branchChange(_, let pid)? = event { pid } else { nil } }
+
     /// True if the store's content may have changed; the other events only report progress.
     var requiresReading: Bool {
         switch event {
+        case .hazard(let hazard): !hazard.isWarning
         case .relocating, .progress, .abandoned, .hazardOver: false
-        case .change, .relocated, .migrated, .hazard, .reset, nil: true
+        case .change, .branchChange, .relocated, .migrated, .reset, nil: true
         }
     }
 
@@ -153,12 +157,15 @@ struct FeedEvent {
     var words: String? {
         switch event {
         case .change(let tables): Self.words(tables)
+        case .branchChange(let tables, let pid): Self.words(tables) + "  branch of pid \(pid)"
         case .progress(let progress): AgentStatus.words(progress)
         case .reset(let reason): reason.rawValue
         case .abandoned(let outcome, _): RelocationSentence.words(forOutcome: outcome)
         case .relocated(_, let to): FilePath(bytes: to).map { "to \(PrintablePath($0))" }
         case .hazard(let hazard): "\(hazard.code)  \(hazard.message)" + (hazard.hint.isEmpty ? "" : " (\(hazard.hint))")
-        case .hazardOver(let hazard): "\(hazard.code)  \(hazard.holder.program) (pid \(hazard.holder.pid))"
+        case .hazardOver(let hazard):
+            hazard.holder.pid == 0
+                ? hazard.code : "\(hazard.code)  \(hazard.holder.program) (pid \(hazard.holder.pid))"
         case .relocating, .migrated, nil: nil
         }
     }

@@ -192,6 +192,7 @@ final class KernelFeed: WatchedFeed {
         } else if let path = feed?.path(of: number) {
             store.path = path
         }
+        if case .branchChange(let changed, pid: _) = event, let tables, !tables.admits(changed) { return }
         guard body != nil else { return missed.append(FeedEvent(store, event, token, line: line)) }
         hasReceived = true
         do {

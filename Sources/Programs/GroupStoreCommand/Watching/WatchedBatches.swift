@@ -48,7 +48,7 @@ final class WatchedBatches {
             // Everything is stale, so the rows until here don't matter.
             if let reached { positions[index] = Position(token: reached) }
         case .relocating, .progress: return
-        case .change, .relocated, .migrated, .abandoned, .hazard, .hazardOver, nil:
+        case .change, .branchChange, .relocated, .migrated, .abandoned, .hazard, .hazardOver, nil:
             guard event.tables != nil || positions[index].isPending else { return }
             guard positions[index].token != nil else {
                 positions[index].token = reached

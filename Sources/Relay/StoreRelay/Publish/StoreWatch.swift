@@ -99,6 +99,7 @@ final class StoreWatch: Sendable {
         }
         if isUnwanted { subscription.end() }
         while let (event, _) = try subscription.next(within: nil) {
+            if case .branchChange = event { continue }
             var isTransaction = false
             if case .change(let tables) = event { isTransaction = tables.isComplete }
             mailbox.post { content in

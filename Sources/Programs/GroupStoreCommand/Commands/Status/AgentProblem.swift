@@ -70,10 +70,10 @@ extension AgentStatus {
             + stuckSubscribers(after: limits.stuckSubscriber)
     }
 
-    /// The states in which commits to a store can be lost.
+    /// The states in which commits to a store can be lost, without those that only make a loss possible.
     var hazards: [AgentProblem] {
         rows.filter { $0.type == "store" }.flatMap { row in
-            row.object.objects("hazards").map(HazardDescription.init).map { hazard in
+            row.object.objects("hazards").map(HazardDescription.init).filter { !$0.isWarning }.map { hazard in
                 AgentProblem(
                     check: "hazard", store: row.object.store, word: "hazard", code: hazard.code,
                     message: hazard.hint.isEmpty ? hazard.message : "\(hazard.message) (\(hazard.hint))",

@@ -1,12 +1,15 @@
 import Glibc
 import LinuxSystem
+import Synchronization
 import SystemPackage
 
 /// The SQLite that another process runs: a shared library, or code linked into its program or one of its libraries.
 package enum LoadedSQLite {
     /// Returns the version, or nil if it is unknown: the process belongs to another user, the file was replaced since,
     /// or the build lacks the usual texts.
-    package static func version(inProcess pid: Int32) -> SQLiteVersion? {
+    ///
+    /// - Parameter known: The versions of files that were read before.
+    package static func version(inProcess pid: Int32, known: SQLiteVersions = SQLiteVersions()) -> SQLiteVersion? {
         let process = FilePath("/proc/\(pid)")
         guard let directory = try? Directory(process),
             let bytes = try? DurableFile.read("maps", in: directory, limit: 8 << 20)
@@ -15,12 +18,14 @@ package enum LoadedSQLite {
         // Most programs use a shared library of that name.
         let (named, others) = (files.filter(\.isNamedSQLite), files.filter { !$0.isNamedSQLite })
         for file in named + others {
-            if let version = version(of: file, in: process) { return version }
+            if let version = version(of: file, in: process, known) { return version }
         }
         return nil
     }
 
-    private static func version(of file: MappedFile, in process: FilePath) -> SQLiteVersion? {
+    private static func version(
+        of file: MappedFile, in process: FilePath, _ known: SQLiteVersions
+    ) -> SQLiteVersion? {
         // Opening the mapping itself needs a capability that few processes have. The name may be another file's by now.
         let mapping = process.appending("map_files").appending(file.range)
         let named = FilePath(process.string + "/root" + file.path)
@@ -28,7 +33,7 @@ package enum LoadedSQLite {
             guard let descriptor = try? Descriptor(opening: path, flags: O_RDONLY | O_NONBLOCK),
                 let status = try? descriptor.status(), status.kind == .regular, status.identity.inode == file.inode
             else { continue }
-            return scan(descriptor, status.size)
+            return known.version(of: status) { scan(descriptor, status.size) }
         }
         return nil
     }
@@ -46,6 +51,34 @@ package enum LoadedSQLite {
     }
 
     private static let maxFileSize: Int64 = 512 << 20
+}
+
+/// The versions of SQLite in files that were read before: a program or library has megabytes.
+package final class SQLiteVersions: Sendable {
+    private struct File: Hashable {
+        let identity: FileIdentity
+        let size: Int64
+        let modified: Int64
+    }
+
+    private let versions = Mutex<[File: SQLiteVersion?]>([:])
+    private static let limit = 1024
+
+    package init() {}
+
+    /// Returns the version of SQLite in a process; nil if it is unknown.
+    package func version(inProcess pid: Int32) -> SQLiteVersion? { LoadedSQLite.version(inProcess: pid, known: self) }
+
+    fileprivate func version(of status: FileStatus, read: () -> SQLiteVersion?) -> SQLiteVersion? {
+        let file = File(identity: status.identity, size: status.size, modified: status.modified)
+        if let known = versions.withLock({ $0[file] }) { return known }
+        let found = read()
+        versions.withLock { versions in
+            if versions.count >= Self.limit { versions = [:] }
+            versions[file] = .some(found)
+        }
+        return found
+    }
 }
 
 /// A line of `/proc/PID/maps` (proc(5)).
