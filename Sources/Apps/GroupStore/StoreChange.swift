@@ -160,8 +160,8 @@ public enum StoreChange: Sendable, Equatable {
     public var token: String? {
         switch self {
         case .changed(_, _, _, let token), .branchChanged(_, _, _, let token), .relocating(_, let token),
-            .progress(_, let token), .relocated(_, _, let token), .migrated(_, _, let token), .abandoned(_, _, let token), .hazard(_, let token),
-            .hazardOver(_, let token), .reset(_, let token),
+            .progress(_, let token), .relocated(_, _, let token), .migrated(_, _, let token),
+            .abandoned(_, _, let token), .hazard(_, let token), .hazardOver(_, let token), .reset(_, let token),
             .connected(let token):
             token
         case .disconnected, .notServed: nil
