@@ -25,6 +25,9 @@ import Testing
         #expect(event.string("hint")?.contains(hint) == true, "\(event.text)")
         #expect(event.string("hint")?.contains("/proc/\(shell.pid)/fd/") == true, "\(event.text)")
         #expect(try agent.subscribe("Notes.sqlite").next("hazard").string("code") == "orphaned_log")
+        try shell.execute("INSERT INTO note VALUES ('two')")
+        let commit = try subscriber.next("change")
+        #expect(commit.integer("branch") == Int64(shell.pid), "\(commit.text)")
 
         for command: [Word] in [["status", "--check"], ["inspect", Word(store)], ["doctor", Word(store)]] {
             let done = try groupstore(command[0], options: Array(command.dropFirst()), environment: agent.environment)
