@@ -47,7 +47,11 @@ import Testing
         shell.send("CREATE TABLE tag (text); SELECT 'made';")
         try shell.line { $0 == "made" }
         try rig.watch(rig.store)
-        let before = rig.token()
+        // Device, inode, and the last commit: the file's times may become known later.
+        func commit(_ token: DirectToken) -> [Substring] {
+            Array(token.description.split(separator: ".").prefix(6))
+        }
+        let before = commit(rig.token())
         #expect(unlink(rig.store.string + "-wal") == 0 && unlink(rig.store.string + "-shm") == 0)
         shell.send("INSERT INTO tag VALUES ('early') RETURNING 'done';")
         try shell.line { $0 == "done" }
@@ -60,12 +64,12 @@ import Testing
         }
         let early = try nextCommit()
         guard case .branchChange(_, let pid) = early.event else { throw Unexpected("\(early.event)") }
-        #expect(pid == shell.pid && early.token == before)
+        #expect(pid == shell.pid && commit(early.token) == before)
         shell.send("INSERT INTO note VALUES ('late') RETURNING 'late';")
         try shell.line { $0 == "late" }
         let late = try nextCommit()
         #expect(late.event == .branchChange(ChangedTables(["note"], isComplete: true), pid: shell.pid))
-        #expect(late.token == before)
+        #expect(commit(late.token) == before)
         // A commit to the store at the name is told as before.
         try rig.sqlite("INSERT INTO note VALUES ('other')")
         _ = try rig.events { if case .change = $0.event { true } else { false } }
