@@ -142,6 +142,7 @@ extension FollowedStores {
             branches.add(
                 FollowedBranch(store.address, pid: pid, file: file.identity, observer, at: path, named: name))
         } catch {
+            try? source.watchFile(name, in: path.removingLastComponent(), enabled: false)
             descriptors.release(.branch)
             throw error as? SystemError ?? SystemError("inotify_add_watch", .ioError, path: path)
         }
