@@ -43,29 +43,19 @@ extension RowMatching {
                 """)
         }
         try store.execute("CREATE INDEX temp.gs_wgi ON gs_wg (h, n)")
+        let equal = names.map { "l.\($0) COLLATE BINARY IS g.\($0)" }.joined(separator: " AND ")
         try store.execute(
             "INSERT INTO temp.gs_pairs SELECT l.gs_id, g.gs_id, 1 FROM temp.gs_wl AS l CROSS JOIN temp.gs_wg AS g "
-                + "ON g.h = l.h AND g.n = l.n AND \(Self.equality(names))")
+                + "ON g.h = l.h AND g.n = l.n AND \(equal)")
         for name in ["gs_wl", "gs_wg"] { try store.execute("DROP TABLE temp.\(name)") }
     }
 
-    /// The most values that a function of SQLite's takes is 127 by default, and the depth of an expression 1,000.
-    private static func parts(_ names: [String]) -> [ArraySlice<String>] {
-        stride(from: 0, to: names.count, by: 100).map { names[$0..<min($0 + 100, names.count)] }
-    }
-
-    /// Returns an SQL expression for the hash of the values.
+    /// Returns an SQL expression for the hash of the values. A function of SQLite's takes 127 by default.
     private static func hash(_ names: [String]) -> String {
-        let calls = parts(names).map { "gs_hash(\($0.joined(separator: ", ")))" }
-        return "gs_hash(\(calls.joined(separator: ", ")))"
-    }
-
-    /// Returns an SQL condition for rows of `l` and `g` that are equal in these columns.
-    private static func equality(_ names: [String]) -> String {
-        let conditions = parts(names).map { part in
-            part.map { "l.\($0) COLLATE BINARY IS g.\($0)" }.joined(separator: " AND ")
+        let calls = stride(from: 0, to: names.count, by: 100).map { first in
+            "gs_hash(\(names[first..<min(first + 100, names.count)].joined(separator: ", ")))"
         }
-        return conditions.map { "(\($0))" }.joined(separator: " AND ")
+        return "gs_hash(\(calls.joined(separator: ", ")))"
     }
 
     private func position(_ table: Int) -> Int { session.schema.order.firstIndex(of: table) ?? .max }
