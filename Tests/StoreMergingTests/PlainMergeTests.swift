@@ -75,7 +75,7 @@ struct PlainMergeTests {
     }
 
     /// A function of SQLite's takes 127 values by default.
-    @Test(arguments: [128, 900]) func matchesWholeRowsOfManyColumns(_ count: Int) throws {
+    @Test(arguments: [128, 400]) func matchesWholeRowsOfManyColumns(_ count: Int) throws {
         let columns = (1...count).map { "c\($0)" }.joined(separator: ", ")
         let rig = try MergeRig(
             "CREATE TABLE t (\(columns))",
