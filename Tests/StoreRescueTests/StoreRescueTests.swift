@@ -185,6 +185,7 @@ import Testing
         let failure = #expect(throws: RelocationFailure.self) { try rig.rescue(deadline: .zero).run() }
         #expect(failure?.code == "in_use" && failure?.holders.map(\.pid) == [other.pid])
         #expect(failure?.message.contains("keep it running") == true, "\(failure?.message ?? "")")
+        #expect(failure?.remedy.contains("(pid \(other.pid))") == true, "\(failure?.remedy ?? "")")
         #expect(try rig.archivedRows().isEmpty)
         try first.insert(3, "later")
         try other.end()

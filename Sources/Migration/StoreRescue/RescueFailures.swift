@@ -19,7 +19,10 @@ extension RelocationFailure {
     func sparing(_ branchHolders: [FileHolder], of store: FilePath) -> RelocationFailure {
         let others = holders.filter { holder in !branchHolders.contains { $0.pid == holder.pid } }
         guard code == "in_use", !others.isEmpty else { return self }
-        return others.count == holders.count ? self : .inUse(store, others)
+        guard others.count < holders.count else { return self }
+        var failure = RelocationFailure.inUse(store, others)
+        failure.remedy = "close the store in \(others.names), then try again"
+        return failure
     }
 
     /// Returns the failure with a sentence on where the store's branches are: a program that has one open must not be
