@@ -228,6 +228,24 @@ struct MirrorTests {
         #expect(try pair.areEqual())
     }
 
+    @Test(arguments: [0, 16, 40, 80, 200, 1000]) func goesOnBesideADamagedLogOfSteps(_ offset: Int64) throws {
+        let pair = try MirroredPair(Self.tables)
+        try pair.write("UPDATE note SET title = hex(zeroblob(2000))")
+        #expect(try pair.update())
+        let directory = try Directory(pair.place.appending("0"))
+        let name = try #require(directory.names().filter { $0.string.hasPrefix("log-") }.max { $0.string < $1.string })
+        let log = try directory.open(name, flags: O_RDWR)
+        let byte = try #require(log.read(count: 1, at: offset).first)
+        try log.write([byte ^ 4], at: offset, path: pair.place)
+        try pair.write("INSERT INTO note (title) VALUES ('later')")
+        try pair.open()
+        if try !pair.update() { try pair.replace() }
+        #expect(try pair.areEqual())
+        try pair.write("INSERT INTO note (title) VALUES ('last')")
+        #expect(try pair.update())
+        #expect(try pair.areEqual())
+    }
+
     /// After a crash of the machine the shadow doesn't count, and of the mirror what was committed.
     @Test func keepsItsHistoryAfterACrashOfTheMachine() throws {
         let pair = try MirroredPair(Self.tables)

@@ -179,6 +179,15 @@ package final class StoreMirror {
 
     private func update() throws {
         guard revision != follower.shadow.revision else { return }
+        do { try bringToShadow() } catch RowShadowError.damaged {
+            // Without the steps in its log, the rows that differ are written.
+            try follower.remake()
+            try bringToShadow()
+        }
+        revision = follower.shadow.revision
+    }
+
+    private func bringToShadow() throws {
         do {
             guard let position else { throw NeedsCopy(reason: histories.isEmpty ? .first : .damaged) }
             self.position = try apply(after: position)
@@ -196,7 +205,6 @@ package final class StoreMirror {
         } catch let error as StoreError where error.isCorruption {
             try make(.damaged)
         }
-        revision = follower.shadow.revision
     }
 
     private func connect() throws -> ReplicaConnection {
