@@ -135,7 +135,7 @@ extension FollowedStores {
             let observer: BranchObserver
             if file == hazard.lost?.database {
                 let journal = try hazard.lost?.journal.map { try FollowedBranch.open($0, of: pid) }
-                observer = try BranchObserver(database: descriptor, journal: journal)
+                observer = BranchObserver(database: descriptor, journal: journal)
             } else {
                 observer = BranchObserver(log: descriptor, starts: store.branchStarts)
             }

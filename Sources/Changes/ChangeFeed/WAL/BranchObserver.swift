@@ -48,16 +48,13 @@ package final class BranchObserver: Sendable {
         state = Mutex(State(commit: start?.commit ?? .none, pageMap: start?.pageMap))
     }
 
-    /// Observes a database in rollback mode, from its present state on. `journal`: the one that the process has open.
-    package init(database: consuming Descriptor, journal: consuming Descriptor?) throws(SystemError) {
-        let database = SharedDescriptor(database)
+    /// Observes a database in rollback mode. Its first state counts as a commit: the process may have made one since the
+    /// database lost its name. `journal`: the one that the process has open.
+    package init(database: consuming Descriptor, journal: consuming Descriptor?) {
         var open: SharedDescriptor?
         if let journal { open = SharedDescriptor(journal) }
-        files = .database(database, journal: open)
-        state = Mutex(
-            State(
-                changeCounter: DatabaseHeader(try database.read(count: DatabaseHeader.length, at: 0))?.changeCounter,
-                stamp: StoreFiles.Stamp(try database.status())))
+        files = .database(SharedDescriptor(database), journal: open)
+        state = Mutex(State())
     }
 
     /// Returns the tables of the commits since the last poll; nil if there are none. Any thread may call it.
@@ -100,7 +97,8 @@ package final class BranchObserver: Sendable {
         defer { state.lockedStamp = isLocked ? stamp : nil }
         guard !stamp.isIdentical(to: state.stamp) else { return nil }
         if isLocked, !stamp.isIdentical(to: state.lockedStamp) { return nil }
-        if let journal, try journal.read(count: 1, at: 0).first ?? 0 != 0 { return nil }
+        // The commit removes the journal, and leaves its content to whoever has it open.
+        if let journal, try journal.status().links > 0, try journal.read(count: 1, at: 0).first ?? 0 != 0 { return nil }
         let counter = DatabaseHeader(try file.read(count: DatabaseHeader.length, at: 0))?.changeCounter
         defer { (state.stamp, state.changeCounter) = (stamp, counter) }
         // In exclusive mode the counter counts only a program's first commit.
