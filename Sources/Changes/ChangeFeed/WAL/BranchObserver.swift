@@ -48,8 +48,8 @@ package final class BranchObserver: Sendable {
         state = Mutex(State(commit: start?.commit ?? .none, pageMap: start?.pageMap))
     }
 
-    /// Observes a database in rollback mode. Its first state counts as a commit: the process may have made one since the
-    /// database lost its name. `journal`: the one that the process has open.
+    /// Observes a database in rollback mode. Its first state counts as a commit: the process may have made one since
+    /// the database lost its name. `journal`: the one that the process has open.
     package init(database: consuming Descriptor, journal: consuming Descriptor?) {
         var open: SharedDescriptor?
         if let journal { open = SharedDescriptor(journal) }
