@@ -18,11 +18,17 @@ package struct SocketDiagnosis {
                 "\(name): longer than the \(UnixSocket.maxPathLength) bytes allowed for a socket's path",
                 remedy: "set GROUPSTORE_SOCKET to a shorter path")
         }
-        do throws(SystemError) {
-            let socket = try UnixSocket.connect(to: path)
-            return try answer(socket)
-        } catch {
-            return refused(error)
+        let deadline = Deadline(after: .seconds(2))
+        while true {
+            do throws(SystemError) {
+                let socket = try UnixSocket.connect(to: path)
+                return try answer(socket, until: deadline)
+            } catch {
+                // A listener that was closed before it accepted resets the connection. Another attempt finds out
+                // whether the agent is gone or a new one took its place.
+                if error.errno == .connectionReset, let left = deadline.remaining, left > .zero { continue }
+                return refused(error)
+            }
         }
     }
 
@@ -45,8 +51,7 @@ package struct SocketDiagnosis {
     }
 
     /// Reads the agent's first line, which identifies it.
-    private func answer(_ socket: borrowing Descriptor) throws(SystemError) -> Finding {
-        let deadline = Deadline(after: .seconds(2))
+    private func answer(_ socket: borrowing Descriptor, until deadline: Deadline) throws(SystemError) -> Finding {
         var line: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)
         while line.count < 65536, let left = deadline.remaining, left > .zero {

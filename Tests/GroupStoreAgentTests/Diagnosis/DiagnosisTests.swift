@@ -77,6 +77,8 @@ import Testing
             let finding = SocketDiagnosis(path).finding()
             #expect(finding.verdict == .fine)
             #expect(finding.message.hasSuffix("agent 0.1.0 answers"))
+            // A child of another test has a copy of the listener between fork and exec. This ends the copy too.
+            shutdown(raw, CInt(SHUT_RDWR))
         }
         let stale = SocketDiagnosis(path).finding()
         #expect(stale.verdict == .warning)
@@ -84,6 +86,22 @@ import Testing
 
         let long = directory.path.appending(String(repeating: "x", count: 120))
         #expect(SocketDiagnosis(long).finding().verdict == .problem(.configuration))
+    }
+
+    /// An agent that ends may leave a connection that it never accepted.
+    @Test func anAgentThatEndsDuringTheQuestionIsGone() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path.appending("agent.sock")
+        let listener = try UnixSocket.listen(at: path)
+        let raw = listener.release()
+        let ending = Thread {
+            var ready = pollfd(fd: raw, events: Int16(POLLIN), revents: 0)
+            _ = poll(&ready, 1, 60_000)
+            shutdown(raw, CInt(SHUT_RDWR))
+            close(raw)
+        }
+        ending.start()
+        #expect(SocketDiagnosis(path).finding().verdict == .warning)
     }
 
     /// Answers one connection as an agent does.
