@@ -76,6 +76,24 @@ struct HistoryTests {
             ])
     }
 
+    /// A trigger that only has the name of one of history's is a program's own.
+    @Test(arguments: ["GS_1_I", "gs_3_x", "GS_12_C3"], [false, true])
+    func leavesAProgramsOwnTriggerAlone(_ name: String, besideAHistory: Bool) throws {
+        let store = try Fixture()
+        let name = besideAHistory ? name.replacing("_", with: "_9", maxReplacements: 1) : name
+        let trigger = "CREATE TRIGGER \(name) AFTER INSERT ON note BEGIN UPDATE note SET body = 'seen'; END"
+        if !besideAHistory { try store.write(trigger) }
+        let before = try store.schema()
+        if besideAHistory {
+            _ = try store.enable()
+            try store.write(trigger)
+        }
+        #expect(throws: HistoryError.foreign("the trigger \(name)", store.location.path)) { try store.enable() }
+        _ = try HistoryInstallation(store.location).disable()
+        #expect(try store.schema().filter { !$0.hasSuffix(trigger) } == before.filter { !$0.hasSuffix(trigger) })
+        #expect(try store.schema().contains { $0.hasSuffix(trigger) })
+    }
+
     /// In a trigger, NEW and OLD are the row, and history's own tables begin with GS_.
     @Test(arguments: ["new", "OLD", "gs_notes", "GS_NOTES"], ["", "WITHOUT ROWID"])
     func recordsATableOfAnyName(_ name: String, _ kind: String) throws {

@@ -68,6 +68,39 @@ import Testing
         #expect(scan.hazards().isEmpty)
     }
 
+    /// A program that watches stores reads no file of another process, and knows the log by what it was.
+    @Test func findsALogAndIndexThatWereBothRenamedByTheirFormerNames() throws {
+        let name = try #require(store.lastComponent.flatMap { StoreName($0) })
+        let known = KnownSideFiles()
+        let scan = HazardScan([(name, try Directory(scratch.path))], recordingIn: known)
+        let (first, second) = (try holder(), try holder(scratch.path.appending("Other.sqlite")))
+        #expect(scan.hazards().isEmpty)
+        for suffix in ["-wal", "-shm"] {
+            #expect(rename(side(suffix), scratch.path.appending("elsewhere\(suffix).bak").string) == 0)
+        }
+        let found = try #require(scan.hazards().first)
+        #expect(found.code == .orphanedLog && found.holder.pid == first.pid && found.lost?.log?.links == 1)
+        #expect(found.lost?.index != nil && found.lost?.log != found.lost?.index)
+        // Another one has its own log, and a new one has another.
+        let third = try holder()
+        #expect(scan.hazards().map(\.holder.pid) == [first.pid])
+        try first.end()
+        #expect(scan.hazards().isEmpty)
+        for holder in [second, third] { try holder.end() }
+    }
+
+    /// The inode number of a removed log is given to the next file.
+    @Test func takesNoOtherFileForAFormerLog() throws {
+        let name = try #require(store.lastComponent.flatMap { StoreName($0) })
+        let scan = HazardScan([(name, try Directory(scratch.path))], recordingIn: KnownSideFiles())
+        let holder = try holder()
+        #expect(scan.hazards().isEmpty)
+        try holder.run("c.execute('PRAGMA journal_mode = DELETE')")
+        let files = scratch.path.appending("file").string
+        try holder.run("files = [open('\(files)%d' % n, 'w') for n in range(100)]")
+        #expect(scan.hazards().isEmpty)
+    }
+
     @Test(arguments: ["-wal", "-shm"]) func findsAnUnlinkedLogOrIndex(suffix: String) throws {
         let first = try holder()
         #expect(unlink(side(suffix)) == 0)
@@ -283,5 +316,20 @@ import Testing
         #expect(locks.has(12, on: FileIdentity(device: 5, inode: 33)))
         #expect(!locks.has(13, on: FileIdentity(device: 5, inode: 33)))
         #expect(!locks.has(-1, on: FileIdentity(device: 5, inode: 11)))
+    }
+}
+
+@Suite struct HeldFileTests {
+    /// A process that closed a descriptor of the file would drop its locks.
+    @Test func theBirthOfAHeldFileLeavesTheLocksAlone() throws {
+        let scratch = try TemporaryDirectory()
+        let directory = try Directory(scratch.path)
+        let file = try directory.open("file", flags: O_RDWR | O_CREAT, mode: 0o600)
+        var lock = flock()
+        lock.l_type = Int16(F_WRLCK)
+        #expect(fcntl(file.raw, F_SETLK, &lock) == 0)
+        let held = try #require(HeldFile.of(getpid(), only: [file.status().identity]).first)
+        #expect(held.birth(of: getpid()) == directory.birth("file"))
+        #expect(RecordLocks()?.has(getpid(), on: held.identity) == true)
     }
 }

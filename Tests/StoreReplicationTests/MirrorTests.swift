@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import LinuxSystem
 import PersistentHistory
@@ -283,6 +284,22 @@ struct MirrorTests {
         #expect(try pair.areEqual())
     }
 
+    /// A fault of the disk in the schema leaves a database that SQLite may open, and that lacks a column.
+    @Test(arguments: ["GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"])
+    func makesAMirrorWithADamagedSchemaAnew(_ table: String) throws {
+        let pair = try MirroredPair(Self.tables)
+        let path = pair.place.appending("0").appending("mirror.sqlite")
+        var content = try Data(contentsOf: URL(filePath: path.string))
+        let column = try #require(content.firstRange(of: Data("CREATE TABLE \(table) (".utf8))).upperBound
+        content[column] ^= 4
+        try content.write(to: URL(filePath: path.string))
+        try pair.open()
+        if try !pair.update() { try pair.replace() }
+        try pair.write("INSERT INTO plain VALUES (3, 4)")
+        #expect(try pair.update())
+        #expect(try pair.areEqual())
+    }
+
     @Test func leavesTheHomeAlone() throws {
         let pair = try MirroredPair(Self.tables)
         try pair.write("INSERT INTO plain VALUES (3, 4)")
@@ -296,6 +313,18 @@ struct MirrorTests {
     @Test func oneProgramUsesAMirror() throws {
         let pair = try MirroredPair(Self.tables)
         #expect(throws: StoreError.self) { try StoreMirror(of: pair.home, in: pair.place) }
+    }
+
+    /// A replica would lack the object, or a mirror would take it for its own.
+    @Test(arguments: [
+        "CREATE TABLE gs_change (a)", "CREATE VIEW GS_AUTHOR AS SELECT 1",
+        "CREATE TRIGGER GS_1_I AFTER INSERT ON a BEGIN DELETE FROM a; END",
+        "CREATE TRIGGER gs_9_x AFTER INSERT ON a BEGIN DELETE FROM a; END",
+    ])
+    func refusesAnObjectWithANameOfHistory(_ creation: String) throws {
+        let pair = try MirroredPair("CREATE TABLE a (b)")
+        try pair.write(creation)
+        #expect(throws: ReplicationError.self) { try pair.open() }
     }
 
     @Test func refusesExternalDataAndAnotherHistory() throws {

@@ -8,6 +8,7 @@ import SystemPackage
 package struct HazardScan {
     private let stores: [(name: StoreName, directory: Directory)]
     private let readsLogs: Bool
+    private let known: KnownSideFiles?
     private let versions: SQLiteVersions?
     private let isExcluded: (Int32) -> Bool
 
@@ -15,13 +16,16 @@ package struct HazardScan {
     ///   - stores: The stores' names, with their directories.
     ///   - readsLogs: True to recognise a renamed log by its first bytes. The process must have no SQLite connection:
     ///     closing a descriptor would drop the connection's locks if the file is a database.
+    ///   - known: Where to record the files at the stores' names. A renamed log is recognised if an earlier look at the
+    ///     stores has recorded it.
     ///   - versions: The versions of SQLite that are known already; nil to leave out the warnings.
     ///   - isExcluded: True for processes whose descriptors don't count, such as this one.
     package init(
         _ stores: [(name: StoreName, directory: Directory)], readsLogs: Bool = false,
-        warningsBy versions: SQLiteVersions? = nil, isExcluded: @escaping (Int32) -> Bool = { $0 == getpid() }
+        recordingIn known: KnownSideFiles? = nil, warningsBy versions: SQLiteVersions? = nil,
+        isExcluded: @escaping (Int32) -> Bool = { $0 == getpid() }
     ) {
-        (self.stores, self.readsLogs, self.isExcluded) = (stores, readsLogs, isExcluded)
+        (self.stores, self.readsLogs, self.known, self.isExcluded) = (stores, readsLogs, known, isExcluded)
         self.versions = versions
     }
 
@@ -54,9 +58,10 @@ package struct HazardScan {
 
     private func look() -> [Found] {
         let named = stores.map { NamedFiles($0.name, in: $0.directory) }
-        let known = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
+        for (store, named) in zip(stores, named) { known?.record(named, store.name, in: store.directory) }
+        let files = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
         let names = stores.flatMap { [$0.name.database] + $0.name.sideFiles }
-        let processes = processes(known, named: Set(names.map(\.bytes)))
+        let processes = processes(files, named: Set(names.map(\.bytes)))
         let locks = RecordLocks()
         return hiddenWriters(named)
             + named.flatMap { store in
@@ -75,9 +80,8 @@ package struct HazardScan {
         let version = sighting.code == .oldSQLite ? versions?.version(inProcess: sighting.pid)?.description : nil
         return Found(
             sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
-            lost: HeldStore(sighting.code, file, among: process.files, store) { file in
-                readsLogs ? file.side(of: process.pid) : nil
-            }, cause: version ?? "")
+            lost: HeldStore(sighting.code, file, among: process.files, store) { side(of: $0, of: process.pid, store) },
+            cause: version ?? "")
     }
 
     /// Returns the stores on file systems that can hide writers. No process is known: they are elsewhere.
@@ -132,7 +136,7 @@ package struct HazardScan {
         let database = process.files.first { $0.canWrite && $0.identity == store.database }
         return StoreHolderFiles(
             pid: process.pid, files: process.files, directories: process.directories, present: process.present,
-            logs: readsLogs && database != nil ? logs(process) : [],
+            logs: database != nil ? logs(process, store) : [],
             hasLock: database.map { hasLock(process.pid, $0, among: processes, locks) } ?? true,
             hasOwnLock: database.map { locks?.has(process.pid, on: $0.identity) ?? false } ?? false)
     }
@@ -152,9 +156,13 @@ package struct HazardScan {
         }
     }
 
-    /// Returns the files of a process that begin as a write-ahead log or its index does.
-    private func logs(_ process: Process) -> Set<FileIdentity> {
-        Set(process.files.filter { $0.canWrite && $0.side(of: process.pid) != nil }.map(\.identity))
+    /// Returns the files of a process that are write-ahead logs or their indexes, as far as that can be told.
+    private func logs(_ process: Process, _ store: NamedFiles) -> Set<FileIdentity> {
+        Set(process.files.filter { $0.canWrite && side(of: $0, of: process.pid, store) != nil }.map(\.identity))
+    }
+
+    private func side(of file: HeldFile, of pid: Int32, _ store: NamedFiles) -> HeldStore.Side? {
+        readsLogs ? file.side(of: pid) : known?.side(of: file, of: pid, store.path)
     }
 }
 

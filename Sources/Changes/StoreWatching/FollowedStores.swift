@@ -3,6 +3,7 @@ import ChangeFeed
 import DirectoryWatching
 import LinuxSystem
 import SQLiteFormat
+import StoreHazards
 import Synchronization
 import SystemPackage
 
@@ -63,6 +64,8 @@ package final class FollowedStores {
     var hazards = HazardWatch()
     /// What processes commit to lost files.
     var branches = FollowedBranches()
+    /// The logs and indexes that the stores have had.
+    let sideFiles = KnownSideFiles()
     /// The versions of SQLite in the programs that have stores open.
     let versions = SQLiteVersions()
     /// Subscriptions whose answer waits for a page map, so that the first change after it can name its tables.
@@ -331,6 +334,7 @@ extension FollowedStores {
         drowsy[store.address] = nil
         endBranches(of: store.address)
         hazards.forget(store.address)
+        sideFiles.forget(store.directory.appending(store.name.database))
         states.setHazards([], of: store.address)
         limited.remove(store.address)
         pollScheduled.remove(store.address)

@@ -149,12 +149,13 @@ extension FollowedStores {
         let addresses = hazards.begin(at: now)
         let places = addresses.compactMap { address in stores[address].map { (address, $0.name, $0.directory) } }
         let branches = branches.all.filter { addresses.contains($0.store) }
-        let isUnderWay = loop.lookout.perform { [loop, versions] in
+        let isUnderWay = loop.lookout.perform { [loop, sideFiles, versions] in
             var found: [StoreAddress: [StoreHazard]] = [:]
             let open = places.compactMap { address, name, path in
                 (try? Directory(path)).map { (address, name, $0) }
             }
-            for hazard in HazardScan(open.map { ($0.1, $0.2) }, warningsBy: versions).hazards() {
+            let scan = HazardScan(open.map { ($0.1, $0.2) }, recordingIn: sideFiles, warningsBy: versions)
+            for hazard in scan.hazards() {
                 let place = open.first { $0.2.path.appending($0.1.database) == hazard.store }
                 if let address = place?.0 { found[address, default: []].append(hazard) }
             }

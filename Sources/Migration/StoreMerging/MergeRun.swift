@@ -201,7 +201,7 @@ struct SuspendedTriggers {
     private var formerAuthor: SQLiteValue?
 
     init(_ store: StoreWriter) throws {
-        creations = try store.dropTriggers { HistorySchema.tableNumber(ofTrigger: $0) == nil }
+        creations = try store.dropTriggers { !HistorySchema.isOwn($0) }
         guard try store.hasTables("GS_AUTHOR") else { return }
         let author = try store.prepare("SELECT name FROM main.GS_AUTHOR WHERE id = 1")
         if try author.step() { formerAuthor = author.value(0) }

@@ -206,4 +206,17 @@ import Testing
         for bar in bars { #expect(bar.count < columns, "\(bar)") }
         if columns >= 80 { #expect(bars.contains { $0.count > 70 && $0.contains(" of ") }, "\(bars)") }
     }
+
+    /// 2023-11-14T22:13:20Z, at a place three hours to the east.
+    @Test func timesAreLocalWithTheirDate() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "CREATE TABLE note (text)")
+        try run("touch", ["-d", "@1700000000", Word(store)])
+        let done = try groupstore("inspect", Word(store), environment: ["TZ": "XXX-3"])
+        #expect(done.output.contains("2023-11-15 01:13:20"), "\(done.output)")
+        // JSON is for programs.
+        let json = try groupstore("inspect", "--json", Word(store), environment: ["TZ": "XXX-3"])
+        #expect(json.objects.first?.string("modified")?.hasPrefix("2023-11-14T22:13:20") == true, "\(json.output)")
+    }
 }

@@ -5,59 +5,14 @@ import SystemPackage
 import TestSupport
 import Testing
 
-@testable import GroupStoreCommand
-
 /// The code blocks of the README, the documentation, the DocC catalogues and the samples' pages.
 @Suite(.ownThreads) struct CodeBlockTests {
-    /// A fenced block.
-    private struct Block {
-        let page: String
-        /// The number of its first line in the page, from 1.
-        let line: Int
-        let language: String
-        let lines: [String]
-
-        /// True for a Package.swift that depends on this package, or for a part of one.
-        var isManifest: Bool { lines.contains { $0.contains(".package(") } }
-        /// True for a whole file of a program.
-        var isProgram: Bool { lines.contains { $0.hasPrefix("@main") } }
-    }
-
-    private static let root = Programs.source("").description
-
-    private static func pages() throws -> [String] {
-        let folders = ["Clients", "Documentation", "Samples", "Sources"]
-        let found = try folders.flatMap { folder in
-            try FileManager.default.subpathsOfDirectory(atPath: root + "/" + folder).map { folder + "/" + $0 }
-        }
-        return ["README.md", "CONTRIBUTING.md"] + found.filter { $0.hasSuffix(".md") }.sorted()
-    }
-
-    private static func blocks() throws -> [Block] {
-        try pages().flatMap { page in
-            var found: [Block] = []
-            var open: (line: Int, language: String, lines: [String])?
-            let text = try String(contentsOfFile: root + "/" + page, encoding: .utf8)
-            for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
-                if line.hasPrefix("```") {
-                    if let block = open {
-                        found.append(Block(page: page, line: block.line, language: block.language, lines: block.lines))
-                        open = nil
-                    } else {
-                        open = (number + 2, String(line.dropFirst(3)), [])
-                    }
-                } else {
-                    open?.lines.append(String(line))
-                }
-            }
-            return found
-        }
-    }
+    private static let root = CodeBlock.root.string
 
     /// Each block is a file of its own, so that it needs every import that it uses.
     @Test func everySwiftBlockCompiles() throws {
         let scratch = try TemporaryDirectory()
-        let blocks = try Self.blocks().filter { $0.language == "swift" && !$0.isManifest && !$0.isProgram }
+        let blocks = try CodeBlock.all().filter { $0.language == "swift" && !$0.isManifest && !$0.isProgram }
         #expect(blocks.count > 15)
         var files: [Word] = []
         for (number, block) in blocks.enumerated() {
@@ -77,7 +32,7 @@ import Testing
     }
 
     @Test func everySwiftProgramCompiles() throws {
-        let blocks = try Self.blocks().filter(\.isProgram)
+        let blocks = try CodeBlock.all().filter(\.isProgram)
         #expect(blocks.contains { $0.page == "README.md" })
         for block in blocks {
             let scratch = try TemporaryDirectory()
@@ -91,7 +46,7 @@ import Testing
 
     /// SwiftPM reads each part of a manifest, and this package has the products that it names.
     @Test func everyManifestNamesProductsOfThePackage() throws {
-        let manifests = try Self.blocks().filter(\.isManifest)
+        let manifests = try CodeBlock.all().filter(\.isManifest)
         #expect(manifests.count >= 3)
         let package = try Self.description(ofPackageAt: FilePath(Self.root))
         let products = Set(package.objects("products").compactMap { $0.string("name") })
@@ -135,36 +90,9 @@ import Testing
         return object
     }
 
-    /// Lines that begin with `groupstore` in blocks of commands.
-    @Test func everyCommandParses() throws {
-        var count = 0
-        for block in try Self.blocks() where ["", "sh", "console"].contains(block.language) {
-            for (number, line) in block.lines.enumerated() {
-                let command = line.hasPrefix("$ ") ? String(line.dropFirst(2)) : line
-                guard command.hasPrefix("groupstore ") else { continue }
-                count += 1
-                let place: Comment = "\(block.page):\(block.line + number): \(command)"
-                let found = try Self.words(command)
-                let words = try #require(found, place)
-                #expect(throws: Never.self, place) { _ = try GroupStoreCommand.parseAsRoot(Array(words.dropFirst())) }
-            }
-        }
-        #expect(count > 20)
-    }
-
-    /// As a shell takes them apart; optional ones, in brackets, are left out, and so is what is behind the command.
-    private static func words(_ command: String) throws -> [String]? {
-        var plain = command
-        for pattern in [#"\[[^\]]*\]"#, #"\s#.*$"#, #"\s[|&>].*$"#] {
-            while let range = plain.range(of: pattern, options: .regularExpression) { plain.removeSubrange(range) }
-        }
-        let done = try run("bash", ["-c", Word("for word in \(plain); do printf '%s\\n' \"$word\"; done")])
-        return done.status == 0 ? done.lines : nil
-    }
-
     /// The five lines with which the README begins, and those that follow. The program is built already.
     @Test func firstBlocksOfTheReadmeRun() throws {
-        let blocks = try Self.blocks().filter { $0.page == "README.md" }.prefix(2)
+        let blocks = try CodeBlock.all().filter { $0.page == "README.md" }.prefix(2)
         let (first, second) = (try #require(blocks.first), try #require(blocks.last))
         #expect(first.lines.count == 5)
         #expect(first.lines[0].hasSuffix(#"export PATH="$PWD/.build/debug:$PATH" && cd "$(mktemp -d)""#))
@@ -189,7 +117,7 @@ import Testing
         let page = try String(contentsOfFile: Self.root + "/README.md", encoding: .utf8).split(
             separator: "\n", omittingEmptySubsequences: false)
         let heading = try #require(page.firstIndex(of: "## Install it"))
-        let block = try #require(Self.blocks().first { $0.page == "README.md" && $0.line > heading })
+        let block = try #require(CodeBlock.all().first { $0.page == "README.md" && $0.line > heading })
         #expect(try run("sh", ["-n", "-c", Word(block.lines.joined(separator: "\n"))]).status == 0)
         let commands = block.lines.map { line in
             line.split(separator: " ").prefix { !$0.hasPrefix("#") }.joined(separator: " ")
@@ -213,7 +141,7 @@ import Testing
     }
 
     @Test func everyScriptParses() throws {
-        for block in try Self.blocks() where ["sh", "python"].contains(block.language) {
+        for block in try CodeBlock.all() where ["sh", "python"].contains(block.language) {
             let text = block.lines.joined(separator: "\n")
             let done =
                 block.language == "sh"

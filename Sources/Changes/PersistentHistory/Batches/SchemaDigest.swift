@@ -11,7 +11,9 @@ enum SchemaDigest {
         var objects: [[[UInt8]]] = []
         while try row.step() {
             let parts = (0..<4).map { row.textBytes($0) ?? [] }
-            if !isLeftOut(name: String(decoding: parts[1], as: UTF8.self)) { objects.append(parts) }
+            let isLeftOut = isLeftOut(
+                String(decoding: parts[1], as: UTF8.self), String(decoding: parts[3], as: UTF8.self))
+            if !isLeftOut { objects.append(parts) }
         }
         objects.sort { left, right in
             let part = left[0] == right[0] ? 1 : 0
@@ -40,8 +42,8 @@ enum SchemaDigest {
         return try database.text("SELECT schema FROM main.\(HistorySchema.replicaTable)")
     }
 
-    private static func isLeftOut(name: String) -> Bool {
+    private static func isLeftOut(_ name: String, _ statement: String) -> Bool {
         name.lowercased().hasPrefix("sqlite_") || HistorySchema.isOwn(name)
-            || HistorySchema.tableNumber(ofTrigger: name) != nil
+            || HistorySchema.isOwn(trigger: name, statement)
     }
 }

@@ -201,13 +201,12 @@ enum HistoryTables {
 
     /// Returns groupstore's own triggers.
     static func triggers(_ schema: DatabaseSchema) -> [DatabaseSchema.Object] {
-        schema.objects(.trigger).filter { HistorySchema.tableNumber(ofTrigger: $0.name) != nil }
+        schema.objects(.trigger).filter(HistorySchema.isOwn)
     }
 
     /// Returns all triggers that aren't groupstore's.
     static func thirdPartyTriggers(_ schema: DatabaseSchema) -> [ThirdPartyTrigger] {
-        schema.objects(.trigger).filter { HistorySchema.tableNumber(ofTrigger: $0.name) == nil }
-            .map { ThirdPartyTrigger(sql: $0.creation) }
+        schema.objects(.trigger).filter { !HistorySchema.isOwn($0) }.map { ThirdPartyTrigger(sql: $0.creation) }
     }
 
     /// Returns the apps' tables by name. Shadow tables of virtual tables are left out.

@@ -1,4 +1,6 @@
-/// The tables that hold a store's history (Documentation/Formats.md).
+import SQLiteStore
+
+/// The tables and triggers that hold a store's history (Documentation/Formats.md).
 package enum HistorySchema {
     /// The value of `GS_HISTORY.version` in a history that this code writes.
     static let version: Int64 = 3
@@ -56,7 +58,16 @@ package enum HistorySchema {
         statements.contains(statement) || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
     }
 
-    private static let statements = Set(creation.split(separator: "\n").map { String($0.dropLast()) })
+    /// Returns whether a database has each of history's tables, with the statements that create them now.
+    package static func isWhole(_ database: SQLiteConnection) throws -> Bool {
+        let rows = try database.prepare("SELECT sql FROM main.sqlite_schema WHERE type = 'table'")
+        var missing = statements
+        while try rows.step() { missing.remove(rows.text(0) ?? "") }
+        return missing.isEmpty
+    }
+
+    private static let statements = Set(
+        creation.split(separator: "\n").filter { $0.hasPrefix("CREATE ") }.map { String($0.dropLast()) })
 
     /// Returns whether a table of this name belongs to history.
     package static func isOwn(_ name: String) -> Bool { tables.contains(name.uppercased()) }
@@ -68,9 +79,27 @@ package enum HistorySchema {
         number INTEGER NOT NULL, PRIMARY KEY (table_id, rule, value, key)) WITHOUT ROWID
         """
 
-    /// Returns the table number in a trigger's name, such as 12 for `GS_12_C3`; nil if the trigger isn't groupstore's.
+    /// Returns the table number in the name of a trigger of history, such as 12 for `GS_12_C3`; nil if the name is of
+    /// another form. A program's own trigger may have such a name: see `isOwn(trigger:_:)`.
     package static func tableNumber(ofTrigger name: String) -> Int64? {
         let parts = name.split(separator: "_", omittingEmptySubsequences: false)
         return parts.count == 3 && parts[0] == "GS" ? Int64(parts[1]) : nil
+    }
+
+    /// Returns whether a trigger belongs to history: it has such a name, and writes one of history's tables. One that
+    /// only has the name is a program's own, and stays.
+    package static func isOwn(trigger name: String, _ statement: String) -> Bool {
+        tableNumber(ofTrigger: name) != nil && (statement.contains("GS_CHANGE") || statement.contains("GS_REPLACED"))
+    }
+
+    /// Returns whether a trigger belongs to history.
+    package static func isOwn(_ trigger: DatabaseSchema.Object) -> Bool {
+        isOwn(trigger: trigger.name, trigger.creation)
+    }
+
+    /// Returns the name of an object that isn't history's, and has the name of a trigger of history; nil if there is
+    /// none. SQLite compares names without regard to case.
+    package static func foreignTrigger(in schema: DatabaseSchema) -> String? {
+        schema.objects(.trigger).first { tableNumber(ofTrigger: $0.name.uppercased()) != nil && !isOwn($0) }?.name
     }
 }

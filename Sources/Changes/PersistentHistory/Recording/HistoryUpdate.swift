@@ -38,6 +38,9 @@ struct HistoryUpdate {
         self.images = images
         self.isUnwritten = isUnwritten
         let schema = try DatabaseSchema(database)
+        if let name = HistorySchema.foreignTrigger(in: schema) {
+            throw HistoryError.foreign("the trigger \(name)", path)
+        }
         tables = HistoryTables.apps(schema)
         installed = InstalledTriggers(schema)
         otherTriggers = HistoryTables.thirdPartyTriggers(schema)

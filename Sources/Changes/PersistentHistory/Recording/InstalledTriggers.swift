@@ -23,7 +23,7 @@ struct InstalledTriggers {
             }
         }
         for (place, trigger) in triggers.enumerated() {
-            if let number = HistorySchema.tableNumber(ofTrigger: trigger.name) {
+            if HistorySchema.isOwn(trigger), let number = HistorySchema.tableNumber(ofTrigger: trigger.name) {
                 first[number] = first[number] ?? place
             } else {
                 lastOther[DatabaseSchema.key(of: trigger.table)] = place

@@ -328,11 +328,15 @@ package final class StoreMirror {
                 // The home keeps a history since: the next session publishes that.
                 throw StoreHistory.Discontinuity.schema
             }
-            let row = try database.prepare("SELECT name FROM sqlite_schema")
+            let row = try database.prepare("SELECT type, name FROM sqlite_schema")
             while try row.step() {
-                guard let name = row.text(0), HistorySchema.isOwn(name) else { continue }
+                guard let kind = row.text(0), let name = row.text(1), HistorySchema.isOwn(name) else { continue }
                 throw ReplicationError.unreplicable(
-                    object: "table \(name)", reason: "its name is that of a history's own table", home.path)
+                    object: "\(kind) \(name)", reason: "its name is that of a history's own table", home.path)
+            }
+            if let trigger = try HistorySchema.foreignTrigger(in: DatabaseSchema(database)) {
+                throw ReplicationError.unreplicable(
+                    object: "trigger \(trigger)", reason: "its name is that of a history's own trigger", home.path)
             }
         }
         _ = try HistoryInstallation(location).enable()
@@ -353,7 +357,9 @@ package final class StoreMirror {
     private func known() throws -> MirrorPosition? {
         guard try slot.directory.status(location.name.database) != nil else { return nil }
         let connection = try connect()
-        guard try connection.text("PRAGMA quick_check(1)") == "ok" else { return nil }
+        guard try connection.text("PRAGMA quick_check(1)") == "ok", try HistorySchema.isWhole(connection) else {
+            return nil
+        }
         let recorded = try RecordedPosition(connection)
         (lastChange, purgedUpTo) = (recorded.number, recorded.trimmed)
         return try MirrorPosition(connection)

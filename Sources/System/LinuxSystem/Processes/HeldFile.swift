@@ -22,6 +22,15 @@ package struct HeldFile: Equatable, Sendable {
 }
 
 extension HeldFile {
+    /// Returns the file's creation time in nanoseconds since 1970; nil if the file system doesn't record it, and if the
+    /// process no longer has the file open. No lock of this process is dropped, since a descriptor with O_PATH is none
+    /// of the file's (open(2)).
+    package func birth(of pid: Int32) -> Int64? {
+        let path = FilePath("/proc/\(pid)/fd/\(descriptor)")
+        guard let file = try? Descriptor(opening: path, flags: gs_o_path) else { return nil }
+        return file.birth
+    }
+
     /// Returns the regular files that a process has open, or those of them that are in `files`. Returns none for a
     /// process that has ended or that this one may not inspect.
     package static func of(_ pid: Int32, only files: Set<FileIdentity>? = nil) -> [HeldFile] {

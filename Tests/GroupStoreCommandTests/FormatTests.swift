@@ -1,26 +1,11 @@
 import AgentProtocol
 import LinuxSystem
-import SystemPackage
-import TestSupport
 import Testing
 
 @testable import GroupStoreCommand
 
 /// The forms of times and widths for people.
-@Suite(.ownThreads) struct FormatTests {
-    /// 2023-11-14T22:13:20Z, at a place three hours to the east.
-    @Test func timesAreLocalWithTheirDate() throws {
-        let places = try Places()
-        let store = places.group.appending("Notes.sqlite")
-        try sqlite(store, "CREATE TABLE note (text)")
-        try run("touch", ["-d", "@1700000000", Word(store)])
-        let done = try groupstore("inspect", Word(store), environment: ["TZ": "XXX-3"])
-        #expect(done.output.contains("2023-11-15 01:13:20"), "\(done.output)")
-        // JSON is for programs.
-        let json = try groupstore("inspect", "--json", Word(store), environment: ["TZ": "XXX-3"])
-        #expect(json.objects.first?.string("modified")?.hasPrefix("2023-11-14T22:13:20") == true, "\(json.output)")
-    }
-
+struct FormatTests {
     @Test func aTimeThatIsNoneStaysAsItIs() {
         #expect(LocalTime("yesterday").description == "yesterday")
         #expect(LocalTime(.nan).description == "no time")
