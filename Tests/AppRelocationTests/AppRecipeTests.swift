@@ -33,7 +33,7 @@ import Testing
         ("sub/*.db", "../x", 4, "not a pattern"), ("sub/*.db", "/x", 4, "not a pattern"),
         ("  - cache/", "  - {a: b}", 8, "leave is not a string"), ("table: t", "tabl: t", 12, "unknown key tabl"),
         ("store: store.db", "store: a/../b", 11, "not a store's path"), ("keys: [file]", "keys: file", 6, "not a list"),
-        ("keys: [file]", "keys: [file", 6, ""), ("keys: [file]", "keys: [x]\nkeys: [y]", 6, "duplicate"),
+        ("keys: [file]", "keys: [file", 0, "did not find"), ("keys: [file]", "keys: [x]\nkeys: [y]", 6, "duplicate"),
         ("about: \"A program\"\n", "", 1, "has no about"),
     ])
     func namesTheLineOfAnError(_ right: String, _ wrong: String, _ line: Int, _ reason: String) throws {
@@ -41,7 +41,7 @@ import Testing
         let error = #expect(throws: AppRecipeError.self) { try recipe(Self.text.replacing(right, with: wrong)) }
         #expect(error?.reason.contains(reason) == true, "\(error?.reason ?? "")")
         // libyaml names the line after an unclosed list.
-        if !reason.isEmpty { #expect(error?.line == line, "\(error?.message ?? "")") }
+        if line > 0 { #expect(error?.line == line, "\(error?.message ?? "")") }
     }
 
     @Test func aPatternMatchesWholeNames() throws {
