@@ -81,7 +81,7 @@ struct HistoryTests {
     func leavesAProgramsOwnTriggerAlone(_ name: String, besideAHistory: Bool) throws {
         let store = try Fixture()
         let name = besideAHistory ? name.replacing("_", with: "_9", maxReplacements: 1) : name
-        let trigger = "CREATE TRIGGER \(name) AFTER INSERT ON note BEGIN UPDATE note SET body = 'seen'; END"
+        let trigger = "CREATE TRIGGER \(name) AFTER INSERT ON note BEGIN UPDATE note SET body = 'no GS_CHANGE'; END"
         if !besideAHistory { try store.write(trigger) }
         let before = try store.schema()
         if besideAHistory {

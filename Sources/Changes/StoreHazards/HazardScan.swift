@@ -58,7 +58,7 @@ package struct HazardScan {
 
     private func look() -> [Found] {
         let named = stores.map { NamedFiles($0.name, in: $0.directory) }
-        for (store, named) in zip(stores, named) { known?.record(named, store.name, in: store.directory) }
+        for store in stores { known?.record(store.name, in: store.directory) }
         let files = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
         let names = stores.flatMap { [$0.name.database] + $0.name.sideFiles }
         let processes = processes(files, named: Set(names.map(\.bytes)))

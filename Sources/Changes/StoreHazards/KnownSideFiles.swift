@@ -23,10 +23,13 @@ package final class KnownSideFiles: Sendable {
 
     package func forget(_ store: FilePath) { files.withLock { $0[store] = nil } }
 
-    /// Records the files that are at a store's names now.
-    func record(_ named: NamedFiles, _ name: StoreName, in directory: Directory) {
-        record(named.log, .log, directory.birth(name.wal), named.path)
-        record(named.index, .index, directory.birth(name.sharedMemory), named.path)
+    /// Records the log and index that are at a store's names now.
+    package func record(_ name: StoreName, in directory: Directory) {
+        let files: [(FilePath.Component, HeldStore.Side)] = [(name.wal, .log), (name.sharedMemory, .index)]
+        for (file, side) in files {
+            let identity = (try? directory.status(file))?.identity
+            record(identity, side, directory.birth(file), directory.path.appending(name.database))
+        }
     }
 
     private func record(_ identity: FileIdentity?, _ side: HeldStore.Side, _ birth: Int64?, _ store: FilePath) {

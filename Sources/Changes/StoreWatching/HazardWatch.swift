@@ -141,6 +141,10 @@ extension FollowedStores {
     func noteHazards(of store: FollowedStore, _ kinds: DirectoryEvent.Kinds) {
         let hasChangedName = !kinds.isDisjoint(with: DirectoryEvent.Kinds.arrived.union(.departed).union(.attributes))
         hazards.request(store.address, isUrgent: hasChangedName)
+        // At once: by the time of the look, the new log may have another name.
+        if !kinds.isDisjoint(with: .arrived), let directory = try? Directory(store.directory) {
+            sideFiles.record(store.name, in: directory)
+        }
     }
 
     /// Begins a look if one is due.

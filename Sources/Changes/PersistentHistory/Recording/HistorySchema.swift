@@ -86,11 +86,17 @@ package enum HistorySchema {
         return parts.count == 3 && parts[0] == "GS" ? Int64(parts[1]) : nil
     }
 
-    /// Returns whether a trigger belongs to history: it has such a name, and writes one of history's tables. One that
-    /// only has the name is a program's own, and stays.
+    /// Returns whether a trigger belongs to history: it has such a name, and begins as one of history's. One that only
+    /// has the name is a program's own, and stays.
     package static func isOwn(trigger name: String, _ statement: String) -> Bool {
-        tableNumber(ofTrigger: name) != nil && (statement.contains("GS_CHANGE") || statement.contains("GS_REPLACED"))
+        tableNumber(ofTrigger: name) != nil && beginnings.contains { statement.contains("BEGIN \($0)") }
     }
+
+    /// What the triggers of all versions begin with, up to the number of their table.
+    private static let beginnings = [
+        "INSERT INTO GS_CHANGE (table_id, operation, ", "DELETE FROM GS_REPLACED WHERE table_id = ",
+        "INSERT INTO GS_REPLACED (table_id, rule, ", "UPDATE GS_CHANGE SET columns = columns | ",
+    ]
 
     /// Returns whether a trigger belongs to history.
     package static func isOwn(_ trigger: DatabaseSchema.Object) -> Bool {
