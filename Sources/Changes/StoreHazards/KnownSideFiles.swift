@@ -12,12 +12,15 @@ package final class KnownSideFiles: Sendable {
         let identity: FileIdentity
         let birth: Int64
         let side: HeldStore.Side
+        /// True if a look has found it in a process.
+        let isHeld: Bool
     }
 
     /// By the path of the store, those seen last at the end.
     private let files = Mutex<[FilePath: [File]]>([:])
-    /// The number that is kept for a store. A program that closes the store after each commit makes others each time.
-    private static let capacity = 16
+    /// The number of each kind that is kept for a store. A program that closes the store after each commit makes others
+    /// each time, in which no look finds it.
+    private static let capacity = 32
 
     package init() {}
 
@@ -28,15 +31,19 @@ package final class KnownSideFiles: Sendable {
         let files: [(FilePath.Component, HeldStore.Side)] = [(name.wal, .log), (name.sharedMemory, .index)]
         for (file, side) in files {
             let identity = (try? directory.status(file))?.identity
-            record(identity, side, directory.birth(file), directory.path.appending(name.database))
+            record(identity, side, directory.birth(file), isHeld: false, directory.path.appending(name.database))
         }
     }
 
-    private func record(_ identity: FileIdentity?, _ side: HeldStore.Side, _ birth: Int64?, _ store: FilePath) {
+    private func record(
+        _ identity: FileIdentity?, _ side: HeldStore.Side, _ birth: Int64?, isHeld: Bool, _ store: FilePath
+    ) {
         guard let identity, let birth else { return }
         files.withLock { files in
-            let others = files[store, default: []].filter { $0.identity != identity }
-            files[store] = (others + [File(identity: identity, birth: birth, side: side)]).suffix(Self.capacity)
+            let former = files[store]?.first { $0.identity == identity && $0.birth == birth }
+            let file = File(identity: identity, birth: birth, side: side, isHeld: isHeld || former?.isHeld == true)
+            let all = files[store, default: []].filter { $0.identity != identity } + [file]
+            files[store] = [false, true].flatMap { isHeld in all.filter { $0.isHeld == isHeld }.suffix(Self.capacity) }
         }
     }
 
@@ -44,8 +51,7 @@ package final class KnownSideFiles: Sendable {
     func side(of held: HeldFile, of pid: Int32, _ store: FilePath) -> HeldStore.Side? {
         let known = files.withLock { $0[store]?.first { $0.identity == held.identity } }
         guard let known, held.birth(of: pid) == known.birth else { return nil }
-        // As long as it is open it isn't forgotten.
-        record(held.identity, known.side, known.birth, store)
+        record(held.identity, known.side, known.birth, isHeld: true, store)
         return known.side
     }
 }
