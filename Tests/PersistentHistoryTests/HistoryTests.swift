@@ -63,6 +63,25 @@ struct HistoryTests {
         #expect(try store.schema() == before)
     }
 
+    /// SQLite compares names without regard to case, and so do `CREATE TABLE` and `DROP TABLE`.
+    @Test(arguments: [
+        "CREATE TABLE gs_replica (id)", "CREATE TABLE Gs_History (id)", "CREATE TABLE gs_author (id, name)",
+        "CREATE TABLE GS_REPLICA (id)", "CREATE VIRTUAL TABLE gs_replica USING fts5(text)",
+        "CREATE VIEW gs_replica AS SELECT 1", "CREATE VIEW GS_TABLE AS SELECT 1", "CREATE INDEX gs_change ON note (title)",
+    ])
+    func leavesAnObjectWithANameOfHistoryAlone(_ creation: String) throws {
+        for trigger in ["", "CREATE TRIGGER GS_7_I AFTER INSERT ON note BEGIN SELECT 'GS_CHANGE'; END"] {
+            let store = try Fixture()
+            try store.write(creation + ";" + trigger)
+            let before = try store.schema()
+            let error = #expect(throws: HistoryError.self) { try store.enable() }
+            #expect(error?.errorCode == "foreign_table")
+            #expect(try store.schema() == before)
+            _ = try? HistoryInstallation(store.location).disable()
+            #expect(try store.schema() == before)
+        }
+    }
+
     @Test func recordsAKeyOfSeveralColumns() throws {
         let store = try Fixture("CREATE TABLE t (a TEXT COLLATE NOCASE, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
         _ = try store.enable()

@@ -89,6 +89,31 @@ import Testing
         for holder in [second, third] { try holder.end() }
     }
 
+    /// The next program that opens the store makes another index, and neither sees what the other commits.
+    @Test(arguments: [false, true]) func findsAnIndexThatWasRenamed(readsLogs: Bool) throws {
+        let name = try #require(store.lastComponent.flatMap { StoreName($0) })
+        let known = readsLogs ? nil : KnownSideFiles()
+        let scan = HazardScan([(name, try Directory(scratch.path))], readsLogs: readsLogs, recordingIn: known)
+        let holder = try holder()
+        #expect(scan.hazards().isEmpty)
+        #expect(rename(side("-shm"), side("-shm.bak")) == 0)
+        let found = try #require(scan.hazards().first)
+        #expect(found.code == .orphanedLog && found.held.path.string == side("-shm.bak"))
+        #expect(found.lost?.log?.path.string == side("-wal") && found.lost?.index == found.held)
+        try holder.end()
+        #expect(scan.hazards().isEmpty)
+    }
+
+    /// A backup tool has a log open, other files, and no database.
+    @Test(arguments: ["-wal", "-shm"]) func takesNoReaderOfALogForAWriter(_ suffix: String) throws {
+        let writer = try holder()
+        let reader = try SQLiteHolder(scratch.path.appending("Other.sqlite"))
+        try reader.run("files = [open(path + 'x', 'w'), open('\(side(suffix))', 'r+b')]")
+        #expect(try hazards().isEmpty)
+        try writer.run("c.close()")
+        #expect(try hazards().isEmpty)
+    }
+
     /// The inode number of a removed log is given to the next file.
     @Test func takesNoOtherFileForAFormerLog() throws {
         let name = try #require(store.lastComponent.flatMap { StoreName($0) })

@@ -58,7 +58,7 @@ package struct HazardDecision {
         if let file = otherLog(of: database, holder) {
             return sighting(holder.isPresent(file) ? .twoNames : .orphanedLog, file)
         }
-        if let file = renamedLog(of: database, holder) { return sighting(.orphanedLog, file) }
+        if let file = renamedSide(of: database, holder) { return sighting(.orphanedLog, file) }
         let index = holder.writable(named.index)
         if index != nil, !holder.hasLock { return sighting(.droppedLocks, database) }
         if index == nil, let log = holder.writable(named.log),
@@ -76,12 +76,20 @@ package struct HazardDecision {
 
     /// Returns the database of a process that has a log, index or journal of the store open, and not the store. A
     /// database that was renamed has another name by now, and its side files have those that SQLite gave them.
+    ///
+    /// A connection with a log has its database locked. Another program may have a log open and no database.
     private func databaseOfSideFile(_ holder: StoreHolderFiles) -> HeldFile? {
         let side =
             [named.log, named.index, named.journal].lazy.compactMap { holder.writable($0) }
             .first { !isElsewhere($0, holder) }
             ?? holder.files.first { $0.canWrite && hasSideName($0, holder) }
-        return side.map { nearest(to: $0, holder) ?? $0 }
+        guard let side else { return nil }
+        guard let locked = holder.locked, !isJournal(side) else { return nearest(to: side, holder) ?? side }
+        return nearest(to: side, holder) { locked.contains($0.identity) }
+    }
+
+    private func isJournal(_ file: HeldFile) -> Bool {
+        file.identity == named.journal || file.path.string.hasSuffix("-journal")
     }
 
     /// True if the process has the file open in another directory than the store's. A side file lives for as little as
@@ -114,21 +122,28 @@ package struct HazardDecision {
         return nil
     }
 
-    /// Returns a log of the process that has another name than SQLite gave it.
-    private func renamedLog(of database: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
-        guard holder.writable(database.path.appending(suffix: "-wal")).isEmpty, holder.writable(named.log) == nil else {
-            return nil
+    /// Returns a log or index of the process that has another name than SQLite gave it.
+    private func renamedSide(of database: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
+        for (side, expected) in [(HeldStore.Side.log, named.log), (.index, named.index)] {
+            let path = database.path.appending(suffix: side.rawValue)
+            guard holder.writable(path).isEmpty, holder.writable(expected) == nil else { continue }
+            let renamed = holder.files.first {
+                $0.canWrite && holder.sides[$0.identity] == side && !isSideFile($0, holder)
+            }
+            if let renamed { return renamed }
+            // SQLite opens the log before the index: a process with the index alone has a log somewhere.
+            if side == .log, let index = holder.writable(named.index) { return nearest(to: index, holder) ?? index }
         }
-        let log = holder.files.first { $0.canWrite && holder.logs.contains($0.identity) && !isSideFile($0, holder) }
-        // SQLite opens the log before the index: a process with the index alone has a log somewhere.
-        return log ?? holder.writable(named.index).map { nearest(to: $0, holder) ?? $0 }
+        return nil
     }
 
     /// Returns the file that the process opened just before another, by the numbers of the descriptors.
-    private func nearest(to file: HeldFile, _ holder: StoreHolderFiles) -> HeldFile? {
+    private func nearest(
+        to file: HeldFile, _ holder: StoreHolderFiles, where isIncluded: (HeldFile) -> Bool = { _ in true }
+    ) -> HeldFile? {
         holder.files.filter { other in
-            other.canWrite && other.descriptor < file.descriptor && other.identity.device == file.identity.device
-                && !named.all.contains(other.identity)
+            isIncluded(other) && other.canWrite && other.descriptor < file.descriptor
+                && other.identity.device == file.identity.device && !named.all.contains(other.identity)
         }.max { $0.descriptor < $1.descriptor }
     }
 

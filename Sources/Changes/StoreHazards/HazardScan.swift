@@ -136,7 +136,10 @@ package struct HazardScan {
         let database = process.files.first { $0.canWrite && $0.identity == store.database }
         return StoreHolderFiles(
             pid: process.pid, files: process.files, directories: process.directories, present: process.present,
-            logs: database != nil ? logs(process, store) : [],
+            sides: database != nil ? sides(process, store) : [:],
+            locked: locks.map { locks in
+                Set(process.files.map(\.identity).filter { locks.has(process.pid, on: $0) })
+            },
             hasLock: database.map { hasLock(process.pid, $0, among: processes, locks) } ?? true,
             hasOwnLock: database.map { locks?.has(process.pid, on: $0.identity) ?? false } ?? false)
     }
@@ -157,8 +160,10 @@ package struct HazardScan {
     }
 
     /// Returns the files of a process that are write-ahead logs or their indexes, as far as that can be told.
-    private func logs(_ process: Process, _ store: NamedFiles) -> Set<FileIdentity> {
-        Set(process.files.filter { $0.canWrite && side(of: $0, of: process.pid, store) != nil }.map(\.identity))
+    private func sides(_ process: Process, _ store: NamedFiles) -> [FileIdentity: HeldStore.Side] {
+        process.files.reduce(into: [:]) { found, file in
+            if file.canWrite { found[file.identity] = side(of: file, of: process.pid, store) }
+        }
     }
 
     private func side(of file: HeldFile, of pid: Int32, _ store: NamedFiles) -> HeldStore.Side? {

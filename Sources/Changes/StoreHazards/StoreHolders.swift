@@ -59,8 +59,10 @@ package struct StoreHolderFiles: Equatable, Sendable {
     package let directories: [FilePath: FileIdentity]
     /// The identities that now stand at the paths of the files, as the process sees them.
     package let present: [FilePath: FileIdentity]
-    /// The files that are write-ahead logs or indexes by their first bytes, whatever they are called.
-    package let logs: Set<FileIdentity>
+    /// The files that are known to be write-ahead logs or indexes, whatever they are called.
+    package let sides: [FileIdentity: HeldStore.Side]
+    /// The files on which the process holds record locks; nil if that is unknown.
+    package let locked: Set<FileIdentity>?
     /// True if the process holds a record lock on the database, or shares its descriptor with one that does.
     package let hasLock: Bool
     /// True if it is known to hold one itself.
@@ -68,11 +70,12 @@ package struct StoreHolderFiles: Equatable, Sendable {
 
     package init(
         pid: Int32, files: [HeldFile], directories: [FilePath: FileIdentity] = [:],
-        present: [FilePath: FileIdentity] = [:], logs: Set<FileIdentity> = [], hasLock: Bool = true,
-        hasOwnLock: Bool = false
+        present: [FilePath: FileIdentity] = [:], sides: [FileIdentity: HeldStore.Side] = [:],
+        locked: Set<FileIdentity>? = nil, hasLock: Bool = true, hasOwnLock: Bool = false
     ) {
         (self.pid, self.files, self.directories) = (pid, files, directories)
-        (self.present, self.logs, self.hasLock, self.hasOwnLock) = (present, logs, hasLock, hasOwnLock)
+        (self.present, self.sides, self.locked) = (present, sides, locked)
+        (self.hasLock, self.hasOwnLock) = (hasLock, hasOwnLock)
     }
 
     /// Returns the files that the process has open for writing under a name.

@@ -47,7 +47,9 @@ package struct HistoryInstallation {
             if try HistoryTables.coreDataTablesExist(database) {
                 return Outcome(kind: .coreData, tables: [], unrecorded: [:], gaps: [])
             }
-            if try HistoryTables.areDamaged(DatabaseSchema(database), location.path) {
+            let schema = try DatabaseSchema(database)
+            if let name = HistorySchema.foreignTable(in: schema) { throw HistoryError.foreign(name, location.path) }
+            if try HistoryTables.areDamaged(schema, location.path) {
                 try HistoryTables.refuseReplica(database, location.path)
                 try HistoryTables.remove(database)
             }
@@ -154,10 +156,12 @@ enum HistoryTables {
 
     private static func isOwn(_ table: DatabaseSchema.Table) -> Bool { HistorySchema.isOwn(statement: table.creation) }
 
-    /// Removes all of history's tables and triggers.
+    /// Removes all of history's tables and triggers. What only has the name of one stays.
     static func remove(_ database: SQLiteConnection) throws {
         try removeTriggers(database)
-        for table in HistorySchema.tables { try database.execute("DROP TABLE IF EXISTS \(table)") }
+        for table in try named(DatabaseSchema(database)) where isOwn(table) {
+            try database.execute("DROP TABLE main.\(table.name)")
+        }
     }
 
     static func removeTriggers(_ database: SQLiteConnection) throws {

@@ -24,6 +24,12 @@ package enum HistorySchema {
     /// The table with the position of a replica (Documentation/Formats.md, "Replicas"). Only replicas have it.
     package static let replicaTable = "GS_REPLICA"
 
+    /// The statement that creates it.
+    package static let replicaCreation = """
+        CREATE TABLE GS_REPLICA (id INTEGER PRIMARY KEY CHECK (id = 1), stream TEXT NOT NULL, token TEXT NOT NULL, \
+        schema TEXT NOT NULL, last_row INTEGER NOT NULL, batch TEXT, diverged TEXT)
+        """
+
     /// The `GS_CHANGE.operation` of a row that isn't a change: it names a column that the following update assigned. An
     /// extra row costs less than going back to the update's own.
     static let assignment: Int64 = 4
@@ -55,7 +61,8 @@ package enum HistorySchema {
     /// program's own, whatever its name.
     static func isOwn(statement: String) -> Bool {
         // Earlier versions of this one had another primary key.
-        statements.contains(statement) || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
+        statements.contains(statement) || statement == replicaCreation
+            || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
     }
 
     /// Returns whether a database has each of history's tables, with the statements that create them now.
@@ -101,6 +108,13 @@ package enum HistorySchema {
     /// Returns whether a trigger belongs to history.
     package static func isOwn(_ trigger: DatabaseSchema.Object) -> Bool {
         isOwn(trigger: trigger.name, trigger.creation)
+    }
+
+    /// Returns the name of an object that isn't history's, and has the name of one of its tables; nil if there is none.
+    /// SQLite compares names without regard to case.
+    static func foreignTable(in schema: DatabaseSchema) -> String? {
+        let objects = [.table, .view, .index].flatMap { schema.objects($0) }
+        return objects.first { isOwn($0.name) && !(tables.contains($0.name) && isOwn(statement: $0.creation)) }?.name
     }
 
     /// Returns the name of an object that isn't history's, and has the name of a trigger of history; nil if there is

@@ -15,11 +15,6 @@ struct ReplicaState: Equatable {
     /// The SHA-256 of the batch that led here; nil after a snapshot.
     var batch: String?
 
-    static let creation = """
-        CREATE TABLE GS_REPLICA (id INTEGER PRIMARY KEY CHECK (id = 1), stream TEXT NOT NULL, token TEXT NOT NULL, \
-        schema TEXT NOT NULL, last_row INTEGER NOT NULL, batch TEXT, diverged TEXT)
-        """
-
     init(stream: String, position: HistoryToken, schema: String, lastRow: Int64, batch: String? = nil) {
         (self.stream, self.position, self.schema, self.lastRow) = (stream, position, schema, lastRow)
         self.batch = batch
@@ -73,7 +68,7 @@ struct ReplicaState: Equatable {
     ///
     /// - Parameter version: The version of the schema that it will have; nil for its own.
     func install(_ database: SQLiteConnection, schemaVersion version: Int64? = nil) throws {
-        try database.execute(Self.creation)
+        try database.execute(HistorySchema.replicaCreation)
         try write(database)
         let own = try database.integer("PRAGMA main.schema_version") ?? 0
         try RecordedPosition.adoptSchemaVersion(version ?? own, database)
