@@ -67,7 +67,8 @@ struct HistoryTests {
     @Test(arguments: [
         "CREATE TABLE gs_replica (id)", "CREATE TABLE Gs_History (id)", "CREATE TABLE gs_author (id, name)",
         "CREATE TABLE GS_REPLICA (id)", "CREATE VIRTUAL TABLE gs_replica USING fts5(text)",
-        "CREATE VIEW gs_replica AS SELECT 1", "CREATE VIEW GS_TABLE AS SELECT 1", "CREATE INDEX gs_change ON note (title)",
+        "CREATE VIEW gs_replica AS SELECT 1", "CREATE VIEW GS_TABLE AS SELECT 1",
+        "CREATE INDEX gs_change ON note (title)",
     ])
     func leavesAnObjectWithANameOfHistoryAlone(_ creation: String) throws {
         for trigger in ["", "CREATE TRIGGER GS_7_I AFTER INSERT ON note BEGIN SELECT 'GS_CHANGE'; END"] {
