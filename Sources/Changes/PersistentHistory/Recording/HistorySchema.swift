@@ -96,7 +96,10 @@ package enum HistorySchema {
     /// Returns whether a trigger belongs to history: it has such a name, and begins as one of history's. One that only
     /// has the name is a program's own, and stays.
     package static func isOwn(trigger name: String, _ statement: String) -> Bool {
-        tableNumber(ofTrigger: name) != nil && beginnings.contains { statement.contains("BEGIN \($0)") }
+        guard tableNumber(ofTrigger: name) != nil else { return false }
+        // A tool that wrote the schema again may have broken the line.
+        let line = statement.replacing("\n", with: " ")
+        return beginnings.contains { line.contains("BEGIN \($0)") }
     }
 
     /// What the triggers of all versions begin with, up to the number of their table.
