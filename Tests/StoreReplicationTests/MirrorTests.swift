@@ -284,6 +284,18 @@ struct MirrorTests {
         #expect(try pair.areEqual())
     }
 
+    /// Tokens have the identifier, and a home that is begun anew knows it from its list.
+    @Test(arguments: [false, true]) func publishesNoDamagedIdentifier(_ whileOpen: Bool) throws {
+        let pair = try MirroredPair(Self.tables)
+        let history = try pair.history()
+        try pair.damage("UPDATE GS_HISTORY SET identifier = 'x' || substr(identifier, 2)")
+        if !whileOpen { try pair.open() }
+        try pair.write("INSERT INTO plain VALUES (3, 4)")
+        if try !pair.update() { try pair.replace() }
+        #expect(try pair.history() != history && !pair.history().hasPrefix("x") && pair.areEqual())
+        #expect(try pair.hasAssigned(tokensOf: history))
+    }
+
     /// A fault of the disk in the schema leaves a database that SQLite may open, and that lacks a column.
     @Test(arguments: ["GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"])
     func makesAMirrorWithADamagedSchemaAnew(_ table: String) throws {

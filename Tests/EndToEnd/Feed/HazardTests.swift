@@ -38,7 +38,10 @@ import Testing
         shell.closeInput()
         try shell.wait()
         try subscriber.next("hazard_over")
-        let checked = try check()
+        // A program that closes a store locks it for a moment, and the agent can't read it then.
+        let deadline = Deadline(after: .ample)
+        var checked = try check()
+        while checked.status == 74, let left = deadline.remaining, left > .zero { checked = try check() }
         #expect(checked.status == 0, "\(checked.output)")
     }
 

@@ -230,7 +230,9 @@ package final class StoreMirror {
         let schema = try self.schema ?? DatabaseSchema(connection)
         self.schema = schema
         return try connection.transaction(.immediate) {
-            guard try MirrorPosition(connection) == position else { throw NeedsCopy(reason: .damaged) }
+            guard try MirrorPosition(connection) == position,
+                try RecordedPosition(connection).identifier == histories.last
+            else { throw NeedsCopy(reason: .damaged) }
             let home = HomeState(connection)
             let hasSteps = try position.epoch == shadow.epoch && shadow.hasSteps(after: position.step)
             let version = try home.schemaVersion()
@@ -361,6 +363,8 @@ package final class StoreMirror {
             return nil
         }
         let recorded = try RecordedPosition(connection)
+        // An identifier that is damaged would be published, and none of this home's would follow.
+        guard recorded.identifier == histories.last else { return nil }
         (lastChange, purgedUpTo) = (recorded.number, recorded.trimmed)
         return try MirrorPosition(connection)
     }
