@@ -65,16 +65,12 @@ package enum HistorySchema {
             || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
     }
 
-    /// Returns whether a database has each of history's tables, with the statements that create them now.
+    /// Returns whether a database has each of history's tables.
     package static func isWhole(_ database: SQLiteConnection) throws -> Bool {
-        let rows = try database.prepare("SELECT sql FROM main.sqlite_schema WHERE type = 'table'")
-        var missing = statements
-        while try rows.step() { missing.remove(rows.text(0) ?? "") }
-        return missing.isEmpty
+        try HistoryTables.areWhole(DatabaseSchema(database))
     }
 
-    private static let statements = Set(
-        creation.split(separator: "\n").filter { $0.hasPrefix("CREATE ") }.map { String($0.dropLast()) })
+    private static let statements = Set(creation.split(separator: "\n").map { String($0.dropLast()) })
 
     /// Returns whether a table of this name belongs to history.
     package static func isOwn(_ name: String) -> Bool { tables.contains(name.uppercased()) }

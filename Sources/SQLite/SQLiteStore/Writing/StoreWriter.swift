@@ -43,7 +43,7 @@ package final class StoreWriter: SQLiteConnection {
 
     /// Drops triggers, and returns the statements that create them again, in the order of their creation.
     ///
-    /// - Parameter isIncluded: Returns true for the name of a trigger to drop.
+    /// - Parameter isIncluded: Returns true for a trigger to drop.
     package func dropTriggers(where isIncluded: (DatabaseSchema.Object) -> Bool = { _ in true }) throws -> [String] {
         let triggers = try DatabaseSchema(self).objects(.trigger).filter(isIncluded)
         for trigger in triggers { try execute("DROP TRIGGER main.\(trigger.name.sqlName)") }
