@@ -187,6 +187,7 @@ let samples = floor(
 let testPrograms = floor(
     "Tests",
     room("TestSupport", "CLinux", "LinuxSystem"),
+    room("EndToEndSupport", "AgentProtocol", "LinuxSystem", "SQLiteFormat", "TestSupport"),
     program("ClaimWorker", "GroupStore"),
     program("DifferenceActor", "LinuxSystem", "RowChanges", "SQLiteFormat", path: "Tests/Adversary/rows/Actor"),
     program(
@@ -254,11 +255,14 @@ let unitTests = floor(
         "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", "StoreWatching",
         path: "Tests/Compatibility", exclude: ["0.1.0", "record"]),
     tests("GroupStoreCommandTests", "AgentProtocol", "GroupStoreCommand", "LinuxSystem"),
+    // They run the programs, which `swift test` builds too. Without a dependency on them they are compiled beside them.
+    // Two targets are compiled at the same time.
     tests(
-        // It runs the programs, which `swift test` builds too. Without a dependency on them it is compiled beside them.
-        "EndToEndTests", "AgentProtocol", "CLinux", "FileCoordination", "GroupContainers", "GroupStore", "LinuxSystem",
-        "SQLiteFormat", "SQLiteStore", "StoreRelocation", "StrictYAML",
-        path: "Tests/EndToEnd"))
+        "EndToEndTests", "AgentProtocol", "CLinux", "EndToEndSupport", "FileCoordination", "GroupContainers",
+        "LinuxSystem", "StoreRelocation", "StrictYAML"),
+    tests(
+        "RelocationEndToEndTests", "AgentProtocol", "CLinux", "EndToEndSupport", "LinuxSystem", "SQLiteFormat",
+        "SQLiteStore", "StoreRelocation"))
 
 // MARK: - The package
 

@@ -1,0 +1,63 @@
+import EndToEndSupport
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `groupstore guard`.
+@Suite(.ownThreads) struct GuardTests {
+    private let scratch: TemporaryDirectory
+    private let store: FilePath
+
+    init() throws {
+        scratch = try TemporaryDirectory()
+        store = scratch.path.appending("app.db")
+        try sqlite(
+            store,
+            "PRAGMA journal_mode = WAL; CREATE TABLE note (id INTEGER PRIMARY KEY, text); "
+                + "INSERT INTO note (text) VALUES ('one'), ('two')")
+    }
+
+    private func guarding(_ options: Word..., running script: Word) throws -> FinishedProcess {
+        try groupstore("guard", Word(store), options: options + ["--", "sh", "-c", script, "sh", Word(store)])
+    }
+
+    @Test func passesTheExitCodeOnAndReportsWhatTheCommandDid() throws {
+        // The shell holds a commit in its log.
+        let shell = try sqliteShell(store)
+        try shell.execute("INSERT INTO note (text) VALUES ('three')")
+        let done = try guarding(
+            "--json", running: "echo hello; sqlite3 \"$1\" \"UPDATE note SET text = 'new' WHERE id = 3\"; exit 7")
+        #expect(done.status == 7 && done.outcome == "changed", "\(done.output)\(done.errors)")
+        #expect(done.errors == "hello\n", "with --json, standard output has the report alone")
+        let table = try #require(done.objects.first { $0.type == "table" })
+        #expect(table.integer("before") == 3 && table.integer("changed") == 1 && table.integer("went") == 0)
+        #expect(done.summary.integer("exit") == 7)
+        let killed = try guarding("--json", running: "kill -9 $$")
+        #expect(killed.status == 137 && killed.outcome == "unchanged", "\(killed.output)")
+        shell.closeInput()
+        try shell.wait()
+    }
+
+    @Test func reportsALossAndTheArchiveRestoresIt() throws {
+        let lost = try guarding(
+            "--json", "--fail-on-loss", "NOTE", running: "sqlite3 \"$1\" 'DELETE FROM note WHERE id = 1'")
+        #expect(lost.status == 65 && lost.outcome == "lost", "\(lost.output)\(lost.errors)")
+        #expect(lost.summary.integer("exit") == 0)
+        let command = try #require(lost.summary.string("restore"))
+        let path = Word(Programs.directory.string + ":/usr/bin:/bin")
+        #expect(try run("env", ["PATH=" + path, "sh", "-c", Word(command)]).status == 0)
+        #expect(try sqlite(FilePath(store.string + ".before"), "SELECT count(*) FROM note") == "2\n")
+        #expect(try sqlite(FilePath(store.string + ".before"), "PRAGMA journal_mode") == "wal\n")
+
+        let refused = try guarding("--fail-on-loss", "nte", running: "touch \"$1.ran\"")
+        #expect(refused.status == 64 && access(store.string + ".ran", F_OK) != 0, "\(refused.errors)")
+
+        #expect(try guarding("--keep", "1", running: "true").status == 0)
+        let gone = try guarding("--keep", "1", running: "rm \"$1\" \"$1-wal\" \"$1-shm\"; true")
+        #expect(gone.status == 65, "\(gone.output)\(gone.errors)")
+        let kept = try groupstore("archive", "list", Word(scratch.path), "--json").objects
+        #expect(kept.filter { $0.type == "archive" }.count == 2, "after a loss all are kept")
+    }
+}

@@ -1,0 +1,286 @@
+import AgentProtocol
+import EndToEndSupport
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+@testable import GroupStore
+
+/// The rows that an agent tells from the pages of a store without history.
+@Suite(.ownThreads) struct AgentRowsTests {
+    /// A copy of the table `t`, which is changed by what the agent tells alone.
+    private struct Copy {
+        var token: String
+        var rows: [String: JSONValue] = [:]
+        var exact = 0
+
+        /// Applies everything up to now.
+        mutating func update(_ scene: RowsScene) throws {
+            #expect(try scene.ask(["op": "sync"]).reply.bool("ok") == true)
+            while true {
+                let (lines, reply) = try scene.ask([
+                    "op": "changes", "values": true, "since": .string(token), "limit": 7,
+                ])
+                #expect(reply.string("outcome") == "changes", "\(reply.text)")
+                for line in lines where line.type == "row" {
+                    let key = try #require(line["key"]?.text)
+                    #expect(line["before"]?.text == rows[key]?.text, "\(line.text)")
+                    rows[key] = line["values"]
+                    if line.object("transaction")?.bool("exact") == true { exact += 1 }
+                }
+                token = try #require(reply.string("token"), "\(reply.text)")
+                if reply.bool("more") != true { return }
+            }
+        }
+
+        var text: String {
+            rows.values.map(\.text).sorted().map { $0 + "\n" }.joined()
+        }
+
+        static func text(of store: FilePath) throws -> String {
+            let lines = try sqlite(store, "SELECT json_array(id, x, y) FROM t").split(separator: "\n")
+            return lines.map { String($0) }.sorted().map { $0 + "\n" }.joined()
+        }
+    }
+
+    private static let table = "CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT, y INTEGER)"
+
+    @Test func aSubscriberContinuesAfterTheAgentWasKilled() throws {
+        let scene = try RowsScene("PRAGMA journal_mode = WAL; \(Self.table)")
+        var copy = Copy(token: try scene.token())
+        let writer = try sqliteShell(scene.store)
+        try writer.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2); UPDATE t SET y = 3 WHERE id = 1")
+        try copy.update(scene)
+        // Each transaction in the log is told by itself.
+        #expect(copy.exact == 3 && copy.rows.count == 2)
+        try scene.killAgent { try writer.execute("DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (3, 'c', 4)") }
+        try copy.update(scene)
+        #expect(try copy.text == Copy.text(of: scene.store))
+        writer.closeInput()
+        try writer.wait()
+        let directory = scene.places.group.appending(".groupstore").appending("rows")
+        #expect(FileStatus(following: directory)?.permissions == 0o700)
+    }
+
+    /// Nobody subscribes, so only the agent itself can know that there were two commits.
+    @Test func tellsTheCommitsApartThatNobodyListenedTo() throws {
+        let scene = try RowsScene(Self.table)
+        let token = try scene.token()
+        for (number, sql) in ["INSERT INTO t VALUES (1, 'a', 1)", "UPDATE t SET y = 2"].enumerated() {
+            try sqlite(scene.store, sql)
+            try scene.awaitSteps(number + 1)
+        }
+        var position = token
+        var operations: [String] = []
+        while true {
+            let (lines, reply) = try scene.ask(["op": "changes", "since": .string(position)])
+            operations += lines.compactMap { $0.string("op") }
+            position = try #require(reply.string("token"), "\(reply.text)")
+            if reply.bool("more") != true { break }
+        }
+        #expect(operations == ["insert", "update"])
+        let refused = try groupstore("rows", "disable", Word(scene.name), environment: scene.agent.environment)
+        #expect(refused.status == 75 && refused.errors.contains("remove 'rows: true'"), "\(refused.errors)")
+    }
+
+    @Test func watchPrintsTheRowsOfAStoreThatTheAgentFollows() throws {
+        let scene = try RowsScene("PRAGMA journal_mode = WAL; \(Self.table)")
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--agent", "--rows", "--values", "--json", Word(scene.name)],
+            environment: scene.agent.environment)
+        try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+        try sqlite(scene.store, "INSERT INTO t VALUES (1, 'a', 1)")
+        var types: [String] = []
+        var last = JSONObject()
+        try watch.line {
+            guard let line = JSONObject(line: $0) else { return false }
+            types.append(line.type ?? "")
+            last = line
+            return line.type == "change"
+        }
+        #expect(types == ["batch", "table", "row", "change"])
+        #expect(last.objects("rows").first?["key"] == 1, "\(last.text)")
+        try watch.killAtOnce()
+    }
+
+    /// Without a filter by author, pages tell all. With one, only a history can.
+    @Test func refusesAuthorsWithoutAHistory() throws {
+        let scene = try RowsScene(Self.table)
+        let token = try scene.token()
+        let reply = try scene.ask(["op": "changes", "authors": ["me"], "since": .string(token)]).reply
+        #expect(reply.object("error")?.string("code") == "no_history", "\(reply.text)")
+    }
+
+    /// The log is the agent's own file; the copy is made anew, and a subscriber reads again.
+    @Test func aDamagedLogIsMadeAnew() throws {
+        let scene = try RowsScene(Self.table)
+        let token = try scene.token()
+        try sqlite(scene.store, "INSERT INTO t VALUES (1, 'a', 1)")
+        try scene.awaitSteps(1)
+        let place = scene.places.group.appending(".groupstore/rows/Notes.sqlite/0")
+        let log = try #require(try Directory(place).names().first { $0.string.hasPrefix("log-") })
+        #expect(truncate(place.appending(log).string, 100) == 0)
+        _ = try scene.ask(["op": "changes", "since": .string(token)])
+        let (lines, reply) = try scene.ask(["op": "changes", "since": .string(token)])
+        #expect(reply.string("outcome") == "reset" && lines.first?.string("reason") == "epoch", "\(reply.text)")
+        let present = try scene.token()
+        try sqlite(scene.store, "INSERT INTO t VALUES (2, 'b', 2)")
+        let rows = try scene.ask(["op": "changes", "since": .string(present)]).lines
+        #expect(rows.map { $0["key"] } == [2])
+    }
+
+    /// A difference from a page that isn't what was written would be a wrong row.
+    @Test func aDamagedCopyIsMadeAnew() throws {
+        let scene = try RowsScene("\(Self.table); INSERT INTO t VALUES (1, 'a', 1)")
+        let token = try scene.token()
+        let copy = scene.places.group.appending(".groupstore/rows/Notes.sqlite/0/pages")
+        let file = try Descriptor(opening: copy, flags: O_RDWR)
+        let byte = try file.read(count: 1, at: 2 * 4096 - 1, path: copy)
+        try file.write([(byte.first ?? 0) ^ 1], at: 2 * 4096 - 1, path: copy)
+        try sqlite(scene.store, "UPDATE t SET x = 'b'")
+        let (lines, reply) = try scene.ask(["op": "changes", "values": true, "since": .string(token)])
+        #expect(lines.map(\.type) == ["reset"] && lines.first?.string("reason") == "epoch", "\(reply.text)")
+        let present = try #require(reply.string("token"))
+        try sqlite(scene.store, "UPDATE t SET x = 'c'")
+        let rows = try scene.ask(["op": "changes", "values": true, "since": .string(present)]).lines
+        #expect(rows.last?["before"]?.text == #"[1,"b",1]"#, "\(rows.map(\.text))")
+    }
+
+    /// The store is locked while the agent starts. Nobody may take that for a store without rows.
+    @Test func watchWaitsForAWriterThatLocksTheStore() throws {
+        let scene = try RowsScene(Self.table)
+        let writer = try sqliteShell(scene.store)
+        try scene.killAgent { try writer.execute("BEGIN EXCLUSIVE; INSERT INTO t VALUES (1, 'a', 1)") }
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--agent", "--values", "--json", Word(scene.name)],
+            environment: scene.agent.environment)
+        try watch.line(.errors) { $0.contains("can't be read now") && $0.contains("waiting") }
+        try writer.execute("COMMIT")
+        try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+        try writer.execute("INSERT INTO t VALUES (2, 'b', 2)")
+        var keys: [JSONValue?] = []
+        try watch.line {
+            guard let line = JSONObject(line: $0) else { return false }
+            if line.type == "row" { keys.append(line["key"]) }
+            return line.type == "change"
+        }
+        #expect(keys == [2])
+        writer.closeInput()
+        try writer.wait()
+        try watch.killAtOnce()
+    }
+
+    /// Nothing is written to the store, so nothing records who has read how far.
+    @Test func refusesAnAcknowledgement() throws {
+        let scene = try RowsScene(Self.table)
+        let token = try scene.token()
+        let reply = try scene.ask(["op": "ack", "subscriber": "index", "token": .string(token)]).reply
+        let error = try #require(reply.object("error"), "\(reply.text)")
+        #expect(error.string("code") == "not_supported" && error.string("hint")?.contains("history") == false)
+    }
+
+    /// The log and the index have lost their names when the agent reads them. It has opened them before.
+    @Test func tellsTheCommitsApartOfAProgramThatHasClosedTheStore() throws {
+        let scene = try RowsScene("PRAGMA journal_mode = WAL; \(Self.table)")
+        let token = try scene.token()
+        let writer = try sqliteShell(scene.store)
+        try writer.execute("SELECT * FROM t")
+        #expect(try scene.ask(["op": "sync"]).reply.bool("ok") == true)
+        try scene.agent.process.suspend()
+        try writer.execute("INSERT INTO t VALUES (1, 'a', 1)")
+        try writer.execute("UPDATE t SET y = 2")
+        writer.closeInput()
+        try writer.wait()
+        #expect(FileStatus(following: scene.places.group.appending("Notes.sqlite-wal")) == nil)
+        scene.agent.process.signal(SIGCONT)
+        #expect(try scene.ask(["op": "sync"]).reply.bool("ok") == true)
+        let rows = try scene.rows(after: token)
+        #expect(rows.map { $0.string("op") } == ["insert", "update"])
+        #expect(rows.allSatisfy { $0.object("transaction")?.bool("exact") == true }, "\(rows.map(\.text))")
+    }
+
+    /// Each page begins where the one before it ended, whatever the table, and however many rows the step has.
+    @Test(arguments: ["", "WITHOUT ROWID"]) func pagesOfOneStepHaveEachRowOnce(_ kind: String) throws {
+        let scene = try RowsScene(
+            "CREATE TABLE a (id INTEGER PRIMARY KEY, x); CREATE TABLE b (id INTEGER PRIMARY KEY, x) \(kind);"
+                + "CREATE TABLE c (id INTEGER PRIMARY KEY, x); INSERT INTO b VALUES (1, 'old'), (2, 'old'), (40, 'old')"
+        )
+        let token = try scene.token()
+        let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50) "
+        try sqlite(
+            scene.store,
+            "BEGIN; \(numbers) INSERT INTO a SELECT i, 'a' || i FROM n; DELETE FROM b WHERE id = 1;"
+                + "\(numbers) INSERT OR REPLACE INTO b SELECT i, 'b' || i FROM n WHERE i > 1;"
+                + "\(numbers) INSERT INTO c SELECT i, 'c' || i FROM n; COMMIT")
+        for (limit, values) in [(7, true), (50, true), (50, false), (1000, true)] {
+            let rows = try scene.rows(after: token, limit: limit, values: values)
+            let expected =
+                (1...50).map { "a \($0) insert" }
+                + (1...50).map { "b \($0) \($0 == 1 ? "delete" : [2, 40].contains($0) ? "update" : "insert")" }
+                + (1...50).map { "c \($0) insert" }
+            let found = rows.map { "\($0.string("table") ?? "") \($0["key"]?.text ?? "") \($0.string("op") ?? "")" }
+            #expect(found.sorted() == expected.sorted(), "limit \(limit)")
+        }
+        let deletes = try scene.rows(after: token, limit: 1, operations: ["delete", "update"])
+        #expect(deletes.compactMap { $0["key"] }.count == 3)
+    }
+
+    @Test func aTokenOfAnotherCopyIsReset() throws {
+        let scene = try RowsScene(Self.table)
+        let (lines, reply) = try scene.ask(["op": "changes", "values": true, "since": "h1.pages-1.0.0"])
+        #expect(reply.string("outcome") == "reset" && lines.first?.string("reason") == "epoch", "\(reply.text)")
+    }
+
+    @Test(arguments: ["WAL", "DELETE"]) func replayingWhatIsToldGivesTheStore(_ mode: String) throws {
+        try storm(mode, steps: 40, seed: 37)
+    }
+
+    @Test(.soak, arguments: ["WAL", "DELETE", "PERSIST", "TRUNCATE"])
+    func replayingALongStormGivesTheStore(_ mode: String) throws { try storm(mode, steps: 1500, seed: 3737) }
+
+    private func storm(_ mode: String, steps: Int, seed: UInt64) throws {
+        let scene = try RowsScene("PRAGMA journal_mode = \(mode); \(Self.table)")
+        var copy = Copy(token: try scene.token())
+        var random = SeededGenerator(seed: seed)
+        func statements() -> String {
+            (0..<Int.random(in: 1...6, using: &random)).map { _ in
+                let key = Int.random(in: 1...200, using: &random)
+                return switch Int.random(in: 0...9, using: &random) {
+                case 0...5: "REPLACE INTO t VALUES (\(key), hex(zeroblob(\(key * 7))), \(key))"
+                case 6, 7: "UPDATE t SET y = y + 1 WHERE id BETWEEN \(key) AND \(key + 20)"
+                default: "DELETE FROM t WHERE id BETWEEN \(key) AND \(key + 9)"
+                }
+            }.joined(separator: "; ")
+        }
+        var writer = try sqliteShell(scene.store)
+        for step in 1...steps {
+            switch Int.random(in: 0...11, using: &random) {
+            case 0...3: try writer.execute(statements())
+            case 4: try writer.execute("BEGIN; \(statements()); COMMIT")
+            case 5: try writer.execute("BEGIN; \(statements()); ROLLBACK")
+            case 6: try writer.execute("VACUUM")
+            case 7: try writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            case 8: try sqlite(scene.store, statements())
+            case 9: try scene.killAgent { try writer.execute(statements()) }
+            case 10:
+                try writer.execute("BEGIN; \(statements())")
+                try writer.killAtOnce()
+                writer = try sqliteShell(scene.store)
+            default:
+                writer.closeInput()
+                try writer.wait()
+                let copy = scene.places.scratch("copy-\(step)")
+                try sqlite(scene.store, "VACUUM INTO '\(copy.string)'")
+                try sqlite(copy, "PRAGMA journal_mode = \(mode); \(statements())")
+                #expect(try run("cp", [Word(copy), Word(scene.store)]).status == 0)
+                writer = try sqliteShell(scene.store)
+            }
+            try copy.update(scene)
+            #expect(try copy.text == Copy.text(of: scene.store), "step \(step)")
+        }
+        writer.closeInput()
+        try writer.wait()
+    }
+}

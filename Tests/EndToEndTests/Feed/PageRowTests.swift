@@ -1,0 +1,218 @@
+import AgentProtocol
+import EndToEndSupport
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// `watch` and `rows` on a store that keeps no history.
+@Suite(.ownThreads, .timeLimit(.minutes(60))) struct PageRowTests {
+    private final class Scene {
+        let places: Places
+        let store: FilePath
+        let tokens: FilePath
+        let environment: [String: String]
+
+        init() throws {
+            places = try Places()
+            store = places.group.appending("Notes.sqlite")
+            tokens = places.scratch("token")
+            environment = ["XDG_STATE_HOME": places.scratch("state").string]
+            try sqlite(
+                store, "CREATE TABLE note (id INTEGER PRIMARY KEY, title); CREATE TABLE tag (name); VACUUM")
+        }
+
+        /// The token in the file, once it differs from that one.
+        func token(after former: String?) throws -> String {
+            let directory = try Directory(tokens.removingLastComponent())
+            let deadline = Deadline(after: .ample)
+            while !deadline.hasPassed {
+                let bytes = try DurableFile.read("token", in: directory) ?? []
+                let token = String(decoding: bytes.dropLast(), as: UTF8.self)
+                if token != former ?? "" { return token }
+                pause(.milliseconds(1))
+            }
+            throw Unexpected("the token stays \(former ?? "away")")
+        }
+
+        func watch(_ words: Word...) throws -> RunningProcess {
+            let all: [Word] = ["watch", "--direct", "--token-file", Word(tokens), Word(store)] + words
+            return try RunningProcess(Programs.groupstore, all, environment: environment)
+        }
+
+        func next(_ watch: RunningProcess, _ types: String...) throws -> JSONObject {
+            var found = JSONObject()
+            try watch.line {
+                guard let line = JSONObject(line: $0) else { return false }
+                found = line
+                return types.contains(line.type ?? "")
+            }
+            return found
+        }
+    }
+
+    @Test func rowsAloneHaveTheirKeysOnly() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--rows", "--json")
+        _ = try scene.next(watch, "watching")
+        try sqlite(scene.store, "INSERT INTO note VALUES (7, 'a')")
+        let row = try scene.next(watch, "row", "change")
+        #expect(row["key"] == 7 && row["values"] == nil && row["before"] == nil)
+        #expect(try scene.next(watch, "change")["tables"] == ["note"])
+    }
+
+    /// The step was logged but not printed, as after a kill.
+    @Test func aDamagedLogIsAReset() throws {
+        let scene = try Scene()
+        var watch = try scene.watch("--values", "--json")
+        let first = try #require(try scene.next(watch, "watching").string("token"))
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'secret')")
+        _ = try scene.token(after: first)
+        try watch.killAtOnce()
+        let script = "cd \"$1\"/groupstore && f=$(grep -rl secret --include='log-*') && sed -i s/secret/sacred/ \"$f\""
+        try run("sh", ["-c", Word(script), "sh", Word(scene.places.scratch("state"))])
+        try write(first + "\n", to: scene.tokens)
+        watch = try scene.watch("--values", "--json")
+        #expect(try scene.next(watch, "row", "change", "reset").type == "reset")
+        try sqlite(scene.store, "INSERT INTO note VALUES (2, 'b')")
+        #expect(try scene.next(watch, "row", "reset")["values"] == [2, "b"])
+        _ = try scene.next(watch, "change")
+    }
+
+    @Test func leavesOutStepsWithoutAWantedRow() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--values", "--json", "--operations", "delete", "--tables", "note")
+        let first = try scene.next(watch, "watching").string("token")
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a')")
+        let second = try scene.token(after: first)
+        try sqlite(scene.store, "INSERT INTO tag VALUES ('a')")
+        let third = try scene.token(after: second)
+        try sqlite(scene.store, "DELETE FROM note")
+        // Nothing of the first two is printed.
+        let batch = try scene.next(watch, "batch", "table", "row", "change")
+        #expect(batch.type == "batch" && batch.string("from") == third)
+        #expect(try scene.next(watch, "row")["before"] == [1, "a"])
+        _ = try scene.next(watch, "change")
+    }
+
+    /// No former value tells what a row had in a column of a new name.
+    @Test(
+        arguments: [
+            ("ALTER TABLE note ADD COLUMN stars DEFAULT 5; UPDATE note SET stars = 6 WHERE id = 1", [[1, "a", 6]]),
+            ("ALTER TABLE note ADD COLUMN stars; UPDATE note SET stars = 6, title = 'b' WHERE id = 1", [[1, "b", 6]]),
+            ("ALTER TABLE note RENAME title TO name; UPDATE note SET name = 'b' WHERE id = 1", [[1, "b"]]),
+            (
+                "DROP TABLE note; CREATE TABLE note (id INTEGER PRIMARY KEY, z); INSERT INTO note VALUES (1, 'z')",
+                [[1, "z"]]
+            ),
+        ] as [(String, [[JSONValue]])])
+    func tellsTheRowsOfAStepThatAltersTheirTable(_ sql: String, _ expected: [[JSONValue]]) throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a'), (2, 'b')")
+        let watch = try scene.watch("--values", "--json", "--operations", "update")
+        _ = try scene.next(watch, "watching")
+        try sqlite(scene.store, "BEGIN; \(sql); COMMIT")
+        var values: [JSONValue?] = []
+        while true {
+            let line = try scene.next(watch, "row", "change")
+            if line.type == "change" { break }
+            values.append(line["values"])
+        }
+        #expect(values == expected.map { .array($0) })
+    }
+
+    /// A step has one encoding: the texts before it would be told wrong.
+    @Test func anotherEncodingIsAReset() throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a')")
+        let other = scene.places.scratch("other")
+        try sqlite(
+            other, "PRAGMA encoding = 'UTF-16le'; CREATE TABLE note (id INTEGER PRIMARY KEY, title); VACUUM")
+        let watch = try scene.watch("--values", "--json")
+        _ = try scene.next(watch, "watching")
+        #expect(try run("cp", [Word(other), Word(scene.store)]).status == 0)
+        #expect(try scene.next(watch, "reset", "row").type == "reset")
+    }
+
+    @Test func advancesTheTokenPastStepsThatAreLeftOut() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--values", "--json", "--tables", "note")
+        let first = try scene.next(watch, "watching").string("token")
+        #expect(try scene.token(after: nil) == first)
+        try sqlite(scene.store, "INSERT INTO tag VALUES ('a')")
+        let reached = try scene.token(after: first)
+        try watch.killAtOnce()
+        let again = try scene.watch("--values", "--json")
+        #expect(try scene.next(again, "watching").string("token") == reached)
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a')")
+        #expect(try scene.next(again, "table")["table"] == "note")
+    }
+
+    /// A power cut may leave an empty file, or zeros, where the token was renamed to.
+    @Test(arguments: [[], [UInt8](repeating: 0, count: 25)])
+    func aTokenLostToAPowerCutIsAReset(_ content: [UInt8]) throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--values", "--json")
+        _ = try scene.next(watch, "watching")
+        try watch.killAtOnce()
+        let directory = try Directory(scene.tokens.removingLastComponent())
+        try DurableFile.write(content, as: "token", in: directory, mode: 0o600)
+        let again = try scene.watch("--values", "--json")
+        let reset = try scene.next(again, "reset", "change")
+        #expect(reset.type == "reset" && reset.string("reason") == "epoch")
+        #expect(try scene.token(after: "lost") == reset.string("token"))
+    }
+
+    @Test func printsEnvelopesOfRowsFromPages() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--format", "debezium")
+        try watch.line(.errors) { $0.hasPrefix("watching") }
+        var envelopes: [JSONObject] = []
+        // No journal that persists tells a transaction from others.
+        let update = "PRAGMA journal_mode = persist; UPDATE note SET title = 'b'"
+        for sql in ["INSERT INTO note VALUES (1, 'a')", update] {
+            try sqlite(scene.store, sql)
+            envelopes.append(try #require(try watch.line().flatMap { JSONObject(line: $0) }))
+        }
+        #expect(envelopes.map { $0.string("op") } == ["c", "u"])
+        #expect(envelopes.first?["before"] == .null)
+        #expect(envelopes.last?.object("before") == ["id": 1, "title": "a"])
+        #expect(envelopes.last?.object("after") == ["id": 1, "title": "b"])
+        let source = envelopes.last?.object("source")
+        #expect(source?.string("table") == "note" && source?.object("key") == ["id": 1])
+        #expect(source?.bool("net") == true && envelopes.last?["transaction"] == .null)
+    }
+
+    @Test func refusesEnvelopesOfAHistory() throws {
+        let scene = try Scene()
+        #expect(try groupstore("history", "enable", Word(scene.store)).status == 0)
+        let result = try groupstore("watch", "--direct", "--json", "--format", "debezium", Word(scene.store))
+        #expect(result.status == 64 && (result.output + result.errors).contains("no_envelopes"))
+    }
+
+    @Test func showsAndRemovesTheCopy() throws {
+        let scene = try Scene()
+        func rows(_ words: Word...) throws -> (status: Int32, objects: [JSONObject]) {
+            let result = try groupstore(
+                "rows", options: words + [Word(scene.store), "--json"], environment: scene.environment)
+            return (result.status, result.lines.compactMap { JSONObject(line: $0) })
+        }
+        let plan = try rows("enable", "--dry-run").objects
+        #expect(plan.first?.string("outcome") == "planned" && plan.first?.integer("bytes") ?? 0 > 0)
+        #expect(try rows("show").objects.first?.integer("copies") == 0)
+        let watch = try scene.watch("--values", "--json")
+        _ = try scene.next(watch, "watching")
+        for sql in ["INSERT INTO note VALUES (1, 'secret')", "DELETE FROM note"] {
+            try sqlite(scene.store, sql)
+            _ = try scene.next(watch, "change")
+        }
+        let shown = try rows("show").objects
+        #expect(shown.first?.integer("deleted_rows") == 1 && shown.first?.bool("current") == true)
+        #expect(shown.first?.object("follower")?.string("program") == "groupstore")
+        #expect(try rows("disable").status == 75)
+        try watch.killAtOnce()
+        let removed = try rows("disable")
+        #expect(removed.status == 0 && removed.objects.first?.integer("bytes") ?? 0 > 0)
+        #expect(try rows("show").objects.first?.integer("copies") == 0)
+    }
+}

@@ -1,0 +1,98 @@
+import AgentProtocol
+import EndToEndSupport
+import Glibc
+import LinuxSystem
+import SystemPackage
+import TestSupport
+import Testing
+
+/// A home that keeps no history, which the relay publishes from its pages.
+@Suite(.ownThreads, .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"))
+struct MirrorRelayTests {
+    private func rows(_ store: FilePath) throws -> String {
+        try sqlite(store, "SELECT id, quote(title), quote(body) FROM Note ORDER BY id")
+    }
+
+    /// Waits until the follower has the home's rows.
+    private func expectEqual(_ hosts: RelayHosts, _ follower: RelayProcess) throws {
+        let wanted = try rows(hosts.home)
+        while try rows(hosts.replica) != wanted { try follower.event("caught_up") }
+    }
+
+    @Test(arguments: NATSServer.programs.suffix(1))
+    func publishesAStoreThatKeepsNoHistory(program: FilePath) throws {
+        let hosts = try RelayHosts(program, keepsHistory: false)
+        let schema = try sqlite(hosts.home, "SELECT group_concat(name) FROM sqlite_schema")
+        var publisher = try hosts.publish()
+        #expect(try publisher.event("mirror").string("path")?.contains("/Notes.mirror/") == true)
+        let follower = try hosts.follow()
+        try follower.event("caught_up")
+        try sqlite(hosts.home, "INSERT INTO Note VALUES (1, 'it''s', NULL); UPDATE Note SET title = 'b' WHERE id = 0;")
+        try expectEqual(hosts, follower)
+        try publisher.process.killAtOnce()
+        try sqlite(
+            hosts.home, "DELETE FROM Note WHERE id = 0; INSERT INTO Note VALUES (2, NULL, zeroblob(300000)); VACUUM")
+        publisher = try hosts.publish()
+        try expectEqual(hosts, follower)
+        #expect(try sqlite(hosts.home, "SELECT group_concat(name) FROM sqlite_schema") == schema)
+        let events = try follower.stop().objects
+        #expect(events.filter { $0.type == "reset" }.map { $0.string("reason") } == ["first"])
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test(arguments: NATSServer.programs.suffix(1))
+    func followersTakeASnapshotAfterAChangeOfTheSchema(program: FilePath) throws {
+        let hosts = try RelayHosts(program, keepsHistory: false)
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        try follower.event("caught_up")
+        try sqlite(hosts.home, "ALTER TABLE Note ADD COLUMN more; INSERT INTO Note VALUES (1, 'new', NULL, 'more')")
+        try follower.event("reset")
+        try follower.event("caught_up")
+        #expect(try sqlite(hosts.replica, "SELECT more FROM Note WHERE id = 1") == "more\n")
+        try sqlite(hosts.home, "INSERT INTO Note VALUES (2, 'after', NULL, 'that')")
+        try expectEqual(hosts, follower)
+        let events = try publisher.stop().objects
+        #expect(events.allSatisfy { $0.type != "error" }, "nothing is wrong: \(events)")
+        #expect(events.filter { $0.type == "reset" }.map { $0.string("reason") } == ["schema"])
+    }
+
+    @Test(arguments: NATSServer.programs.suffix(1))
+    func followsAHomeThatIsRestored(program: FilePath) throws {
+        let hosts = try RelayHosts(program, keepsHistory: false)
+        let backup = hosts.path("backup.sqlite")
+        try sqlite(hosts.home, "VACUUM INTO '\(backup)'")
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        try follower.event("caught_up")
+        try sqlite(hosts.home, "INSERT INTO Note (title) VALUES ('not in the backup')")
+        try expectEqual(hosts, follower)
+        try sqlite(hosts.home, "PRAGMA journal_mode = DELETE")
+        #expect(try run("cp", [Word(backup), Word(hosts.home)]).status == 0)
+        try expectEqual(hosts, follower)
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test(arguments: NATSServer.programs.suffix(1))
+    func publishesAStoreWhoseHistoryBeginsAndEnds(program: FilePath) throws {
+        let hosts = try RelayHosts(program, keepsHistory: false)
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        try follower.event("caught_up")
+        for (number, command) in ["enable", "disable"].enumerated() {
+            #expect(try groupstore("history", Word(command), Word(hosts.home)).status == 0)
+            try sqlite(hosts.home, "INSERT INTO Note (title) VALUES ('\(number)')")
+            #expect(try publisher.event("reset").string("reason") == "history")
+            try expectEqual(hosts, follower)
+        }
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test func refusesWhatNoMirrorCanCarry() throws {
+        let program = try #require(NATSServer.programs.last)
+        let hosts = try RelayHosts(program, keepsHistory: false)
+        try sqlite(hosts.home, "CREATE TABLE ATRANSACTION (a); CREATE TABLE ACHANGE (a)")
+        let stopped = try hosts.publish().process.wait()
+        #expect(stopped.status == 65, "\(stopped.errors)")
+    }
+}

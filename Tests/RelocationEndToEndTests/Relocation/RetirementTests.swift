@@ -1,0 +1,66 @@
+import EndToEndSupport
+import SystemPackage
+import TestSupport
+import Testing
+
+/// Tests that `--retire` also takes effect if the group container already has a store.
+@Suite(.ownThreads) struct RetirementTests {
+    enum Situation: String, CaseIterable {
+        case sameContent, emptyLegacy, keepGroup
+    }
+
+    private func prepare(_ situation: Situation, _ places: Places) throws -> FilePath {
+        let legacy = places.legacy.appending("Notes.sqlite")
+        try makeStore(legacy, rows: situation == .emptyLegacy ? 0 : 10)
+        if situation == .sameContent {
+            try run("cp", ["-a", Word(places.legacy.pushing(".")), Word(places.group)])
+        } else {
+            try makeStore(places.group.appending("Notes.sqlite"), rows: 3)
+        }
+        return legacy
+    }
+
+    private func relocate(_ store: FilePath, _ group: FilePath, _ options: [Word]) throws -> FinishedProcess {
+        try groupstore("relocate", Word(store), Word(group), "--json", options: options)
+    }
+
+    @Test(arguments: Situation.allCases, [Places.FileSystem.same, .another])
+    func replacesTheLegacyStoreByALink(_ situation: Situation, _ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        let legacy = try prepare(situation, places)
+        let published = places.group.appending("Notes.sqlite")
+        let rows = try noteCount(published)
+        let options: [Word] = ["--retire", "symlink", "--on-conflict", "keep-group"]
+        let done = try relocate(legacy, places.group, options)
+        #expect(done.outcome == "already_relocated", "\(done.output)")
+        #expect(try run("readlink", [Word(legacy)]).lines == [published.string])
+        #expect(try noteCount(legacy) == rows)
+        #expect(try relocate(legacy, places.group, options).outcome == "already_relocated")
+    }
+
+    /// The remedy ends the conflict, and the next one.
+    @Test func leadsAProgramThatCameBackToTheGroupsStore() throws {
+        let places = try Places()
+        let (legacy, published) = (places.legacy.appending("Notes.sqlite"), places.group.appending("Notes.sqlite"))
+        try makeStore(legacy, rows: 10)
+        #expect(try relocate(legacy, places.group, []).outcome == "relocated")
+        try makeStore(legacy, rows: 2)
+        let conflict = try relocate(legacy, places.group, [])
+        let hint = try #require(conflict.summary.object("error")?.string("hint"), "\(conflict.output)")
+        let words = try #require(hint.split(separator: ": ").last?.split(separator: " ").dropFirst())
+        #expect(words.suffix(2) == ["--retire", "symlink"], "\(hint)")
+        let done = try run(Programs.groupstore, words.map { Word(String($0)) })
+        #expect(done.status == 0, "\(done.errors)")
+        #expect(try run("readlink", [Word(legacy)]).lines == [published.string])
+        #expect(try noteCount(legacy) == 10)
+    }
+
+    @Test func archivesARedundantCopy() throws {
+        let places = try Places()
+        let legacy = try prepare(.sameContent, places)
+        #expect(try relocate(legacy, places.group, ["--retire", "archive"]).outcome == "already_relocated")
+        #expect(try run("find", [Word(places.legacy), "-name", "Notes*"]).lines.isEmpty)
+        let archived = try run("find", [Word(places.group.appending(".groupstore/archive")), "-name", "Notes.sqlite"])
+        #expect(try noteCount(FilePath(try #require(archived.lines.first))) == 10)
+    }
+}
