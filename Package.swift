@@ -259,7 +259,7 @@ let unitTests = floor(
     // Two targets are compiled at the same time.
     tests(
         "EndToEndTests", "AgentProtocol", "CLinux", "EndToEndSupport", "FileCoordination", "GroupContainers",
-        "LinuxSystem", "StoreRelocation", "StrictYAML"),
+        "GroupStore", "LinuxSystem", "StoreRelocation", "StrictYAML"),
     tests(
         "RelocationEndToEndTests", "AgentProtocol", "CLinux", "EndToEndSupport", "LinuxSystem", "SQLiteFormat",
         "SQLiteStore", "StoreRelocation"))
