@@ -48,19 +48,22 @@ struct RowPage: Sendable {
     let token: HistoryToken
     /// True if the schema was changed since the history's triggers were made.
     let isOutdated: Bool
+    /// True if the store is a replica, which has a table of its follower's.
+    let isReplica: Bool
     let tables: Set<String>
     /// True if the rows were read from the store's pages, which miss none and know no authors and entities.
     let isFromPages: Bool
 
     init(
         rows: [JSONObject] = [], gaps: [(Int64, String)] = [], token: HistoryToken, isOutdated: Bool = false,
-        isFromPages: Bool = false
+        isReplica: Bool = false, isFromPages: Bool = false
     ) {
         self.isFromPages = isFromPages
         self.rows = rows
         self.gaps = gaps
         self.token = token
         self.isOutdated = isOutdated
+        self.isReplica = isReplica
         tables = Set(rows.compactMap { $0.string("table").map(TableFilter.fold) })
     }
 }
@@ -87,12 +90,13 @@ extension HistoryReadResult {
             // A change with a row longer than a line is sent without rows, like one with too many rows.
             self = .tooMany(token)
         } else {
-            self = .page(Self.page(messages.dropLast(), token, isOutdated: summary.object.bool("outdated") ?? false))
+            self = .page(Self.page(messages.dropLast(), token, summary.object))
         }
     }
 
     private static func page(
-        _ messages: some Sequence<(type: String, object: JSONObject)>, _ token: HistoryToken, isOutdated: Bool
+        _ messages: some Sequence<(type: String, object: JSONObject)>, _ token: HistoryToken,
+        _ summary: JSONObject
     ) -> RowPage {
         var rows: [JSONObject] = []
         var gaps: [(Int64, String)] = []
@@ -102,6 +106,8 @@ extension HistoryReadResult {
             if type == "row" { rows.append(row) }
             if type == "reset" { gaps.append((row.integer("number") ?? .max, row.string("table") ?? "")) }
         }
-        return RowPage(rows: rows, gaps: gaps, token: token, isOutdated: isOutdated)
+        return RowPage(
+            rows: rows, gaps: gaps, token: token, isOutdated: summary.bool("outdated") ?? false,
+            isReplica: summary.bool("replica") ?? false)
     }
 }

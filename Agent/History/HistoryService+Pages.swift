@@ -2,6 +2,7 @@ import AgentProtocol
 import Glibc
 import GroupContainers
 import LinuxSystem
+import PersistentHistory
 import RowShadow
 import StoreWatching
 import SystemPackage
@@ -93,10 +94,8 @@ extension HistoryService {
         }
         do {
             if known == nil || isUnproven {
-                guard let keepsHistory = try StoreTables.keepHistory(ofStoreAt: path) else {
-                    throw RowShadowError.busy(path)
-                }
-                if keepsHistory {
+                guard let tables = try StoreTables.statements(ofStoreAt: path) else { throw RowShadowError.busy(path) }
+                if HistorySchema.isKept(by: tables) {
                     let ended = state.withLock { state in
                         state.pages.withHistory.insert(store)
                         return state.pages.sources.removeValue(forKey: store)

@@ -134,7 +134,7 @@ struct RowCursor {
         let admitted = new.filter { isWanted($0.string("table") ?? "") && filter.admits($0) }
         let rowTables = ChangedTables(Set(new.compactMap { $0.string("table") }), isComplete: !isReturning)
         let tables = change.map { $0.tables.union(rowTables) } ?? rowTables
-        if let change, !page.isFromPages, !isAttributed(change, to: page.tables.union(credited)) {
+        if let change, !page.isFromPages, !isAttributed(change, page, credited) {
             return .change(tables, rows: nil)
         }
         if isReturning, page.isOutdated { return .change(tables.union(.unknown), rows: nil) }
@@ -142,7 +142,7 @@ struct RowCursor {
             return .change(tables, rows: wantsRows && admitted.count <= Self.maximumRows ? admitted : nil)
         }
         guard let change else { return new.isEmpty ? .nothing : .leftOut }
-        let others = HistoryTableNames.userTables(change.tables).map(TableFilter.fold)
+        let others = HistoryTableNames.userTables(change.tables, ofReplica: page.isReplica).map(TableFilter.fold)
         let wasSent = !others.isEmpty && credited.isSuperset(of: others)
         guard filter.isEmpty, self.tables?.admits(change.tables) ?? true, !wasSent else { return .leftOut }
         return .change(change.tables, rows: wantsRows ? [] : nil)
@@ -152,10 +152,13 @@ struct RowCursor {
     private func isWanted(_ table: String) -> Bool { table.isEmpty || tables?.admits(table) ?? true }
 
     /// True if there is a row for each table that was written and is wanted. Rows of other tables may hide nothing.
-    private func isAttributed(_ change: Pending, to known: Set<String>) -> Bool {
+    private func isAttributed(_ change: Pending, _ page: RowPage, _ credited: Set<String>) -> Bool {
         guard change.tables.isComplete else { return false }
-        let written = HistoryTableNames.recordable(change.tables).filter { !known.contains(TableFilter.fold($0)) }
-        return change.unrecorded.union(written).allSatisfy { !isWanted($0) }
+        let known = page.tables.union(credited)
+        let tables = HistoryTableNames.recordable(change.tables, ofReplica: page.isReplica)
+        let written = tables.filter { !known.contains(TableFilter.fold($0)) }
+        let unrecorded = change.unrecorded.subtracting(page.isReplica ? [HistorySchema.replicaTable] : [])
+        return unrecorded.union(written).allSatisfy { !isWanted($0) }
     }
 }
 
@@ -173,20 +176,25 @@ enum HistoryTableNames {
         !tables.isComplete || !records.isDisjoint(with: tables.names ?? [])
     }
 
-    /// Returns the tables without bookkeeping and history tables.
-    static func userTables(_ tables: ChangedTables) -> Set<String> {
-        Set((tables.names ?? []).filter { !bookkeeping.contains($0) && !HistorySchema.isOwn($0) })
+    /// Returns the tables without bookkeeping and history tables. `GS_REPLICA` may be a program's own: only a replica's
+    /// is left out.
+    static func userTables(_ tables: ChangedTables, ofReplica isReplica: Bool) -> Set<String> {
+        Set(
+            (tables.names ?? []).filter {
+                !bookkeeping.contains($0) && !HistorySchema.requiredTables.contains($0)
+                    && !(isReplica && $0 == HistorySchema.replicaTable)
+            })
     }
 
     /// Returns the user tables of a transaction that recorded no row at all.
     static func unrecorded(by tables: ChangedTables) -> Set<String> {
-        mayHaveRecorded(tables) ? [] : userTables(tables)
+        mayHaveRecorded(tables) ? [] : userTables(tables, ofReplica: false)
     }
 
     /// Returns the tables whose changes have rows of their own. Core Data records the objects of a many-to-many
     /// relationship, not the rows of its join table.
-    static func recordable(_ tables: ChangedTables) -> Set<String> {
+    static func recordable(_ tables: ChangedTables, ofReplica isReplica: Bool) -> Set<String> {
         let isCoreData = tables.names?.contains("ACHANGE") ?? false
-        return userTables(tables).filter { !(isCoreData && $0.prefixMatch(of: /Z_[0-9]/) != nil) }
+        return userTables(tables, ofReplica: isReplica).filter { !(isCoreData && $0.prefixMatch(of: /Z_[0-9]/) != nil) }
     }
 }

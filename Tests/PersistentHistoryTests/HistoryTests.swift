@@ -1,4 +1,5 @@
 import GRDB
+import SQLiteStore
 import TestSupport
 import Testing
 
@@ -65,9 +66,8 @@ struct HistoryTests {
 
     /// SQLite compares names without regard to case, and so do `CREATE TABLE` and `DROP TABLE`.
     @Test(arguments: [
-        "CREATE TABLE gs_replica (id)", "CREATE TABLE Gs_History (id)", "CREATE TABLE gs_author (id, name)",
-        "CREATE TABLE GS_REPLICA (id)", "CREATE VIRTUAL TABLE gs_replica USING fts5(text)",
-        "CREATE VIEW gs_replica AS SELECT 1", "CREATE VIEW GS_TABLE AS SELECT 1",
+        "CREATE TABLE Gs_History (id)", "CREATE TABLE gs_author (id, name)", "CREATE TABLE GS_SUBSCRIBER (id)",
+        "CREATE VIRTUAL TABLE gs_change USING fts5(text)", "CREATE VIEW GS_TABLE AS SELECT 1",
         "CREATE INDEX gs_change ON note (title)",
     ])
     func leavesAnObjectWithANameOfHistoryAlone(_ creation: String) throws {
@@ -81,6 +81,27 @@ struct HistoryTests {
             _ = try? HistoryInstallation(store.location).disable()
             #expect(try store.schema() == before)
         }
+    }
+
+    /// Only replicas have the table, so a program's own stands beside a history.
+    @Test(arguments: ["gs_replica", "GS_REPLICA"], [false, true])
+    func recordsATableNamedLikeAReplicas(_ name: String, isLater: Bool) throws {
+        let store = try Fixture()
+        let creation = "CREATE TABLE \(name) (id INTEGER PRIMARY KEY, a)"
+        if !isLater { try store.write(creation) }
+        _ = try store.enable()
+        if isLater {
+            try store.write(creation)
+            #expect(throws: HistoryError.outdated(table: name, store.location.path)) {
+                try StoreReader.read(store.location) { try ChangeBatch($0) }
+            }
+            #expect(try store.enable().kind == .updated)
+        }
+        try store.write("INSERT INTO \(name) VALUES (7, 1)")
+        #expect(try store.changes().last?.table == name)
+        #expect(try HistoryInstallation(store.location).disable().kind == .disabled)
+        #expect(try store.schema().filter { $0.contains("GS_") || $0.contains("gs_") }.count == 1)
+        try store.write("INSERT INTO \(name) VALUES (8, 1)")
     }
 
     @Test func recordsAKeyOfSeveralColumns() throws {

@@ -286,6 +286,18 @@ struct PlainMergeTests {
         #expect(try rig.rows("SELECT count(*) FROM GS_CHANGE") == ["2"])
     }
 
+    /// A history's tables are known by their statements.
+    @Test(arguments: ["gs_replica", "GS_AUTHOR"]) func mergesATableOfThatNameBesideAHistorys(name: String) throws {
+        let rig = try MergeRig(
+            """
+            CREATE TABLE GS_HISTORY (id INTEGER PRIMARY KEY CHECK (id = 1), identifier TEXT NOT NULL, \
+            version INTEGER NOT NULL, schema_version INTEGER NOT NULL, trimmed INTEGER NOT NULL, trimmed_nonce INTEGER);
+            CREATE TABLE \(name) (id INTEGER PRIMARY KEY, name TEXT)
+            """, group: "INSERT INTO \(name) VALUES (1, 'one')", legacy: "INSERT INTO \(name) VALUES (2, 'two')")
+        _ = try rig.merge(MergeOptions())
+        #expect(try rig.rows("SELECT id, name FROM \(name) ORDER BY id") == ["1|one", "2|two"])
+    }
+
     @Test func keepsTheWholeRowWithTheTypesOfItsNumbers() throws {
         let rig = try MergeRig(
             "CREATE TABLE t (k PRIMARY KEY, v) WITHOUT ROWID", group: "INSERT INTO t VALUES (1, 'g')",

@@ -329,7 +329,8 @@ struct MirrorTests {
 
     /// A replica would lack the object, or a mirror would take it for its own.
     @Test(arguments: [
-        "CREATE TABLE gs_change (a)", "CREATE VIEW GS_AUTHOR AS SELECT 1",
+        "CREATE TABLE gs_change (a)", "CREATE TABLE GS_HISTORY (a)", "CREATE TABLE GS_REPLICA (a)",
+        "CREATE VIEW GS_AUTHOR AS SELECT 1",
         "CREATE TRIGGER GS_1_I AFTER INSERT ON a BEGIN DELETE FROM a; END",
         "CREATE TRIGGER gs_9_x AFTER INSERT ON a BEGIN DELETE FROM a; END",
     ])
@@ -345,6 +346,9 @@ struct MirrorTests {
         #expect(throws: StoreHistory.Discontinuity.self) { try pair.open() }
         #expect(try !StoreMirror.isNeeded(for: pair.home))
         try Directory(pair.directory.path).makeDirectory(".home_SUPPORT", mode: 0o700)
-        #expect(throws: ReplicationError.self) { try pair.open() }
+        #expect(try StoreMirror.isNeeded(for: pair.home))
+        #expect(throws: HistoryError.self) { try pair.update() }
+        let error = #expect(throws: HistoryError.self) { try pair.open() }
+        #expect(error?.errorCode == "foreign_table" && error?.errorPath == pair.home.path)
     }
 }

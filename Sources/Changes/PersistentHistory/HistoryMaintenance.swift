@@ -142,7 +142,7 @@ package struct HistoryMaintenance {
         default: throw HistoryError.disabled(location.path)
         }
         return try installation.write { database in
-            guard try HistoryTables.exist(database) else {
+            guard try HistorySchema.isKept(in: database) else {
                 let isCoreData = try HistoryTables.coreDataTablesExist(database)
                 throw isCoreData ? HistoryError.ownedByCoreData(location.path) : HistoryError.disabled(location.path)
             }

@@ -113,6 +113,8 @@ package struct StoreHistory {
         /// True if no change follows; false if more may follow.
         package let isLast: Bool
         package let isOutdated: Bool
+        /// True if the store is a replica.
+        package let isReplica: Bool
         /// The tables whose rows may have other keys than an outdated history says, or changes that it lacks.
         package let doubtfulTables: [String]
     }
@@ -151,6 +153,7 @@ package struct StoreHistory {
         }
         return PageEnd(
             count: count, token: last, isLast: !isFull, isOutdated: source.isOutdated,
+            isReplica: source.isReplica,
             doubtfulTables: try source.doubtfulTables().filter { filter.tables?.contains($0.lowercased()) ?? true })
     }
 
@@ -174,6 +177,7 @@ package struct StoreHistory {
 /// A source of recorded changes.
 protocol HistorySource {
     var isOutdated: Bool { get }
+    var isReplica: Bool { get }
     func summary() throws -> StoreHistory.Summary
     func current() throws -> HistoryToken
     func start() throws -> HistoryToken
@@ -188,6 +192,8 @@ protocol HistorySource {
 }
 
 extension HistorySource {
+    var isReplica: Bool { false }
+
     func doubtfulTables() throws -> [String] { [] }
 
     func forEachChange(after number: Int64, _ body: (HistoryChange) throws -> Bool) throws {

@@ -202,7 +202,7 @@ struct SuspendedTriggers {
 
     init(_ store: StoreWriter) throws {
         creations = try store.dropTriggers { !HistorySchema.isOwn($0) }
-        guard try store.hasTables("GS_AUTHOR") else { return }
+        guard try HistorySchema.tables(in: store).contains("GS_AUTHOR") else { return }
         let author = try store.prepare("SELECT name FROM main.GS_AUTHOR WHERE id = 1")
         if try author.step() { formerAuthor = author.value(0) }
         author.reset()

@@ -137,7 +137,7 @@ package struct StoreMerge: StoreCombination {
 
     /// Adapts the triggers of a history that groupstore keeps to the schema, so that they record the merge.
     private static func updateHistory(of store: StoreLocation) throws {
-        if try StoreReader.read(store, { try $0.hasTables("GS_HISTORY") }) {
+        if try StoreReader.read(store, HistorySchema.isKept(in:)) {
             _ = try HistoryInstallation(store).enable()
         }
     }

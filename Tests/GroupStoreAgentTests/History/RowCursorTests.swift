@@ -51,6 +51,19 @@ import Testing
         #expect(cursor.finishReading(page(rows)) == .change(ChangedTables(Set(tables), isComplete: true), rows: nil))
     }
 
+    /// The table is a replica's own, or a program's whose changes no history records.
+    @Test(arguments: [false, true]) func knowsTheTableOfAReplica(isReplica: Bool) throws {
+        func finish(_ tables: [String], _ rows: [JSONObject]) throws -> RowCursor.Outcome {
+            var cursor = try cursor(tables)
+            return cursor.finishReading(.page(RowPage(rows: rows, token: position(1), isReplica: isReplica)))
+        }
+        let written = ChangedTables(["GS_CHANGE", "GS_REPLICA", "note"], isComplete: true)
+        let found = try finish(["GS_CHANGE", "GS_REPLICA", "note"], [row(1)])
+        #expect(found == .change(written, rows: isReplica ? [row(1)] : nil))
+        let alone = try finish(["GS_REPLICA"], [])
+        #expect((alone == .change(ChangedTables(["GS_REPLICA"], isComplete: true), rows: nil)) == !isReplica)
+    }
+
     /// The page's rows are of an earlier commit: this one recorded none.
     @Test func rowsOfAnEarlierCommitDoNotAccountForALaterOne() throws {
         var cursor = try cursor(["GS_CHANGE", "note"])

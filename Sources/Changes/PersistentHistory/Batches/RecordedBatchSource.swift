@@ -94,8 +94,9 @@ final class RecordedBatchSource: BatchSource {
 
     func unrecordedTables() throws -> [String] {
         let recorded = Set(try history.recordedTables().map(DatabaseSchema.key))
+        let own = try HistorySchema.tables(in: history.reader)
         return try DatabaseSchema.tableNames(in: history.reader).filter {
-            !HistorySchema.isOwn($0) && !recorded.contains(DatabaseSchema.key(of: $0))
+            !own.contains($0) && !recorded.contains(DatabaseSchema.key(of: $0))
         }
     }
 }

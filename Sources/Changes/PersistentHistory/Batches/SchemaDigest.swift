@@ -37,13 +37,13 @@ enum SchemaDigest {
     static func digest(of state: String) -> String { String(state.prefix { $0 != "." }) }
 
     private static func stateOfHome(_ database: SQLiteConnection) throws -> String? {
-        guard try database.hasTables(HistorySchema.replicaTable), try !RecordedPosition(database).isOutdated(database)
+        guard try HistorySchema.isReplica(database), try !RecordedPosition(database).isOutdated(database)
         else { return nil }
         return try database.text("SELECT schema FROM main.\(HistorySchema.replicaTable)")
     }
 
     private static func isLeftOut(_ name: String, _ statement: String) -> Bool {
-        name.lowercased().hasPrefix("sqlite_") || HistorySchema.isOwn(name)
+        name.lowercased().hasPrefix("sqlite_") || HistorySchema.isOwn(statement: statement)
             || HistorySchema.isOwn(trigger: name, statement)
     }
 }

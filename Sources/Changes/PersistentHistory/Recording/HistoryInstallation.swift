@@ -53,7 +53,7 @@ package struct HistoryInstallation {
                 try HistoryTables.refuseReplica(database, location.path)
                 try HistoryTables.remove(database)
             }
-            let isNew = try !HistoryTables.exist(database)
+            let isNew = try !HistorySchema.isKept(in: database)
             if isNew {
                 try database.execute(script: HistorySchema.creation)
                 try database.execute(
@@ -94,7 +94,7 @@ package struct HistoryInstallation {
         }
         do {
             return try StoreReader.read(location) { reader -> Outcome.Kind? in
-                if try HistoryTables.exist(reader) { return nil }
+                if try HistorySchema.isKept(in: reader) { return nil }
                 // What is left of a history that another program dropped.
                 let left = "SELECT count(*) FROM sqlite_schema WHERE \(HistorySchema.isLeftover)"
                 if try reader.integer(left) ?? 0 > 0 { return nil }
@@ -130,11 +130,9 @@ package struct HistoryInstallation {
 
 /// The tables and triggers of history in a store's schema.
 enum HistoryTables {
-    static func exist(_ database: SQLiteConnection) throws -> Bool { try database.hasTables("GS_HISTORY") }
-
     /// Returns true if each of history's tables is there.
     static func areWhole(_ schema: DatabaseSchema) -> Bool {
-        named(schema).filter(isOwn).count == HistorySchema.requiredTables.count
+        named(schema).filter(HistorySchema.isOwn).count == HistorySchema.requiredTables.count
     }
 
     /// Returns true if another program dropped some of history's tables, or all of them but not the triggers. The app's
@@ -144,8 +142,10 @@ enum HistoryTables {
         if areWhole(schema) { return false }
         let named = named(schema)
         let isTriggered = triggers(schema).contains { $0.creation.contains("GS_CHANGE") }
-        guard named.contains(where: isOwn) || isTriggered else { return false }
-        if let foreign = named.first(where: { !isOwn($0) }) { throw HistoryError.foreign(foreign.name, path) }
+        guard named.contains(where: HistorySchema.isOwn) || isTriggered else { return false }
+        if let foreign = named.first(where: { !HistorySchema.isOwn($0) }) {
+            throw HistoryError.foreign(foreign.name, path)
+        }
         return true
     }
 
@@ -154,12 +154,10 @@ enum HistoryTables {
         schema.tablesByName.filter { HistorySchema.requiredTables.contains($0.name) }
     }
 
-    private static func isOwn(_ table: DatabaseSchema.Table) -> Bool { HistorySchema.isOwn(statement: table.creation) }
-
     /// Removes all of history's tables and triggers. What only has the name of one stays.
     static func remove(_ database: SQLiteConnection) throws {
         try removeTriggers(database)
-        for table in try named(DatabaseSchema(database)) where isOwn(table) {
+        for table in try named(DatabaseSchema(database)) where HistorySchema.isOwn(table) {
             try database.execute("DROP TABLE main.\(table.name)")
         }
     }
@@ -183,7 +181,7 @@ enum HistoryTables {
     /// Throws `HistoryError.replica` if the store is one. With another history than its home's, it could no longer
     /// follow.
     static func refuseReplica(_ database: SQLiteConnection, _ path: FilePath) throws {
-        if try database.hasTables(HistorySchema.replicaTable) { throw HistoryError.replica(path) }
+        if try HistorySchema.isReplica(database) { throw HistoryError.replica(path) }
     }
 
     /// Returns true if the history also records what rows held before.
@@ -215,6 +213,6 @@ enum HistoryTables {
 
     /// Returns the apps' tables by name. Shadow tables of virtual tables are left out.
     static func apps(_ schema: DatabaseSchema) -> [DatabaseSchema.Table] {
-        schema.tablesByName.filter { $0.kind != .virtual && !$0.isShadow && !HistorySchema.isOwn($0.name) }
+        schema.tablesByName.filter { $0.kind != .virtual && !$0.isShadow && !HistorySchema.isOwn($0) }
     }
 }

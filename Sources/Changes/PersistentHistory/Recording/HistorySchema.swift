@@ -10,11 +10,9 @@ package enum HistorySchema {
     static let versionWithImages: Int64 = 4
 
     /// The tables of every history.
-    static let requiredTables = [
+    package static let requiredTables = [
         "GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER",
     ]
-
-    static let tables = requiredTables + [replicaTable]
 
     /// The condition of a row of `sqlite_schema` that may be part of a history.
     static let isLeftover =
@@ -57,12 +55,40 @@ package enum HistorySchema {
         INSERT INTO GS_AUTHOR (id, name) VALUES (1, NULL);
         """
 
-    /// Returns true if SQLite keeps this statement of one of history's tables. A table of another statement is a
-    /// program's own, whatever its name.
-    static func isOwn(statement: String) -> Bool {
+    /// Returns whether this is the statement of one of history's tables, as SQLite keeps it. A table with another
+    /// statement is a program's own, whatever its name.
+    package static func isOwn(statement: String) -> Bool {
         // Earlier versions of this one had another primary key.
-        statements.contains(statement) || statement == replicaCreation
-            || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
+        statements.contains(statement) || statement.hasPrefix(replaced.prefix { $0 != "," } + ", rule INTEGER NOT NULL")
+    }
+
+    /// Returns whether a table belongs to history.
+    package static func isOwn(_ table: DatabaseSchema.Table) -> Bool { isOwn(statement: table.creation) }
+
+    /// Returns the names of history's tables in a database.
+    package static func tables(in database: SQLiteConnection) throws -> Set<String> {
+        let row = try database.prepare(
+            "SELECT name, sql FROM main.sqlite_schema WHERE type = 'table' AND name GLOB 'GS_*'")
+        var names: Set<String> = []
+        while try row.step() {
+            if let name = row.text(0), row.text(1).map(isOwn(statement:)) == true { names.insert(name) }
+        }
+        return names
+    }
+
+    /// Returns whether a database keeps a history of groupstore's, even one that another program dropped in part.
+    package static func isKept(in database: SQLiteConnection) throws -> Bool {
+        try tables(in: database).contains("GS_HISTORY")
+    }
+
+    /// Returns whether a database with these tables, statements by names, keeps a history, groupstore's or Core Data's.
+    package static func isKept(by tables: [String: String]) -> Bool {
+        tables["GS_HISTORY"].map(isOwn(statement:)) == true || tables["ACHANGE"] != nil && tables["ATRANSACTION"] != nil
+    }
+
+    /// Returns whether a database is a replica.
+    package static func isReplica(_ database: SQLiteConnection) throws -> Bool {
+        try tables(in: database).contains(replicaTable)
     }
 
     /// Returns whether a database has each of history's tables.
@@ -70,10 +96,8 @@ package enum HistorySchema {
         try HistoryTables.areWhole(DatabaseSchema(database))
     }
 
-    private static let statements = Set(creation.split(separator: "\n").map { String($0.dropLast()) })
-
-    /// Returns whether a table of this name belongs to history.
-    package static func isOwn(_ name: String) -> Bool { tables.contains(name.uppercased()) }
+    private static let statements = Set(
+        creation.split(separator: "\n").map { String($0.dropLast()) } + [replicaCreation])
 
     /// The table of rows that a statement may replace. After an index is dropped, several rows may have the same value,
     /// so the key is part of the primary key. Versions 1 and 2 ran into a conflict there.
@@ -109,11 +133,17 @@ package enum HistorySchema {
         isOwn(trigger: trigger.name, trigger.creation)
     }
 
-    /// Returns the name of an object that isn't history's, and has the name of one of its tables; nil if there is none.
-    /// SQLite compares names without regard to case.
-    static func foreignTable(in schema: DatabaseSchema) -> String? {
+    /// Returns the name of an object that isn't history's, and keeps history from having one of its tables; nil if
+    /// there is none. SQLite compares names without regard to case.
+    package static func foreignTable(in schema: DatabaseSchema) -> String? {
         let objects = [.table, .view, .index].flatMap { schema.objects($0) }
-        return objects.first { isOwn($0.name) && !(tables.contains($0.name) && isOwn(statement: $0.creation)) }?.name
+        return objects.first { requiredTables.contains($0.name.uppercased()) && !isOwn(statement: $0.creation) }?.name
+    }
+
+    /// Returns the name of a table or trigger of history's in a store that keeps none; nil if there is none. It is left
+    /// of one that another program dropped in part.
+    package static func leftover(in schema: DatabaseSchema) -> String? {
+        schema.tablesByName.first(where: isOwn)?.name ?? HistoryTables.triggers(schema).first?.name
     }
 
     /// Returns the name of an object that isn't history's, and has the name of a trigger of history; nil if there is

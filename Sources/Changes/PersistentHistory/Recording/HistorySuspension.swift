@@ -7,7 +7,7 @@ extension HistoryInstallation {
     /// store keeps no groupstore history. Throws as `enable` does.
     package func suspend() throws -> Bool {
         try write { database in
-            guard try HistoryTables.exist(database) else { return false }
+            guard try HistorySchema.isKept(in: database) else { return false }
             try HistoryTables.checkVersion(database, location.path)
             try HistoryTables.refuseReplica(database, location.path)
             // Changes that went unrecorded until now must get their gap first.

@@ -18,6 +18,7 @@ struct RecordedHistory: HistorySource {
     private let trimmed: Int64
     private let trimmedNonce: Int64
     let isOutdated: Bool
+    let isReplica: Bool
     /// True if it also records what rows held before.
     let recordsImages: Bool
     let tables: [Int64: Table]
@@ -26,7 +27,9 @@ struct RecordedHistory: HistorySource {
     /// Creates a source, or returns nil if the store has no such history.
     init?(_ reader: StoreReader) throws {
         self.reader = reader
-        guard try reader.hasTables("GS_HISTORY", "GS_CHANGE") else { return nil }
+        let own = try HistorySchema.tables(in: reader)
+        guard own.isSuperset(of: ["GS_HISTORY", "GS_CHANGE"]) else { return nil }
+        isReplica = own.contains(HistorySchema.replicaTable)
         let row = try reader.prepare(
             "SELECT identifier, version, trimmed, trimmed_nonce, schema_version FROM GS_HISTORY WHERE id = 1")
         guard try row.step(), let identifier = row.text(0) else {

@@ -20,7 +20,7 @@ package struct RecordedPosition: Sendable, Equatable {
 
     /// Reads it. Throws `HistoryError.disabled` or `.newer`.
     package init(_ database: SQLiteConnection) throws {
-        guard try HistoryTables.exist(database) else { throw HistoryError.disabled(database.path) }
+        guard try HistorySchema.isKept(in: database) else { throw HistoryError.disabled(database.path) }
         try HistoryTables.checkVersion(database, database.path)
         let row = try database.prepare(
             "SELECT identifier, version, schema_version, trimmed, trimmed_nonce FROM main.GS_HISTORY WHERE id = 1")

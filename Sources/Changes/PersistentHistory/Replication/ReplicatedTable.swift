@@ -41,7 +41,7 @@ package struct ReplicatedTable: Sendable, Equatable {
     /// history records, have the number 0, and so has any other table that isn't recorded.
     package static func stored(_ schema: DatabaseSchema) -> [ReplicatedTable] {
         let installed = InstalledTriggers(schema)
-        let tables = schema.tablesByName.filter { $0.kind != .virtual && !HistorySchema.isOwn($0.name) }
+        let tables = schema.tablesByName.filter { $0.kind != .virtual && !HistorySchema.isOwn($0) }
         return tables.compactMap { described in
             guard let table = try? RecordedTable(described, triggers: []) else { return nil }
             return ReplicatedTable(table, number: installed.number(of: table.name) ?? 0)

@@ -41,12 +41,10 @@ struct MergePreparation {
         let isModelled = { (name: String) in tables?.names.contains(name.uppercased()) ?? false }
         let joins = Set((tables?.legacyLayout.joinTables ?? []).map { $0.name.uppercased() })
         func others(_ stored: DatabaseSchema) -> [DatabaseSchema.Table] {
-            // Without a history, a table with such a name is a program's own.
-            let hasHistory = stored.table("GS_HISTORY")?.column("schema_version") != nil
-            return stored.tables.filter { table in
+            stored.tables.filter { table in
                 let name = table.name.uppercased()
                 return !table.isShadow && !isModelled(name) && !joins.contains(name)
-                    && !(hasHistory && HistorySchema.isOwn(name))
+                    && !HistorySchema.isOwn(table)
                     && !(tables != nil && FrameworkTables.contains(name))
             }
         }

@@ -251,6 +251,7 @@ enum HistoryPrinter {
         summary["changes"] = .integer(Int64(page.count))
         summary["more"] = .bool(!page.isLast)
         if page.isOutdated { add(outdated: page.doubtfulTables, of: store, to: &summary) }
+        if page.isReplica { summary["replica"] = true }
         summary["token"] = .string(page.token.description)
         output.record(
             summary,

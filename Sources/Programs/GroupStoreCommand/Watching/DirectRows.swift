@@ -3,6 +3,7 @@ import CommandSupport
 import Glibc
 import GroupStore
 import LinuxSystem
+import PersistentHistory
 import RowShadow
 import StoreWatching
 import SystemPackage
@@ -105,7 +106,8 @@ final class DirectRows {
             guard let place = StorePlace(path), FileStatus(following: place.path)?.kind != .directory else {
                 throw DirectFeedError.notAStore(path)
             }
-            if try StoreTables.keepHistory(ofStoreAt: place.path) == true { return false }
+            let tables = try StoreTables.statements(ofStoreAt: place.path)
+            if tables.map(HistorySchema.isKept) == true { return false }
         }
         return true
     }

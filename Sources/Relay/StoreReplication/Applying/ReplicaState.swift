@@ -22,7 +22,7 @@ struct ReplicaState: Equatable {
 
     /// Returns true if a store is a replica.
     static func exists(in database: SQLiteConnection) throws -> Bool {
-        try database.hasTables(HistorySchema.replicaTable)
+        try HistorySchema.isReplica(database)
     }
 
     /// Reads the state, and checks that nobody but the follower has written to the replica. Throws

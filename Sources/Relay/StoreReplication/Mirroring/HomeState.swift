@@ -20,13 +20,15 @@ struct HomeState {
             "SELECT type, name, tbl_name, sql FROM \(schema).sqlite_schema "
                 + "WHERE name NOT GLOB 'sqlite_stat[0-9]*' AND tbl_name NOT GLOB 'sqlite_stat[0-9]*'"
         }
-        let tables = try database.prepare("SELECT name FROM home.sqlite_schema WHERE type = 'table'")
+        let tables = try database.prepare("SELECT sql FROM home.sqlite_schema WHERE type = 'table'")
         // The home keeps a history by now.
-        while try tables.step() { if tables.text(0).map(HistorySchema.isOwn) == true { return false } }
+        while try tables.step() { if tables.text(0).map(HistorySchema.isOwn(statement:)) == true { return false } }
+        let own = try HistorySchema.tables(in: database)
         let added = try database.prepare("\(objects("main")) EXCEPT \(objects("home"))")
         while try added.step() {
-            let isTrigger = added.text(0) == "trigger" && added.text(1)?.hasPrefix("GS_") == true
-            guard isTrigger || added.text(2).map(HistorySchema.isOwn) == true else { return false }
+            let isTrigger =
+                added.text(0) == "trigger" && HistorySchema.isOwn(trigger: added.text(1) ?? "", added.text(3) ?? "")
+            guard isTrigger || added.text(2).map(own.contains) == true else { return false }
         }
         let missing = "\(objects("home")) EXCEPT \(objects("main"))"
         return try database.integer("SELECT NOT EXISTS (\(missing))") == 1

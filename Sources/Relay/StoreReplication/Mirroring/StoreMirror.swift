@@ -63,10 +63,10 @@ package final class StoreMirror {
     /// Returns true if a store keeps no history, so that a mirror publishes it. Throws `StoreError`, `SystemError`.
     package static func isNeeded(for home: StoreLocation) throws -> Bool {
         try translating(home.path) {
-            guard let keepsHistory = try StoreTables.keepHistory(ofStoreAt: home.path) else {
+            guard let tables = try StoreTables.statements(ofStoreAt: home.path) else {
                 throw StoreError.busy(home.path)
             }
-            return !keepsHistory
+            return !HistorySchema.isKept(by: tables)
         }
     }
 
@@ -326,19 +326,18 @@ package final class StoreMirror {
             let database = try StoreWriter(location.path)
             version = try database.integer("PRAGMA main.schema_version") ?? 0
             try database.execute("PRAGMA journal_mode = DELETE")
-            if try database.hasTables("GS_HISTORY") || database.hasTables("ACHANGE", "ATRANSACTION") {
+            if try HistorySchema.isKept(in: database) || database.hasTables("ACHANGE", "ATRANSACTION") {
                 // The home keeps a history since: the next session publishes that.
                 throw StoreHistory.Discontinuity.schema
             }
-            let row = try database.prepare("SELECT type, name FROM sqlite_schema")
-            while try row.step() {
-                guard let kind = row.text(0), let name = row.text(1), HistorySchema.isOwn(name) else { continue }
-                throw ReplicationError.unreplicable(
-                    object: "\(kind) \(name)", reason: "its name is that of a history's own table", home.path)
+            let schema = try DatabaseSchema(database)
+            if let name = HistorySchema.foreignTable(in: schema) { throw HistoryError.foreign(name, home.path) }
+            if let name = HistorySchema.foreignTrigger(in: schema) {
+                throw HistoryError.foreign("the trigger \(name)", home.path)
             }
-            if let trigger = try HistorySchema.foreignTrigger(in: DatabaseSchema(database)) {
+            if let name = HistorySchema.leftover(in: schema) {
                 throw ReplicationError.unreplicable(
-                    object: "trigger \(trigger)", reason: "its name is that of a history's own trigger", home.path)
+                    object: name, reason: "it is left of a history that was dropped in part", home.path)
             }
         }
         _ = try HistoryInstallation(location).enable()

@@ -28,12 +28,13 @@ struct ReplicableStore {
         func refusal(_ object: String, _ reason: String) -> ReplicationError {
             .unreplicable(object: object, reason: reason, path)
         }
-        if try reader.hasTables(HistorySchema.replicaTable) { throw ReplicationError.isReplica(path) }
+        if try HistorySchema.isReplica(reader) { throw ReplicationError.isReplica(path) }
         if try reader.hasTables("ACHANGE", "ATRANSACTION") { throw HistoryError.ownedByCoreData(path) }
         if let name = try reader.text(
             "SELECT name FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE", [.text(HistorySchema.replicaTable)])
         {
-            throw refusal("table \(name)", "its name is that of a replica's own table")
+            // A replica has a table of this name.
+            throw HistoryError.foreign(name, path)
         }
         position = try RecordedPosition(reader)
         if try position.isOutdated(reader), let table = try RecordedPosition.firstDoubtfulTable(reader) {
