@@ -61,6 +61,32 @@ private final class MirroredPair {
         try database.execute(script: sql)
     }
 
+    /// Changes a bit in the mirror's file.
+    func damage(textAfter text: String) throws {
+        source?.close()
+        let path = URL(filePath: place.appending("0").appending("mirror.sqlite").string)
+        var content = try Data(contentsOf: path)
+        let place = try #require(content.firstRange(of: Data(text.utf8))).upperBound
+        content[place] ^= 4
+        try content.write(to: path)
+    }
+
+    /// Returns the error of a follower's confirmation.
+    func failureToAcknowledge() -> (any Error)? {
+        do {
+            let source = try #require(source)
+            _ = try source.acknowledge(source.current(), by: "relay:test:follower")
+            return nil
+        } catch { return error }
+    }
+
+    /// Returns true if the mirror takes the error for damage, and will be made anew.
+    func recordDamage(_ error: any Error) -> Bool {
+        guard let mirror, mirror.mayBeDamaged(after: error) else { return false }
+        mirror.recordDamage()
+        return true
+    }
+
     /// Brings the replica up to date by one batch. Returns false if it needs a snapshot for that.
     func update() throws -> Bool {
         let replica = try #require(replica)
@@ -300,13 +326,23 @@ struct MirrorTests {
     @Test(arguments: ["GS_HISTORY", "GS_TABLE", "GS_CHANGE", "GS_AUTHOR", "GS_REPLACED", "GS_SUBSCRIBER"])
     func makesAMirrorWithADamagedSchemaAnew(_ table: String) throws {
         let pair = try MirroredPair(Self.tables)
-        let path = pair.place.appending("0").appending("mirror.sqlite")
-        var content = try Data(contentsOf: URL(filePath: path.string))
-        let column = try #require(content.firstRange(of: Data("CREATE TABLE \(table) (".utf8))).upperBound
-        content[column] ^= 4
-        try content.write(to: URL(filePath: path.string))
+        try pair.damage(textAfter: "CREATE TABLE \(table) (")
         try pair.open()
         if try !pair.update() { try pair.replace() }
+        try pair.write("INSERT INTO plain VALUES (3, 4)")
+        #expect(try pair.update())
+        #expect(try pair.areEqual())
+    }
+
+    /// A session reads the copy without a change of the home, which would notice the damage.
+    @Test(arguments: ["CREATE TABLE GS_SUBSCRIBER (", "CREATE TRIGGER GS_1_I "])
+    func makesAMirrorAnewThatIsDamagedWhileItIsOpen(_ text: String) throws {
+        let pair = try MirroredPair(Self.tables)
+        try pair.damage(textAfter: text)
+        let error = pair.failureToAcknowledge()
+        #expect(error.map(pair.recordDamage) == true, "\(String(describing: error))")
+        #expect(try !pair.update())
+        try pair.replace()
         try pair.write("INSERT INTO plain VALUES (3, 4)")
         #expect(try pair.update())
         #expect(try pair.areEqual())
@@ -337,7 +373,10 @@ struct MirrorTests {
     func refusesAnObjectWithANameOfHistory(_ creation: String) throws {
         let pair = try MirroredPair("CREATE TABLE a (b)")
         try pair.write(creation)
-        #expect(throws: ReplicationError.self) { try pair.open() }
+        #expect(try StoreMirror.isNeeded(for: pair.home))
+        #expect(throws: HistoryError.self) { try pair.update() }
+        let error = #expect(throws: HistoryError.self) { try pair.open() }
+        #expect(error?.errorCode == "foreign_table" && error?.errorPath == pair.home.path)
     }
 
     @Test func refusesExternalDataAndAnotherHistory() throws {
@@ -346,9 +385,6 @@ struct MirrorTests {
         #expect(throws: StoreHistory.Discontinuity.self) { try pair.open() }
         #expect(try !StoreMirror.isNeeded(for: pair.home))
         try Directory(pair.directory.path).makeDirectory(".home_SUPPORT", mode: 0o700)
-        #expect(try StoreMirror.isNeeded(for: pair.home))
-        #expect(throws: HistoryError.self) { try pair.update() }
-        let error = #expect(throws: HistoryError.self) { try pair.open() }
-        #expect(error?.errorCode == "foreign_table" && error?.errorPath == pair.home.path)
+        #expect(throws: ReplicationError.self) { try pair.open() }
     }
 }

@@ -58,6 +58,8 @@ package final class StorePublisher: SessionOwner {
     private var positionBefore: String?
     /// The mirror of a store that keeps no history.
     private(set) var mirror: StoreMirror?
+    /// The number of the mirror's copy with which the last session began to work.
+    private var usedCopy = 0
 
     private static let usualAhead = 256
 
@@ -107,7 +109,7 @@ package final class StorePublisher: SessionOwner {
                 }
                 // The history has ended that this process has published so far.
                 takeOver = takeOver ?? context.status.record.position.flatMap(HistoryToken.init)
-                mirror = found
+                (mirror, usedCopy) = (found, found.copies)
                 context.reporter.report(
                     RelayEvent(
                         "mirror", ["path": .string(found.path.string), "bytes": .integer(found.size)],
@@ -136,9 +138,17 @@ package final class StorePublisher: SessionOwner {
         // The mirror was made anew, or the next session looks for another place in the history.
         case is StoreHistory.Discontinuity: true
         // The next session publishes a mirror.
-        case HistoryError.disabled: (try? StoreMirror.isNeeded(for: context.location)) == true
-        default: false
+        case HistoryError.disabled where mirror == nil: (try? StoreMirror.isNeeded(for: context.location)) == true
+        // The next session makes another mirror.
+        default: isDamage(error)
         }
+    }
+
+    /// Returns true if an error may come of damage in the mirror. If another copy has the same error, its cause is the
+    /// home.
+    private func isDamage(_ error: any ActionableError) -> Bool {
+        guard let mirror, mirror.copies == usedCopy else { return false }
+        return mirror.mayBeDamaged(after: error)
     }
 
     var hasAdvanced: Bool { context.status.record.position != positionBefore || held.hasAdvanced }
@@ -157,12 +167,14 @@ package final class StorePublisher: SessionOwner {
         session += 1
         try PublisherSession(self, over: connection).run {
             takeOver = nil
+            usedCopy = mirror?.copies ?? 0
             begun()
         }
     }
 
     /// Keeps the lag in the status up to date while there is no connection.
     func recover(from error: any ActionableError) {
+        if isDamage(error) { mirror?.recordDamage() }
         // Beside another publisher, each message waits until the one before is confirmed.
         maxAhead = (error as? NATSError)?.code == .streamMoved ? 1 : Self.usualAhead
         let record = context.status.record

@@ -40,6 +40,8 @@ package final class StoreMirror {
     private var comparesAll = true
     /// The reason for which the copy was last made; nil if it wasn't.
     package private(set) var renewal: Renewal?
+    /// The number of times that the copy was made.
+    package private(set) var copies = 0
     private let isCancelled: () -> Bool
     /// The identifiers of the copy's histories, the present one last.
     private var histories: [String]
@@ -202,10 +204,30 @@ package final class StoreMirror {
         } catch let error as StoreError where error.isConstraint {
             // The home has a row that SQLite doesn't accept again.
             try make(.rows)
-        } catch let error as StoreError where error.isCorruption {
+        } catch let failure where mayBeDamaged(after: failure) {
             try make(.damaged)
         }
     }
+
+    /// Returns true if an error of the copy's readers may come of damage in it.
+    package func mayBeDamaged(after error: any Error) -> Bool {
+        // Another one is made anyway.
+        guard position != nil else { return false }
+        return switch error {
+        case let error as StoreError where error.path == location.path:
+            switch error {
+            case .busy, .superJournalElsewhere: false
+            case .sqlite: error.isOfStatement
+            default: true
+            }
+        case let error as HistoryError: error.errorPath == location.path
+        case ReplicationError.unreplicable: true
+        default: false
+        }
+    }
+
+    /// Makes the copy anew with the next `advance`, because what was read of it is damaged.
+    package func recordDamage() { (position, schema, revision) = (nil, nil, nil) }
 
     private func connect() throws -> ReplicaConnection {
         let connection = try ReplicaConnection(location, busyTimeout: Self.patience)
@@ -302,6 +324,7 @@ package final class StoreMirror {
     /// Makes the copy anew, with another history. What the former one had is in the home, or was.
     private func make(_ reason: Renewal) throws {
         renewal = reason
+        copies += 1
         do { try copyShadow() } catch let error as StoreError {
             guard case .corrupt(let code, let message, _) = error else { throw error }
             // Another program copies something over the home just now; or it is damaged, which its owner may mend.

@@ -38,6 +38,11 @@ struct ReplicableStore {
         }
         position = try RecordedPosition(reader)
         if try position.isOutdated(reader), let table = try RecordedPosition.firstDoubtfulTable(reader) {
+            // Nobody but its publisher changes the schema of a mirror.
+            guard home == nil else {
+                throw StoreError.corrupt(
+                    code: 11, message: "changes of \(table) aren't recorded", reader.location.path)
+            }
             throw HistoryError.outdated(table: table, path)
         }
         try Self.checkSupport(of: reader.location)

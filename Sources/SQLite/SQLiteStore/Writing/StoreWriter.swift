@@ -88,6 +88,12 @@ extension StoreError {
     /// True if SQLite has found damage.
     package var isCorruption: Bool { if case .corrupt = self { true } else { false } }
 
+    /// True if a statement doesn't fit the schema (SQLITE_ERROR).
+    package var isOfStatement: Bool {
+        guard case .sqlite(let code, _, _) = self else { return false }
+        return code & 0xFF == SQLITE_ERROR
+    }
+
     /// True if a virtual table's index isn't that of its content, as this library computes it (SQLITE_CORRUPT_VTAB).
     package var isOfVirtualTable: Bool { code == 267 }
 
