@@ -88,6 +88,24 @@ struct MirrorRelayTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    /// It sees the new history only, as if one had followed the other at once.
+    @Test(arguments: NATSServer.programs.suffix(1))
+    func publishesAHistoryThatIsDisabledAndEnabled(program: FilePath) throws {
+        let hosts = try RelayHosts(program)
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        try follower.event("caught_up")
+        try publisher.process.suspend()
+        for command in ["disable", "enable"] {
+            #expect(try groupstore("history", Word(command), Word(hosts.home)).status == 0)
+        }
+        publisher.process.signal(SIGCONT)
+        try sqlite(hosts.home, "INSERT INTO Note (title) VALUES ('new')")
+        #expect(try publisher.event("reset").string("reason") == "history")
+        try expectEqual(hosts, follower)
+        #expect(try publisher.stop().status == 0)
+    }
+
     @Test func refusesWhatNoMirrorCanCarry() throws {
         let program = try #require(NATSServer.programs.last)
         let hosts = try RelayHosts(program, keepsHistory: false)

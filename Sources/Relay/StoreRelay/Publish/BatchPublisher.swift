@@ -15,6 +15,7 @@ final class BatchPublisher {
         let wasCaughtUp: Bool
     }
 
+    private let publisher: StorePublisher
     private let context: RelayContext
     private let snapshots: SnapshotServer
     private let held: HeldBatch
@@ -32,6 +33,7 @@ final class BatchPublisher {
         _ publisher: StorePublisher, _ source: ReplicationSource, after position: HistoryToken, outlet: BatchOutlet,
         watch: StoreWatch
     ) {
+        self.publisher = publisher
         (context, snapshots, held) = (publisher.context, publisher.snapshots, publisher.held)
         self.source = source
         self.position = position
@@ -45,8 +47,8 @@ final class BatchPublisher {
 
     /// Publishes the next batch, if there is one.
     ///
-    /// Throws `RelayError.superseded` if the store was restored from a backup, or its history was begun again; the
-    /// errors of `ReplicationSource.read`, and `NATSError`.
+    /// Throws `RelayError.superseded` if the store was restored from a backup, the errors of `ReplicationSource.read`,
+    /// and `NATSError`.
     func publishNext() throws {
         var current =
             busyTime
@@ -65,8 +67,8 @@ final class BatchPublisher {
         } catch {
             current.pace.end()
             guard case StoreHistory.Discontinuity.epoch = error else { throw error }
-            // Another session begins with the mirror that was made anew.
-            if source.hasAssigned(tokensOf: position.history) { throw error }
+            // Another session begins with the mirror or the history that was made anew.
+            if source.hasAssigned(tokensOf: position.history) || publisher.hasBegunAnew(source) { throw error }
             throw RelayError.superseded(stream: context.stream.streamName, position, source.path)
         }
         current.nextLook = .now + current.pace.nextRest()

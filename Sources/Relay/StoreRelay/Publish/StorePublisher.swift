@@ -60,6 +60,8 @@ package final class StorePublisher: SessionOwner {
     private(set) var mirror: StoreMirror?
     /// The number of the mirror's copy with which the last session began to work.
     private var usedCopy = 0
+    /// The last token of the store's own history, and the file that has it.
+    private var known: (token: HistoryToken, file: FileIdentity)?
 
     private static let usualAhead = 256
 
@@ -88,7 +90,11 @@ package final class StorePublisher: SessionOwner {
         shortenTimeSlices()
         snapshots = try SnapshotServer(context.stream, in: options.snapshots, key: context.key)
         // A store that can't be replicated, or isn't there, is refused before anything is published.
-        do { _ = try source() } catch HistoryError.outdated {}
+        do { _ = try source() } catch HistoryError.outdated {
+        } catch let error as any ActionableError where continues(after: error) {
+            // A history begins or ends just now.
+            recover(from: error)
+        }
     }
 
     /// Opens the store, or its mirror, once no other program keeps it busy. Throws if it can't be replicated.
@@ -98,7 +104,9 @@ package final class StorePublisher: SessionOwner {
                 // Followers of its former mirror go on with its history.
                 mirror = nil
                 let histories = try mirrorPlace(creating: false).map { try StoreMirror.retire(in: $0) }
-                return try ReplicationSource(context.location, formerHistories: histories ?? [])
+                let found = try ReplicationSource(context.location, formerHistories: histories ?? [])
+                try adopt(found)
+                return found
             }
             if mirror == nil {
                 guard let place = try mirrorPlace(creating: true) else {
@@ -108,7 +116,7 @@ package final class StorePublisher: SessionOwner {
                     stop.isRequested
                 }
                 // The history has ended that this process has published so far.
-                takeOver = takeOver ?? context.status.record.position.flatMap(HistoryToken.init)
+                takeOver = takeOver ?? published
                 (mirror, usedCopy) = (found, found.copies)
                 context.reporter.report(
                     RelayEvent(
@@ -118,6 +126,28 @@ package final class StorePublisher: SessionOwner {
             guard let mirror else { throw StoreError.busy(context.location.path) }
             return try ReplicationSource(mirror)
         }
+    }
+
+    /// Takes the stream over from the store's former history: the stream ends where this process has left it. Another
+    /// file may be another store, or a backup.
+    private func adopt(_ source: ReplicationSource) throws {
+        let token = try source.current()
+        guard let file = FileStatus(following: source.location.path)?.identity else { return known = nil }
+        if let known, known.file == file, known.token.history != token.history {
+            takeOver = takeOver ?? published
+        }
+        known = (token, file)
+    }
+
+    /// The token up to which this process has published, or what the stream may end with if it has just started.
+    private var published: HistoryToken? {
+        context.status.record.position.flatMap(HistoryToken.init) ?? known?.token
+    }
+
+    /// Returns true if the history of a store was disabled and enabled since it was published.
+    func hasBegunAnew(_ source: ReplicationSource) -> Bool {
+        guard let known, FileStatus(following: source.location.path)?.identity == known.file else { return false }
+        return (try? source.current()).map { $0.history != known.token.history } ?? false
     }
 
     /// Returns the place of the stream's mirror of this store; nil if there is none, and it isn't to be created. Throws
