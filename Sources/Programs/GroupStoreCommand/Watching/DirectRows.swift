@@ -19,6 +19,8 @@ final class DirectRows {
     private(set) var discontinuity: StoreEvent.ResetReason?
     /// The events that wait until the store can be read.
     private var owed: [StoreEvent] = []
+    private let path: FilePath
+    private let isQuiet: Bool
     /// True if something other than transactions in the log may have written the store.
     private var comparesAll = true
     private var backoff = DirectRows.makeBackoff()
@@ -43,7 +45,8 @@ final class DirectRows {
         let slot = try place.takeSlot(epoch: position?.epoch)
         follower = try Self.follower(path, slot, output)
         self.printer = printer
-        if !output.quiet {
+        (self.path, isQuiet) = (path, output.quiet)
+        if !isQuiet {
             Output.write(
                 "groupstore: rows come from a copy of the store's pages (\(ByteCount(follower.shadow.size))) in "
                     + "\(PrintablePath(follower.shadow.path))", to: STDERR_FILENO)
@@ -157,6 +160,11 @@ final class DirectRows {
         }
         owed.append(event)
         try retry(body)
+        if event == .reset(.unreadable), !owed.isEmpty, !isQuiet {
+            Output.write(
+                "groupstore: \(PrintablePath(path)): a program keeps it locked; its rows come when it lets go",
+                to: STDERR_FILENO)
+        }
     }
 
     /// Reads the store, and passes on what has happened since the last time.
@@ -171,9 +179,11 @@ final class DirectRows {
             let events = owed
             owed = []
             for event in events {
+                switch event {
                 // The steps have said it.
-                if case .change = event { continue }
-                try body(event)
+                case .change, .reset(.unreadable): continue
+                default: try body(event)
+                }
             }
         }
     }
