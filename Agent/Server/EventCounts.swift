@@ -15,13 +15,13 @@ struct EventCounts: Equatable {
 
     mutating func add(_ event: StoreEvent) {
         switch event {
-        case .change: changes += 1
+        case .change, .branchChange: changes += 1
         case .reset(let reason): resets[reason.rawValue, default: 0] += 1
         case .relocated: relocations["relocated", default: 0] += 1
         case .migrated: relocations["migrated", default: 0] += 1
         case .abandoned(let outcome, _): relocations[outcome, default: 0] += 1
         case .hazard(let hazard): hazards[hazard.code, default: 0] += 1
-        case .branchChange, .relocating, .progress, .hazardOver: break
+        case .relocating, .progress, .hazardOver: break
         }
     }
 

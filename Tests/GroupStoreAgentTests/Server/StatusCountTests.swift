@@ -35,7 +35,8 @@ import Testing
     @Test func countsEventsByTheirKind() throws {
         publisher.open(store)
         for event in [
-            StoreEvent.change(.unknown), .change(.unknown), .reset(.overflow), .reset(.lagged), .reset(.overflow),
+            StoreEvent.change(.unknown), .branchChange(.unknown, pid: 1), .reset(.overflow), .reset(.lagged),
+            .reset(.overflow),
             .relocating(waitingFor: []), .relocated(from: [1], to: [2]), .relocating(waitingFor: []),
             .abandoned(outcome: "conflict", message: ""),
         ] {
