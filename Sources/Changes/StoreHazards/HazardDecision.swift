@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -104,8 +105,8 @@ package struct HazardDecision {
 
     /// True if the process has the file open by the name of a log, index or journal of the store.
     private func hasSideName(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
-        let isHere = holder.directories[file.directory] == named.directory || named.setAside.contains(file.identity)
-        return isHere && ["-wal", "-shm", "-journal"].contains { file.path.lastComponent == named.name($0) }
+        named.sideNames.contains { file.isNamed($0) }
+            && (holder.directories[file.directory] == named.directory || named.setAside.contains(file.identity))
     }
 
     /// True if the process has the database open by a name that isn't the store's, and that exists.
@@ -150,16 +151,37 @@ package struct HazardDecision {
     /// True if the file is the log or index of another database that the process has open.
     private func isSideFile(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
         holder.files.contains { database in
-            ["-wal", "-shm"].contains { database.path.appending(suffix: $0) == file.path }
+            ["-wal", "-shm"].contains { file.isSideFile($0, of: database) }
         }
     }
 
     /// True if the process has the file open by the store's name in the store's directory.
     private func hasOwnName(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
-        file.path.lastComponent == named.path.lastComponent && holder.directories[file.directory] == named.directory
+        file.isNamed(named.name) && holder.directories[file.directory] == named.directory
     }
 }
 
 extension HeldFile {
     var directory: FilePath { path.removingLastComponent() }
+
+    /// True if the last component of the path is `name` or, with `isStart`, begins so. `FilePath`'s own components cost
+    /// a hundred times as much, and a look compares each file of a process with the names of each store.
+    func isNamed(_ name: [UInt8], isStart: Bool = false) -> Bool {
+        path.withPlatformString { path in
+            let slash: UnsafeMutablePointer<CChar>? = strrchr(path, CInt(UInt8(ascii: "/")))
+            let last = slash.map { UnsafePointer($0) + 1 } ?? path
+            let count = strlen(last)
+            return (isStart ? count >= name.count : count == name.count) && memcmp(last, name, name.count) == 0
+        }
+    }
+
+    /// True if the file has the name that SQLite gives a side file of the database.
+    func isSideFile(_ suffix: String, of database: HeldFile) -> Bool {
+        path.withPlatformString { path in
+            database.path.withPlatformString { database in
+                let count = strlen(database)
+                return strncmp(path, database, count) == 0 && strcmp(path + count, suffix) == 0
+            }
+        }
+    }
 }

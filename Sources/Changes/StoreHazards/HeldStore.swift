@@ -56,9 +56,8 @@ package struct HeldStore: Equatable, Sendable {
         if let found = side("-journal", of: database, among: files, named, expected: named.journal) { return found }
         // A renamed journal: `app.db-journal.bak`.
         let names = [database.path.lastComponent, named.path.lastComponent].compactMap { $0.map { $0.bytes } }
-        return files.first { file in
-            names.contains { file.path.lastComponent?.bytes.starts(with: $0 + Array("-journal".utf8)) == true }
-        }
+            .map { $0 + Array("-journal".utf8) }
+        return files.first { file in names.contains { file.isNamed($0, isStart: true) } }
     }
 
     /// Returns a side file of a database. Prefers a lost file: a process may have opened the store a second time, by
@@ -71,7 +70,7 @@ package struct HeldStore: Equatable, Sendable {
         let own = named.path.appending(suffix: suffix)
         // SQLite opens the database first.
         let files = files.filter { $0.descriptor > database.descriptor } + files
-        let atPath = files.filter { $0.path == path }
+        let atPath = files.filter { $0.isSideFile(suffix, of: database) }
         let setAside = files.filter { file in
             named.setAside.contains(file.identity)
                 && [path.lastComponent, own.lastComponent].contains(file.path.lastComponent)
@@ -92,8 +91,8 @@ package struct HeldStore: Equatable, Sendable {
         _ side: (HeldFile) -> Side?
     ) -> HeldFile? {
         let found = files.filter { file in
-            file.identity.device == database.identity.device && file.identity != expected
-                && !files.contains { $0.path.appending(suffix: wanted.rawValue) == file.path } && side(file) == wanted
+            file.identity.device == database.identity.device && file.identity != expected && side(file) == wanted
+                && !files.contains { file.isSideFile(wanted.rawValue, of: $0) }
         }.sorted { $0.descriptor < $1.descriptor }
         return found.first { $0.descriptor > database.descriptor } ?? found.first
     }

@@ -15,6 +15,10 @@ package struct NamedFiles: Equatable, Sendable {
     /// The store's logs, indexes and journals that a rescue has moved into the archive, because they were those of a
     /// program that has another database open.
     package let setAside: Set<FileIdentity>
+    /// The last component of the store's path.
+    let name: [UInt8]
+    /// The names of its log, index and journal.
+    let sideNames: [[UInt8]]
 
     package init(
         path: FilePath, directory: FileIdentity, database: FileIdentity?, log: FileIdentity?, index: FileIdentity?,
@@ -23,6 +27,8 @@ package struct NamedFiles: Equatable, Sendable {
         (self.path, self.directory, self.database) = (path, directory, database)
         (self.log, self.index, self.journal) = (log, index, journal)
         self.setAside = setAside
+        let name = path.lastComponent.map { $0.bytes } ?? []
+        (self.name, sideNames) = (name, ["-wal", "-shm", "-journal"].map { name + Array($0.utf8) })
     }
 
     /// Reads the status of the files and opens none: a descriptor that is closed would drop the locks of a connection
@@ -46,9 +52,6 @@ package struct NamedFiles: Equatable, Sendable {
     }
 
     var all: Set<FileIdentity> { setAside.union([database, log, index, journal].compactMap { $0 }) }
-
-    /// The name of a side file of the store, by its suffix.
-    func name(_ suffix: String) -> FilePath.Component? { path.appending(suffix: suffix).lastComponent }
 }
 
 /// A process that has files of a store open, or may have.
