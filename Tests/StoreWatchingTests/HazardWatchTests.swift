@@ -83,6 +83,16 @@ import Testing
         #expect(look([hazard(inode: 4)]).map(\.type) == ["hazard_over", "hazard"])
     }
 
+    @Test mutating func makesUpForALookThatCouldNotBeMade() throws {
+        watch.announce(store)
+        watch.postpone(watch.begin(at: .now))
+        #expect(try #require(watch.due) > .now, "a second later")
+        #expect(look([hazard()]).map(\.type) == ["hazard"])
+        watch.announce(store)
+        watch.postpone(watch.begin(at: .now))
+        #expect(look([hazard()]).map(\.type) == ["hazard"], "to the new subscriber")
+    }
+
     @Test mutating func isSilentDuringALook() {
         watch.request(store, isUrgent: true)
         let stores = watch.begin(at: .now)

@@ -108,6 +108,12 @@ struct HazardWatch {
         return events
     }
 
+    /// Ends a look that couldn't be made, and requests another one.
+    mutating func postpone(_ stores: Set<StoreAddress>) {
+        isLooking = false
+        for store in stores { request(store, isUrgent: false) }
+    }
+
     mutating func forget(_ store: StoreAddress) {
         known[store] = nil
         requested[store] = nil
@@ -155,8 +161,13 @@ extension FollowedStores {
         let branches = branches.all.filter { addresses.contains($0.store) }
         let isUnderWay = loop.lookout.perform { [loop, sideFiles, versions] in
             var found: [StoreAddress: [StoreHazard]] = [:]
-            let open = places.compactMap { address, name, path in
-                (try? Directory(path)).map { (address, name, $0) }
+            var (open, missed): ([(StoreAddress, StoreName, Directory)], Set<StoreAddress>) = ([], [])
+            for (address, name, path) in places {
+                do throws(SystemError) {
+                    open.append((address, name, try Directory(path)))
+                } catch {
+                    if ResourceLimit(error) != nil { missed.insert(address) }
+                }
             }
             let scan = HazardScan(open.map { ($0.1, $0.2) }, recordingIn: sideFiles, warningsBy: versions)
             for hazard in scan.hazards() {
@@ -165,12 +176,13 @@ extension FollowedStores {
             }
             // Last: a branch that is over has no later commit.
             let commits = branches.map { ($0, $0.observer.poll()) }
-            loop.perform { [found] stores in
+            loop.perform { [found, missed] stores in
                 stores.publish(commits)
-                stores.adoptHazards(found, of: addresses)
+                stores.adoptHazards(found, of: addresses.subtracting(missed))
+                stores.hazards.postpone(missed)
             }
         }
-        if !isUnderWay { _ = hazards.end(hazards.known, of: addresses) }
+        if !isUnderWay { hazards.postpone(addresses) }
     }
 
     private func adoptHazards(_ found: [StoreAddress: [StoreHazard]], of addresses: Set<StoreAddress>) {
