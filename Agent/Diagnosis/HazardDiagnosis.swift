@@ -18,7 +18,7 @@ package struct HazardDiagnosis {
         guard let directory = try? Directory(path) else { return [] }
         let stores = only.map { [$0] } ?? Self.stores(in: directory)
         let scan = HazardScan(stores.map { ($0, directory) }, readsLogs: true)
-        return scan.hazards().map {
+        return scan.hazards().filter { !Self.isSideFile($0.store) }.map {
             Finding(
                 $0.code.rawValue, .problem(.badData), $0.message, remedy: $0.remedy, code: $0.code.rawValue)
         }
@@ -27,15 +27,15 @@ package struct HazardDiagnosis {
     /// Returns the stores by name. One that was removed under a program may still have a log there.
     private static func stores(in directory: Directory) -> [StoreName] {
         let names = (try? directory.names()) ?? []
-        let all = Set(names.filter { !isRenamedLog($0, in: directory) } + names.compactMap(database(ofLog:)))
-        return all.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { StoreName($0) }
+        return Set(names + names.compactMap(database(ofLog:)))
+            .sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }.compactMap { StoreName($0) }
     }
 
-    /// True for a log that has another name than SQLite gave it, such as `app.db-wal.bak`.
-    private static func isRenamedLog(_ name: FilePath.Component, in directory: Directory) -> Bool {
-        guard name.string.contains("-wal"), (try? directory.status(name))?.kind == .regular else { return false }
-        let start = try? directory.open(name, flags: O_RDONLY).read(count: 4, at: 0)
-        return start.map(WriteAheadLog.isStart) ?? false
+    /// True for a log or index that has another name than SQLite gave it, such as `app.db-wal.bak`: it is no store.
+    private static func isSideFile(_ path: FilePath) -> Bool {
+        guard FileStatus(following: path)?.kind == .regular else { return false }
+        let start = try? Descriptor(opening: path, flags: O_RDONLY).read(count: 4, at: 0, path: path)
+        return start.map { WriteAheadLog.isStart($0) || WriteAheadIndex.isStart($0) } ?? false
     }
 
     /// Returns the name of the database that a log has; nil for another file.

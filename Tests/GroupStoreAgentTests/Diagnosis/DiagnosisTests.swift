@@ -51,6 +51,20 @@ import Testing
         #expect(try Directory(directory.path).names().isEmpty)
     }
 
+    @Test func takesNoRenamedLogOrIndexForAStore() throws {
+        let directory = try TemporaryDirectory()
+        let store = directory.path.appending("Notes.sqlite")
+        let holder = try SQLiteHolder(store)
+        try holder.run("c.execute('PRAGMA journal_mode = WAL'); c.execute('CREATE TABLE t (a)')")
+        for suffix in ["-wal", "-shm"] {
+            #expect(rename(store.string + suffix, directory.path.appending("old\(suffix).bak").string) == 0)
+        }
+        let findings = HazardDiagnosis(directory.path).findings()
+        #expect(findings.map(\.check) == ["orphaned_log"])
+        #expect(findings.first?.message.hasPrefix("\(store.string): ") == true)
+        try holder.end()
+    }
+
     @Test func warnsAboutAMissingDirectory() throws {
         let directory = try TemporaryDirectory()
         let findings = DirectoryDiagnosis(directory.path.appending("later")).findings()
