@@ -97,7 +97,7 @@ let coreData = floor(
 let changes = floor(
     "Sources/Changes",
     room("RowChanges", "SQLiteFormat"),
-    room("StoreHazards", "GroupContainers", "LinuxSystem", "SQLiteFormat"),
+    room("StoreHazards", "CLinux", "GroupContainers", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     room(
         "RowShadow", "CLinux", "CXXHash", "ChangeFeed", "LinuxSystem", "RowChanges",

@@ -67,21 +67,22 @@ package struct HazardScan {
             + named.flatMap { store in
                 let holders = processes.map { holder(of: store, $0, among: processes, locks) }
                 let decision = HazardDecision(store, holders) { versions?.version(inProcess: $0) }
-                return decision.sightings.compactMap { found($0, store, processes) }
+                return decision.sightings.compactMap { found($0, store, processes, locks) }
             }
     }
 
     private func found(
-        _ sighting: HazardDecision.Sighting, _ store: NamedFiles, _ processes: [Process]
+        _ sighting: HazardDecision.Sighting, _ store: NamedFiles, _ processes: [Process], _ locks: RecordLocks?
     ) -> Found? {
         guard let process = processes.first(where: { $0.pid == sighting.pid }),
             let file = process.files.first(where: { $0.descriptor == sighting.descriptor })
         else { return nil }
+        let lost = HeldStore(sighting.code, file, among: process.files, store) { side(of: $0, of: process.pid, store) }
+        if sighting.code == .orphanedLog, lost?.isUnused(by: process.pid, locks) == true { return nil }
         let version = sighting.code == .oldSQLite ? versions?.version(inProcess: sighting.pid)?.description : nil
         return Found(
             sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
-            lost: HeldStore(sighting.code, file, among: process.files, store) { side(of: $0, of: process.pid, store) },
-            cause: version ?? "")
+            lost: lost, cause: version ?? "")
     }
 
     /// Returns the stores on file systems that can hide writers. No process is known: they are elsewhere.
