@@ -25,6 +25,16 @@ struct FormatTests {
         #expect(DisplayWidth.cutStart(text, to: columns) == end)
     }
 
+    @Test func aRescueNamesTheStoreAndItsBranch() {
+        #expect(
+            RescueWords.renamed("the legacy store's table note has no column text (“the group's”, “the legacy one”)")
+                == "the branch's table note has no column text (“the group's”, “the legacy one”)")
+        #expect(
+            RescueWords.renamed("note has 1 row of the legacy store, although the group's are preferred")
+                == "note has 1 row of the branch, although the store's are preferred")
+        #expect(RescueWords.renamed("a “” b “the legacy store") == "a “” b “the branch")
+    }
+
     /// A table of every kind of row stays within any screen.
     @Test func theTableFitsAnyScreen() {
         let name = "group.com.example.notes/Notes名前\u{1B}[31m.sqlite"

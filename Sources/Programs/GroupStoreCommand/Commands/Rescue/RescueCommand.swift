@@ -123,7 +123,7 @@ struct RescueCommand: ParsableCommand {
                         guard !shown.contains(report) else { return }
                         shown.append(report)
                         if output.json { return progress.report(event) }
-                        for line in report.sentences { progress.report(.note(Self.renamed(line))) }
+                        for line in report.sentences { progress.report(.note(RescueWords.renamed(line))) }
                     case .note(let text):
                         guard !said.contains(text) else { return }
                         said.append(text)
@@ -139,17 +139,11 @@ struct RescueCommand: ParsableCommand {
             } catch let error where error is RelocationFailure || error is SystemError {
                 let failure = RelocationFailure(
                     error, RelocationRequest(source: location.path, group: location.directory.path)
-                ).markedIfInterrupted
+                ).markedIfInterrupted.renamedForRescue
                 progress.fail(failure, source: location.path, seconds: started.duration(to: .now).seconds)
                 throw ExitCode(failure.exitCode)
             }
         }
-    }
-
-    /// Returns a sentence of a merge's plan with the names that its two sides have here.
-    private static func renamed(_ sentence: String) -> String {
-        sentence.replacing("the group's store", with: "the store").replacing("the group's", with: "the store")
-            .replacing("the legacy store", with: "the branch").replacing("the legacy one", with: "the branch")
     }
 
     /// Returns the store's location as an agent names it: a link that another user has put there is not followed.
