@@ -23,6 +23,7 @@ import Testing
     }
 
     private mutating func look(_ found: [StoreHazard]) -> [StoreEvent] {
+        watch.request(store, isUrgent: false)
         let stores = watch.begin(at: .now)
         return watch.end([store: found], of: stores).map(\.1)
     }
@@ -81,6 +82,18 @@ import Testing
         watch.request(store, isUrgent: true)
         _ = look([hazard(inode: 3)])
         #expect(look([hazard(inode: 4)]).map(\.type) == ["hazard_over", "hazard"])
+    }
+
+    @Test mutating func looksAtAStoreInDangerOnceASecond() throws {
+        let now = ContinuousClock.now
+        watch.request(store, isUrgent: true)
+        _ = watch.end([store: [hazard()]], of: watch.begin(at: now))
+        let other = try #require(StoreAddress(group: "group.example", name: [0x62]))
+        watch.request(other, isUrgent: true)
+        let stores = watch.begin(at: now.advanced(by: .milliseconds(500)))
+        #expect(stores == [other])
+        #expect(watch.end([:], of: stores).isEmpty)
+        #expect(watch.begin(at: now.advanced(by: HazardWatch.interval)) == [store])
     }
 
     @Test mutating func makesUpForALookThatCouldNotBeMade() throws {

@@ -18,6 +18,9 @@ package struct HazardDecision {
     }
 
     private let named: NamedFiles
+    /// The store's name, and the names of its log, index and journal.
+    private let name: [UInt8]
+    private let sideNames: [[UInt8]]
     private let holders: [StoreHolderFiles]
     /// Returns the version of SQLite in a process; nil if it is unknown, or doesn't matter.
     private let version: (Int32) -> SQLiteVersion?
@@ -26,6 +29,8 @@ package struct HazardDecision {
         _ named: NamedFiles, _ holders: [StoreHolderFiles], version: @escaping (Int32) -> SQLiteVersion? = { _ in nil }
     ) {
         (self.named, self.holders, self.version) = (named, holders, version)
+        let name = named.path.lastComponent.map { $0.bytes } ?? []
+        (self.name, sideNames) = (name, ["-wal", "-shm", "-journal"].map { name + Array($0.utf8) })
     }
 
     /// Returns the hazards, at most one of each kind a process, in the order of the processes.
@@ -105,7 +110,7 @@ package struct HazardDecision {
 
     /// True if the process has the file open by the name of a log, index or journal of the store.
     private func hasSideName(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
-        named.sideNames.contains { file.isNamed($0) }
+        sideNames.contains { file.isNamed($0) }
             && (holder.directories[file.directory] == named.directory || named.setAside.contains(file.identity))
     }
 
@@ -157,12 +162,21 @@ package struct HazardDecision {
 
     /// True if the process has the file open by the store's name in the store's directory.
     private func hasOwnName(_ file: HeldFile, _ holder: StoreHolderFiles) -> Bool {
-        file.isNamed(named.name) && holder.directories[file.directory] == named.directory
+        file.isNamed(name) && holder.directories[file.directory] == named.directory
     }
 }
 
 extension HeldFile {
     var directory: FilePath { path.removingLastComponent() }
+
+    /// The last component of the path.
+    var name: [UInt8] {
+        path.withPlatformString { path in
+            let slash: UnsafeMutablePointer<CChar>? = strrchr(path, CInt(UInt8(ascii: "/")))
+            let last = slash.map { UnsafePointer($0) + 1 } ?? path
+            return Array(UnsafeRawBufferPointer(start: last, count: strlen(last)))
+        }
+    }
 
     /// True if the last component of the path is `name` or, with `isStart`, begins so. `FilePath`'s own components cost
     /// a hundred times as much, and a look compares each file of a process with the names of each store.

@@ -106,10 +106,18 @@ package struct HazardScan {
         private(set) var directories: [FilePath: FileIdentity] = [:]
         private(set) var present: [FilePath: FileIdentity] = [:]
 
-        init(_ pid: Int32) {
+        /// - Parameters:
+        ///   - stores: The files of the stores.
+        ///   - names: Their names. Of the other files it doesn't matter where they are.
+        init(_ pid: Int32, _ stores: Set<FileIdentity>, named names: Set<[UInt8]>) {
             self.pid = pid
             files = HeldFile.of(pid).sorted { $0.descriptor < $1.descriptor }
-            for file in files {
+            let known = files.filter { stores.contains($0.identity) }
+            func isOfStore(_ file: HeldFile) -> Bool {
+                stores.contains(file.identity) || names.contains(file.name)
+                    || known.contains { file.isSideFile("-wal", of: $0) || file.isSideFile("-shm", of: $0) }
+            }
+            for file in files where isOfStore(file) {
                 let view = ProcessView(pid, file)
                 present[file.path] = view.present
                 directories[file.directory] = view.directory
@@ -127,7 +135,7 @@ package struct HazardScan {
                 status.kind == .regular
                     && (files.contains(status.identity) || status.links == 0 && names.contains(name()))
             }
-            return isHolder ? Process(pid) : nil
+            return isHolder ? Process(pid, files, named: names) : nil
         }
     }
 
@@ -191,16 +199,20 @@ private struct ProcessView {
 
     init(_ pid: Int32, _ file: HeldFile) {
         // The kernel writes the path from this process's root if it leads there, else from the mount's.
-        let roots = ["", "/proc/\(pid)/root"]
-        func identity(_ path: FilePath, at root: String) -> FileIdentity? {
-            FileStatus(following: FilePath(root + "/").appending(path.components))?.identity
+        let roots = ["/", "/proc/\(pid)/root/"].map { Array($0.utf8) }
+        // As bytes, which cost less than paths.
+        let path = file.path.bytes
+        func identity(_ path: ArraySlice<UInt8>, at root: [UInt8]) -> FileIdentity? {
+            var found = stat()
+            let path = (root + path + [0]).map { CChar(bitPattern: $0) }
+            return fstatat(AT_FDCWD, path, &found, 0) == 0 ? FileStatus(found).identity : nil
         }
-        let root = roots.first { identity(file.path, at: $0) == file.identity }
+        let root = roots.first { identity(path[...], at: $0) == file.identity }
         present = root == nil ? nil : file.identity
         // Not `lazy`, whose `first` looks twice: the process may end in between.
         var directory: FileIdentity?
         for root in root.map({ [$0] }) ?? roots.reversed() where directory == nil {
-            directory = identity(file.path.removingLastComponent(), at: root)
+            directory = identity(path[..<(path.lastIndex(of: UInt8(ascii: "/")) ?? 0)], at: root)
         }
         self.directory = directory
     }

@@ -15,10 +15,6 @@ package struct NamedFiles: Equatable, Sendable {
     /// The store's logs, indexes and journals that a rescue has moved into the archive, because they were those of a
     /// program that has another database open.
     package let setAside: Set<FileIdentity>
-    /// The last component of the store's path.
-    let name: [UInt8]
-    /// The names of its log, index and journal.
-    let sideNames: [[UInt8]]
 
     package init(
         path: FilePath, directory: FileIdentity, database: FileIdentity?, log: FileIdentity?, index: FileIdentity?,
@@ -27,8 +23,6 @@ package struct NamedFiles: Equatable, Sendable {
         (self.path, self.directory, self.database) = (path, directory, database)
         (self.log, self.index, self.journal) = (log, index, journal)
         self.setAside = setAside
-        let name = path.lastComponent.map { $0.bytes } ?? []
-        (self.name, sideNames) = (name, ["-wal", "-shm", "-journal"].map { name + Array($0.utf8) })
     }
 
     /// Reads the status of the files and opens none: a descriptor that is closed would drop the locks of a connection

@@ -74,9 +74,10 @@ struct HazardWatch {
     /// A time that has passed.
     private static let start = ContinuousClock.now
 
-    /// Begins a look at the requested stores and those in danger, and returns them.
+    /// Begins a look at the requested stores and those in danger of which one is due, and returns them. A look at a
+    /// file that went or came doesn't wait for looks at all others.
     mutating func begin(at now: ContinuousClock.Instant) -> Set<StoreAddress> {
-        let stores = Set(requested.keys).union(endangered)
+        let stores = Set(requested.keys).union(endangered.filter { due($0, isUrgent: false) <= now })
         for store in stores {
             var looks = looks[store] ?? Looks(last: now)
             looks.last = now
