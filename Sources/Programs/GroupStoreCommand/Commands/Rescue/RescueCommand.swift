@@ -128,6 +128,8 @@ struct RescueCommand: ParsableCommand {
                         guard !said.contains(text) else { return }
                         said.append(text)
                         progress.report(event)
+                    case .transforming(let fraction, let doing):
+                        progress.report(.transforming(fraction: fraction, activity: RescueWords.renamed(doing)))
                     default: progress.report(event)
                     }
                 })
