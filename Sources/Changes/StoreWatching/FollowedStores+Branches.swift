@@ -42,6 +42,9 @@ struct FollowedBranches {
     private var written: [ObjectIdentifier: ContinuousClock.Instant] = [:]
     private var next: [ObjectIdentifier: ContinuousClock.Instant] = [:]
     private var isPolling = false
+    /// The last commits of branches that are no longer followed, of which their subscribers have been told. A store
+    /// may be followed again while the hazard lasts.
+    private var lastCommits: [StoreAddress: [BranchStart]] = [:]
 
     /// The most branches of one store; a group of processes that a program has forked shares one.
     static let maximum = 16
@@ -59,9 +62,19 @@ struct FollowedBranches {
 
     mutating func remove(_ branch: FollowedBranch) {
         all.removeAll { $0 === branch }
+        if let position = branch.observer.position {
+            let former = Array(lastCommits[branch.store, default: []].suffix(Self.maximum - 1))
+            lastCommits[branch.store] = former + [position]
+        }
         written[ObjectIdentifier(branch)] = nil
         next[ObjectIdentifier(branch)] = nil
     }
+
+    /// Returns the commits of a store's branches after which to go on.
+    func starts(of store: StoreAddress) -> [BranchStart] { lastCommits[store] ?? [] }
+
+    /// Forgets a store's branches: no process has lost files of it open.
+    mutating func forget(_ store: StoreAddress) { lastCommits[store] = nil }
 
     func branch(_ event: DirectoryEvent) -> FollowedBranch? {
         all.first { $0.name == event.name && $0.directory == event.directory }
@@ -116,7 +129,10 @@ extension FollowedStores {
             }
         }
         // A look that began before a file lost its name says nothing.
-        if !found.contains(where: \.code.isSplit), !hazards.isRequested(address) { store.forgetBranchStarts() }
+        if !found.contains(where: \.code.isSplit), !hazards.isRequested(address) {
+            store.forgetBranchStarts()
+            branches.forget(address)
+        }
     }
 
     private func follow(_ file: HeldFile, _ hazard: StoreHazard, of store: FollowedStore) throws(SystemError) {
@@ -137,7 +153,8 @@ extension FollowedStores {
                 let journal = try hazard.lost?.journal.map { try FollowedBranch.open($0, of: pid) }
                 observer = BranchObserver(database: descriptor, journal: journal)
             } else {
-                observer = BranchObserver(log: descriptor, starts: store.branchStarts)
+                let starts = store.branchStarts + branches.starts(of: store.address)
+                observer = BranchObserver(log: descriptor, starts: starts)
             }
             branches.add(
                 FollowedBranch(store.address, pid: pid, file: file.identity, observer, at: path, named: name))

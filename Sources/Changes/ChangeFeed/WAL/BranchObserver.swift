@@ -57,6 +57,15 @@ package final class BranchObserver: Sendable {
         state = Mutex(State())
     }
 
+    /// The last commit that was found in a log: a later observer of the log begins there. Nil in rollback mode, and
+    /// during a poll, which may take long.
+    package var position: BranchStart? {
+        guard case .log = files, let commit = state.withLockIfAvailable({ $0.commit }), commit.frame > 0 else {
+            return nil
+        }
+        return BranchStart(commit: commit, pageMap: nil)
+    }
+
     /// Returns the tables of the commits since the last poll; nil if there are none. Any thread may call it.
     package func poll() -> TableChanges? {
         state.withLock { state in
