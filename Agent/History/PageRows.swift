@@ -166,7 +166,7 @@ extension PageRows.Page {
 
 extension RowShadow {
     /// The name of the copy in tokens, where a history has its own.
-    fileprivate var name: String { "pages-" + String(epoch, radix: 16) }
+    fileprivate var name: String { HistoryToken.pagesPrefix + String(epoch, radix: 16) }
 
     fileprivate var token: HistoryToken { token(step: lastStep, row: lastRow) }
 

@@ -86,7 +86,7 @@ struct StepWriter {
         try writer.append([UInt8](repeating: 0, count: LoggedStep.headLength))
     }
 
-    mutating func add(_ table: LoggedTable) throws(SystemError) {
+    mutating func add(_ table: LoggedTable) throws {
         writer.beginEntry()
         try writer.append(word: StepLayout.table)
         try writer.append(word: table.hasRowids ? 1 : 0)
@@ -99,7 +99,7 @@ struct StepWriter {
 
     mutating func addRow(
         _ rowid: Int64, before: UnsafeRawBufferPointer?, after: UnsafeRawBufferPointer?
-    ) throws(SystemError) {
+    ) throws {
         rowCount += 1
         writer.beginEntry()
         try writer.append(word: StepLayout.row)
@@ -109,7 +109,7 @@ struct StepWriter {
         try writer.endEntry()
     }
 
-    private mutating func append(_ bytes: (some Collection<UInt8>)?) throws(SystemError) {
+    private mutating func append(_ bytes: (some Collection<UInt8>)?) throws {
         guard let bytes else { return try writer.append(word: StepLayout.absent) }
         try writer.append(word: UInt64(bytes.count))
         try writer.append(bytes)
@@ -119,7 +119,7 @@ struct StepWriter {
     mutating func finish(
         _ kind: LoggedStep.Kind, number: UInt64, firstRow: UInt64, time: Double, _ encoding: PageFormat.Encoding,
         schemaVersion: UInt32
-    ) throws(SystemError) -> (LoggedStep, Int64) {
+    ) throws -> (LoggedStep, Int64) {
         writer.beginEntry()
         try writer.append(word: StepLayout.end)
         try writer.endEntry()

@@ -27,7 +27,23 @@ extension OwnFile {
     }
 }
 
-/// Writes consecutive bytes in large pieces.
+extension OwnFile {
+    /// The space in bytes that a shadow leaves on its disk, unless a sixteenth of the disk is less. The programs that write
+    /// the store need some there: a journal, or a log.
+    private static let reserve: UInt64 = 64 << 20
+
+    /// Throws `RowShadowError.noSpace` if the programs that write the store would be left with too little.
+    func requireSpace(for count: UInt64) throws {
+        var status = statvfs()
+        // A file system that doesn't know its size has no blocks.
+        guard fstatvfs(descriptor.raw, &status) == 0, status.f_blocks > 0 else { return }
+        let (unit, available) = (UInt64(status.f_frsize), UInt64(status.f_bavail))
+        let reserve = min(Self.reserve, UInt64(status.f_blocks) * unit / 16)
+        guard available * unit >= reserve + count else { throw RowShadowError.noSpace(path, reserve: reserve) }
+    }
+}
+
+/// Writes consecutive bytes in large pieces. Throws `RowShadowError.noSpace` and `SystemError`.
 struct BufferedWriter {
     private let file: OwnFile
     private var offset: Int64
@@ -44,7 +60,7 @@ struct BufferedWriter {
     /// The offset after what was appended.
     var end: Int64 { offset + Int64(buffer.count) }
 
-    mutating func append(_ bytes: some Sequence<UInt8>) throws(SystemError) {
+    mutating func append(_ bytes: some Sequence<UInt8>) throws {
         let start = buffer.count
         buffer.append(contentsOf: bytes)
         if let seed = sum { sum = buffer[start...].withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, seed) } }
@@ -52,20 +68,21 @@ struct BufferedWriter {
     }
 
     /// Appends a number in eight bytes.
-    mutating func append(word: UInt64) throws(SystemError) {
-        try withUnsafeBytes(of: word.littleEndian) { bytes throws(SystemError) in try append(bytes) }
+    mutating func append(word: UInt64) throws {
+        try withUnsafeBytes(of: word.littleEndian) { try append($0) }
     }
 
     /// Begins an entry, which ends with `endEntry`.
     mutating func beginEntry() { sum = UInt64(bitPattern: end) }
 
     /// Appends the checksum of the entry and of its place. It tells a fault of the disk, not forged content.
-    mutating func endEntry() throws(SystemError) {
+    mutating func endEntry() throws {
         guard let sum = sum.take() else { return }
         try append(word: sum)
     }
 
-    mutating func flush() throws(SystemError) {
+    mutating func flush() throws {
+        try file.requireSpace(for: UInt64(buffer.count))
         try file.descriptor.write(buffer, at: offset, path: file.path)
         offset += Int64(buffer.count)
         buffer.removeAll(keepingCapacity: true)

@@ -138,6 +138,9 @@ package final class RowFollower {
         } catch RowShadowError.damaged(let path) {
             isDamaged = true
             throw RowShadowError.damaged(path)
+        } catch RowShadowError.noSpace(let path, let reserve) {
+            shadow.abandonStep()
+            throw RowShadowError.noSpace(path, reserve: reserve)
         } catch is Disturbed {
             return .busy
         } catch let error as SystemError where error.isPassing {

@@ -88,7 +88,9 @@ package final class RowShadow {
             var run = FileCopy(from: path, to: copy.path)
             run.checksHoles = false
             run.progress = { done in
-                if done == 0, size > limit { throw RowShadowError.tooLarge(path, bytes: size) }
+                guard done == 0 else { return }
+                if size > limit { throw RowShadowError.tooLarge(path, bytes: size) }
+                try copy.requireSpace(for: UInt64(clamping: size))
             }
             _ = try run.run(from: source, to: copy.descriptor)
         }
@@ -193,6 +195,14 @@ package final class RowShadow {
 
     private func writeState() throws(SystemError) {
         try stateFile.descriptor.write(state.bytes, at: 0, path: stateFile.path)
+    }
+
+    /// Gives back the space of a step that can't be made. The next one writes there anew.
+    func abandonStep() {
+        // A step whose head is written counts: the redo file completes it.
+        guard let found = try? Self.interrupted(redo, after: state), found == nil else { return }
+        try? redo.descriptor.truncate(to: 0, path: redo.path)
+        try? log.descriptor.truncate(to: state.logEnd, path: log.path)
     }
 
     private static var now: Double {

@@ -13,6 +13,8 @@ package enum RowShadowError: ActionableError, Equatable {
     case absent(FilePath)
     /// The store can't be read for now.
     case busy(FilePath)
+    /// What is left of the disk, in bytes, is for the programs that write the store.
+    case noSpace(FilePath, reserve: UInt64)
 
     package var errorCode: String {
         switch self {
@@ -21,6 +23,7 @@ package enum RowShadowError: ActionableError, Equatable {
         case .tooLarge: "shadow_too_large"
         case .absent: "no_store"
         case .busy: "busy"
+        case .noSpace: "no_space"
         }
     }
 
@@ -32,6 +35,8 @@ package enum RowShadowError: ActionableError, Equatable {
             "rows need a copy of \(PrintablePath(path)), which has \(ByteCount(bytes)); so much isn't copied unasked"
         case .absent(let path): "there is no store at \(PrintablePath(path))"
         case .busy(let path): "\(PrintablePath(path)) can't be read now: it is being written"
+        case .noSpace(let path, let reserve):
+            "\(PrintablePath(path)) can't grow: \(ByteCount(reserve)) of its disk are left to the programs that write there"
         }
     }
 
@@ -42,12 +47,14 @@ package enum RowShadowError: ActionableError, Equatable {
         case .tooLarge(let path, _): "groupstore rows enable \(path.shellWord)"
         case .absent: "create the store first"
         case .busy: "ask again"
+        case .noSpace: "free space there"
         }
     }
 
     package var errorPath: FilePath? {
         switch self {
-        case .damaged(let path), .unreadable(let path), .tooLarge(let path, _), .absent(let path), .busy(let path):
+        case .damaged(let path), .unreadable(let path), .tooLarge(let path, _), .absent(let path), .busy(let path),
+            .noSpace(let path, _):
             path
         }
     }

@@ -238,7 +238,11 @@ struct WatchCommand: ParsableCommand {
         }
         defer { try? tokens?.synchronize() }
         // With several stores, the summary's token is the first one's.
-        func done(_ number: Int) -> String { runners[number]?.done ?? feed.stores[number].token }
+        func done(_ number: Int) -> String {
+            let writesLines = (feed as? KernelFeed)?.writesLines ?? false
+            let store = feed.stores[number]
+            return runners[number]?.done ?? (writesLines ? store.token : store.told)
+        }
         do {
             try print(feed, batches, runners: runners, tokens: exec == nil ? tokens : nil, to: output)
         } catch AgentConnectionError.interrupted {
@@ -250,7 +254,7 @@ struct WatchCommand: ParsableCommand {
             throw error
         }
         let failed = runners.compactMap { $0?.finish() }.first { $0 != 0 }
-        guard let failed else { return summarize("event", token: feed.stores[0].token, to: output) }
+        guard let failed else { return summarize("event", token: done(0), to: output) }
         throw CommandFailure(
             .busy, code: "command_failed", "\(exec ?? "") ended with exit status \(failed)",
             remedy: "check the command's output; the event is repeated when you continue from the last completed token")
@@ -266,25 +270,39 @@ struct WatchCommand: ParsableCommand {
         let onlyPrints = isEncoded && !runsCommand && !endsAfterFirst && tokens == nil && batches == nil
         (feed as? KernelFeed)?.writesLines = onlyPrints
         var isDone = false
+        /// Returns false if nothing is to follow.
+        func tell(_ event: FeedEvent) throws -> Bool {
+            if event.isBookmark {
+                try advance(past: event, feed, batches, runners, tokens)
+                return true
+            }
+            // Little may be between the lines of rows and their token: a kill there repeats them.
+            let token = event.isProgress ? nil : event.token
+            let prepared = event.isTold ? try token.flatMap { try tokens?.prepare($0) } : nil
+            if isEncoded, let line = event.line { Output.write(encoded: line[...]) } else { record(event, output) }
+            // An event that couldn't be printed isn't done: the token stays unchanged.
+            try Output.checkDelivered()
+            if event.isProgress { return true }
+            if runsCommand, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
+                try runners[index]?.run(EventCommandInput(event))
+            }
+            if let prepared { try prepared.publish() } else if let token { try tokens?.write(token) }
+            if let token { event.store.told = token }
+            isDone = endsAfterFirst && event.requiresReading
+            return !isDone
+        }
         while !isDone {
             let deadline = timeout.map { Deadline(after: $0.duration) } ?? .none
-            let hasReceived = try feed.receive(until: deadline) { event in
+            let hasMore = batches?.hasMore ?? false
+            let hasReceived = try feed.receive(until: hasMore ? Deadline(after: .zero) : deadline) { event in
                 // Several events may come at once.
                 guard !isDone else { return }
-                if event.isBookmark { return try advance(past: event, feed, runners, tokens) }
-                try batches?.print(before: event)
-                // Little may be between the lines of rows and their token: a kill there repeats them.
-                let token = event.isProgress ? nil : event.token
-                let prepared = event.isTold ? try token.flatMap { try tokens?.prepare($0) } : nil
-                if isEncoded, let line = event.line { Output.write(encoded: line[...]) } else { record(event, output) }
-                // An event that couldn't be printed isn't done: the token stays unchanged.
-                try Output.checkDelivered()
-                if event.isProgress { return }
-                if runsCommand, let index = feed.stores.firstIndex(where: { $0 === event.store }) {
-                    try runners[index]?.run(EventCommandInput(event))
-                }
-                if let prepared { try prepared.publish() } else if let token { try tokens?.write(token) }
-                isDone = endsAfterFirst && event.requiresReading
+                guard let batches, !event.isBookmark else { return _ = try tell(event) }
+                if let event = try batches.print(before: event, tell) { _ = try tell(event) }
+            }
+            if !hasReceived, hasMore {
+                try batches?.printMore(tell)
+                continue
             }
             guard hasReceived else {
                 let names = feed.stores.map(\.name).joined(separator: ", ")
@@ -297,9 +315,12 @@ struct WatchCommand: ParsableCommand {
 
     /// Advances the position past what needn't be told.
     private func advance(
-        past bookmark: FeedEvent, _ feed: any WatchedFeed, _ runners: [EventCommand?], _ tokens: TokenFile?
+        past bookmark: FeedEvent, _ feed: any WatchedFeed, _ batches: WatchedBatches?, _ runners: [EventCommand?],
+        _ tokens: TokenFile?
     ) throws {
-        let token = bookmark.store.token
+        let received = bookmark.token ?? bookmark.store.token
+        let token = batches?.position(bookmark.store, notBefore: received) ?? received
+        defer { bookmark.store.told = token }
         guard bookmark.isTold else { return try tokens?.write(token) ?? () }
         try tokens?.prepare(token).publish()
         if let index = feed.stores.firstIndex(where: { $0 === bookmark.store }) {

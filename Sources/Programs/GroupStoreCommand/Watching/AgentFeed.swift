@@ -81,7 +81,7 @@ final class AgentFeed: WatchedFeed {
     }
 
     /// The refusals that end by themselves. An agent that maintains the history updates it after a schema change.
-    static let passing: Set<String> = ["busy", "in_use", "timed_out", "outdated_history", "relocating"]
+    static let passing: Set<String> = ["busy", "in_use", "no_space", "timed_out", "outdated_history", "relocating"]
 
     /// Subscribes at this process's own agent. The stores keep the names of their paths.
     init(

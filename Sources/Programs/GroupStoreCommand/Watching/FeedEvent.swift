@@ -20,6 +20,8 @@ final class WatchedStore {
     /// The same of a store that this process follows; nil if an agent does. Its text is made when it is needed.
     var position: DirectToken?
     private var text: String
+    /// The position after the last event that was told.
+    var told: String
     /// True if the agent reads the store's history for this subscription.
     let hasHistory: Bool
 
@@ -29,6 +31,7 @@ final class WatchedStore {
         self.bytes = bytes
         self.path = path
         text = token
+        told = token
     }
 }
 
@@ -86,6 +89,13 @@ struct FeedEvent {
         self.store = store
         content = .advanced(token)
         line = nil
+    }
+
+    /// Returns the event with another position after it.
+    func with(token: String) -> FeedEvent {
+        guard case .received(let type, _, var object) = content, object.string("token") != token else { return self }
+        object["token"] = .string(token)
+        return FeedEvent(store, type: type, object: object)
     }
 
     /// True if this process tells the rows from the store's pages.

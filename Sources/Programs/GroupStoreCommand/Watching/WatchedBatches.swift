@@ -7,6 +7,9 @@ import PersistentHistory
 import SystemPackage
 
 /// The rows of `watch --values`: after each change of a store, the change batch since the last one, from the agent.
+///
+/// Of a store without a history, a batch is one step. Beside a steady writer steps come as fast as they are read, so
+/// each of a backlog is told with a `change` of its own: whoever is killed goes on after it.
 final class WatchedBatches {
     private struct Position {
         /// The history's token; nil while it isn't known.
@@ -15,12 +18,19 @@ final class WatchedBatches {
         var schema: String?
         /// True if a batch couldn't be read because the store is being relocated.
         var isPending = false
+        /// True if steps follow that no event was received for.
+        var hasMore = false
+
+        /// The position if the rows come from the store's pages.
+        var step: HistoryToken? { token.flatMap { HistoryToken($0) }.flatMap { $0.isOfPages ? $0 : nil } }
     }
 
     private let feed: AgentFeed
     private let filter: HistoryOperation.Filter
     private let output: Output
     private var positions: [Position]
+    /// The connection on which batches are read, while some follow.
+    private var connection: AgentConnection?
 
     /// The time for which an agent that is busy, gone, or about to update the history is asked again.
     private static let patience = Duration.seconds(30)
@@ -39,41 +49,110 @@ final class WatchedBatches {
         positions = feed.stores.map { Position(token: SubscriptionToken($0.token)?.history) }
     }
 
-    /// Prints the rows that an event stands for.
-    func print(before event: FeedEvent) throws {
-        guard let index = feed.stores.firstIndex(where: { $0 === event.store }) else { return }
+    /// True if steps follow that no event was received for. Call `printMore` unless an event comes first.
+    var hasMore: Bool { positions.contains { $0.hasMore } }
+
+    /// Prints the rows that an event stands for. Returns the event to tell, whose position isn't before that of the rows.
+    ///
+    /// - Parameter tell: Tells the change of a step that isn't the event's last one. Returns false if nothing is to
+    ///   follow: then nil is returned.
+    func print(before event: FeedEvent, _ tell: (FeedEvent) throws -> Bool) throws -> FeedEvent? {
+        guard let index = feed.stores.firstIndex(where: { $0 === event.store }) else { return event }
         let reached = event.token.flatMap { SubscriptionToken($0)?.history }
         switch event.event {
         case .reset:
             // Everything is stale, so the rows until here don't matter.
             if let reached { positions[index] = Position(token: reached) }
-        case .relocating, .progress: return
+        case .relocating, .progress: break
         case .change, .branchChange, .relocated, .migrated, .abandoned, .hazard, .hazardOver, nil:
-            guard event.tables != nil || positions[index].isPending else { return }
+            guard event.tables != nil || positions[index].isPending else { break }
             guard positions[index].token != nil else {
                 positions[index].token = reached
-                return
+                break
             }
-            try printBatch(index)
+            guard try printBatches(index, until: reached.flatMap { HistoryToken($0) }, tell) else { return nil }
+        }
+        guard let token = event.token else { return event }
+        // Its rows are told after a later event.
+        if positions[index].isPending { return event.with(token: event.store.told) }
+        return event.with(token: position(index, notBefore: token))
+    }
+
+    /// Prints a step that no event was received for, and tells its change.
+    func printMore(_ tell: (FeedEvent) throws -> Bool) throws {
+        guard let index = positions.firstIndex(where: { $0.hasMore }) else { return }
+        if let step = try printBatch(index) { _ = try tell(step) }
+    }
+
+    /// Returns the later one of a subscription's token and the position of the rows that were printed.
+    func position(_ store: WatchedStore, notBefore token: String) -> String {
+        feed.stores.firstIndex { $0 === store }.map { position($0, notBefore: token) } ?? token
+    }
+
+    private func position(_ index: Int, notBefore token: String) -> String {
+        guard let given = SubscriptionToken(token), let history = given.history.flatMap({ HistoryToken($0) }),
+            let printed = positions[index].step, printed.history == history.history, printed.nonce > history.nonce
+        else { return token }
+        return SubscriptionToken(feed: given.feed, history: printed.description).description
+    }
+
+    /// Prints batches up to a position, at least one, or all that are there. Returns false if nothing is to follow.
+    private func printBatches(
+        _ index: Int, until reached: HistoryToken?, _ tell: (FeedEvent) throws -> Bool
+    ) throws -> Bool {
+        func isReached() -> Bool {
+            guard let reached, let position = positions[index].step else { return false }
+            return position.history == reached.history && position.nonce >= reached.nonce
+        }
+        if positions[index].hasMore, isReached() { return true }
+        while true {
+            let step = try printBatch(index)
+            guard positions[index].hasMore, !isReached() else { return true }
+            if let step, try !tell(step) { return false }
         }
     }
 
-    private func printBatch(_ index: Int) throws {
+    /// Prints a whole step, or a page of a history. Returns the step's change; a bookmark if none of its rows is wanted; nil
+    /// if it isn't a step.
+    private func printBatch(_ index: Int) throws -> FeedEvent? {
+        let start = positions[index].step
+        var tables: Set<String> = []
+        var (hasLines, isReset) = (false, false)
+        repeat {
+            guard let lines = try page(index) else { return nil }
+            for line in lines {
+                hasLines = true
+                isReset = isReset || line.string("type") == "reset"
+                if let table = line.string("table") { tables.insert(table) }
+            }
+        } while positions[index].hasMore && start != nil && positions[index].step?.nonce == start?.nonce
+        guard let start, let end = positions[index].step, start.history == end.history else { return nil }
+        let store = feed.stores[index]
+        let token = SubscriptionToken(feed: SubscriptionToken(store.told)?.feed, history: end.description).description
+        guard hasLines else { return FeedEvent(store, bookmark: token) }
+        return FeedEvent(store, .change(isReset ? .unknown : ChangedTables(tables, isComplete: true)), token: token)
+    }
+
+    /// Prints a page, for which it waits as long as a program locks the store. Returns its lines; nil if the store is
+    /// being relocated.
+    private func page(_ index: Int) throws -> [JSONObject]? {
         let giveUp = Deadline(after: Self.patience)
         var hasSaid = output.quiet
         var backoff = Backoff(first: .milliseconds(20), longest: .seconds(2))
         while true {
             do throws(AgentConnectionError) {
-                while try printPage(index) {}
+                let lines = try printPage(index)
                 positions[index].isPending = false
-                return
+                return lines
             } catch {
+                connection = nil
                 switch error {
                 case .refused(let refusal) where refusal.code == "relocating":
                     positions[index].isPending = true
-                    return
-                case .refused(let refusal) where refusal.code == "busy":
-                    // A program may lock a store for as long as it likes.
+                    positions[index].hasMore = false
+                    return nil
+                case .refused(let refusal) where ["busy", "no_space"].contains(refusal.code):
+                    // A program may lock a store for as long as it likes, and a disk be full.
                     if giveUp.hasPassed, !hasSaid { Self.sayWaiting(refusal) }
                     hasSaid = hasSaid || giveUp.hasPassed
                 case .refused(let refusal) where giveUp.hasPassed || !AgentFeed.passing.contains(refusal.code):
@@ -93,8 +172,13 @@ final class WatchedBatches {
         Output.write("groupstore: \(refusal.message); waiting", to: STDERR_FILENO)
     }
 
-    /// Prints a page. Returns true if another one follows.
-    private func printPage(_ index: Int) throws(AgentConnectionError) -> Bool {
+    private func openConnection() throws(AgentConnectionError) -> AgentConnection {
+        if let connection { return connection }
+        return try AgentConnection(feed.socket, interrupt: Interruption.descriptor)
+    }
+
+    /// Prints a page. Returns its lines, if it has rows.
+    private func printPage(_ index: Int) throws(AgentConnectionError) -> [JSONObject] {
         let position = positions[index]
         let operation = HistoryOperation.changes(
             feed.address(index), since: position.token, limit: Self.pageLength, filter, .values(schema: position.schema)
@@ -102,7 +186,7 @@ final class WatchedBatches {
         var parts = PartBuffer()
         var lines: [JSONObject] = []
         var problem: WireError?
-        let connection = try AgentConnection(feed.socket, interrupt: Interruption.descriptor)
+        let connection = try openConnection()
         let reply = try connection.request(.history(operation), deadline: Deadline(after: Self.replyTimeout)) {
             do throws(WireError) {
                 if let whole = try parts.object($1) { lines.append(whole) }
@@ -111,12 +195,14 @@ final class WatchedBatches {
             }
         }
         if let problem { throw .notUnderstood(feed.socket, problem.message) }
-        let rows = lines.contains { $0.string("type") != "batch" }
+        if !lines.contains(where: { $0.string("type") != "batch" }) { lines = [] }
         var printer = WatchedRowPrinter(feed.stores[index], output)
-        if rows { for line in lines { printer.print(line) } }
+        for line in lines { printer.print(line) }
         positions[index].token = reply.string("token") ?? position.token
         positions[index].schema = reply.string("schema")
-        return reply.bool("more") ?? false
+        positions[index].hasMore = reply.bool("more") ?? false
+        self.connection = positions[index].hasMore ? connection : nil
+        return lines
     }
 }
 
