@@ -27,19 +27,34 @@ extension OwnFile {
     }
 }
 
-extension OwnFile {
-    /// The space in bytes that a shadow leaves on its disk, unless a sixteenth of the disk is less. The programs that write
-    /// the store need some there: a journal, or a log.
-    private static let reserve: UInt64 = 64 << 20
+/// The space on a shadow's disk.
+struct ShadowSpace {
+    /// Bytes that the user can still write.
+    let available: UInt64
+    /// Bytes that a shadow leaves: the programs that write the store need some for a journal, or a log.
+    let reserve: UInt64
 
+    private static let standardReserve: UInt64 = 64 << 20
+
+    /// - Parameter descriptor: A file or directory there.
+    ///
+    /// Returns nil for a file system that doesn't know its size.
+    init?(_ descriptor: CInt) {
+        var status = statvfs()
+        guard fstatvfs(descriptor, &status) == 0, status.f_blocks > 0 else { return nil }
+        let unit = UInt64(status.f_frsize)
+        available = UInt64(status.f_bavail) * unit
+        reserve = min(Self.standardReserve, UInt64(status.f_blocks) * unit / 16)
+    }
+}
+
+extension OwnFile {
     /// Throws `RowShadowError.noSpace` if the programs that write the store would be left with too little.
     func requireSpace(for count: UInt64) throws {
-        var status = statvfs()
-        // A file system that doesn't know its size has no blocks.
-        guard fstatvfs(descriptor.raw, &status) == 0, status.f_blocks > 0 else { return }
-        let (unit, available) = (UInt64(status.f_frsize), UInt64(status.f_bavail))
-        let reserve = min(Self.reserve, UInt64(status.f_blocks) * unit / 16)
-        guard available * unit >= reserve + count else { throw RowShadowError.noSpace(path, reserve: reserve) }
+        guard let space = ShadowSpace(descriptor.raw) else { return }
+        guard space.available >= space.reserve + count else {
+            throw RowShadowError.noSpace(path, reserve: space.reserve)
+        }
     }
 }
 

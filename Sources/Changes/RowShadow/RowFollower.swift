@@ -139,7 +139,7 @@ package final class RowFollower {
             isDamaged = true
             throw RowShadowError.damaged(path)
         } catch RowShadowError.noSpace(let path, let reserve) {
-            shadow.abandonStep()
+            try shadow.abandonStep()
             throw RowShadowError.noSpace(path, reserve: reserve)
         } catch is Disturbed {
             return .busy

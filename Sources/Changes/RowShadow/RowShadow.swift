@@ -197,12 +197,13 @@ package final class RowShadow {
         try stateFile.descriptor.write(state.bytes, at: 0, path: stateFile.path)
     }
 
-    /// Gives back the space of a step that can't be made. The next one writes there anew.
-    func abandonStep() {
+    /// Gives back the space of a step that can't be made. The next one writes there anew. Throws `RowShadowError` and
+    /// `SystemError`.
+    func abandonStep() throws {
         // A step whose head is written counts: the redo file completes it.
-        guard let found = try? Self.interrupted(redo, after: state), found == nil else { return }
-        try? redo.descriptor.truncate(to: 0, path: redo.path)
-        try? log.descriptor.truncate(to: state.logEnd, path: log.path)
+        guard try Self.interrupted(redo, after: state) == nil else { return }
+        try redo.descriptor.truncate(to: 0, path: redo.path)
+        try log.descriptor.truncate(to: state.logEnd, path: log.path)
     }
 
     private static var now: Double {

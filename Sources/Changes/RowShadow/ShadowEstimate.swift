@@ -10,7 +10,7 @@ import SystemPackage
 package struct ShadowEstimate: Sendable {
     /// The size of the copy in bytes.
     package let size: Int64
-    /// Bytes that the user can still write there.
+    /// Bytes that a shadow may take there. Some are left to the programs that write the store.
     package let available: UInt64
     /// Nil if the file system has no files without names.
     package let measurement: Measurement?
@@ -49,7 +49,10 @@ package struct ShadowEstimate: Sendable {
 
         var directory = place.path
         while FileStatus(following: directory) == nil, directory.removeLastComponent() {}
-        available = try Directory(directory).fileSystem().available
+        let found = try Directory(directory)
+        let reserve = ShadowSpace(found.raw)?.reserve ?? 0
+        let free = try found.fileSystem().available
+        available = free - min(free, reserve)
         do throws(SystemError) {
             let target = try Descriptor(opening: directory, flags: O_RDWR | O_CLOEXEC | gs_o_tmpfile, mode: 0o600)
             measurement = try Measurement(source, at: store, target, in: directory, size: size)

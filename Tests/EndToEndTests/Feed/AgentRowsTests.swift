@@ -105,6 +105,40 @@ import Testing
         try watch.killAtOnce()
     }
 
+    /// Whoever is killed in a long backlog goes on after the last change.
+    @Test func tellsEachStepOfABacklogWithItsChange() throws {
+        let scene = try RowsScene("PRAGMA journal_mode = WAL; \(Self.table)")
+        let start = try scene.token()
+        for number in 1...4 {
+            try sqlite(scene.store, "INSERT INTO t VALUES (\(number), 'a', 1)")
+            try scene.awaitSteps(number)
+        }
+        let options: [Word] = ["--agent", "--values", "--json", Word(scene.name), "--since"]
+        var (token, keys) = (start, [JSONValue?]())
+        for _ in 1...4 {
+            let once = try groupstore(
+                "watch", "--once", options: options + [Word(token)], environment: scene.agent.environment)
+            #expect(once.objects.compactMap(\.type) == ["subscribed", "batch", "table", "row", "change", "summary"])
+            keys += once.objects.filter { $0.type == "row" }.map { $0["key"] }
+            token = try #require(once.summary.string("token"), "\(once.output)")
+        }
+        #expect(keys == [1, 2, 3, 4])
+
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch"] + options + [Word(start)], environment: scene.agent.environment)
+        var printed: [JSONObject] = []
+        try watch.line {
+            printed += [JSONObject(line: $0)].compactMap(\.self)
+            return printed.last?.type == "row"
+        }
+        watch.signal(SIGINT)
+        let ended = try watch.wait()
+        printed += ended.objects
+        let left = try #require(SubscriptionToken(ended.summary.string("token") ?? "")?.history, "\(ended.output)")
+        let rows = try printed.filter { $0.type == "row" } + scene.rows(after: left)
+        #expect(Set(rows.compactMap { $0.integer("key") }) == [1, 2, 3, 4], "\(ended.output)")
+    }
+
     /// Without a filter by author, pages tell all. With one, only a history can.
     @Test func refusesAuthorsWithoutAHistory() throws {
         let scene = try RowsScene(Self.table)

@@ -78,6 +78,40 @@ import Testing
         #expect(try scene.next(watch, "row", "reset")["key"] == 3)
     }
 
+    /// The store's writers need the last bytes.
+    @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
+    func leavesSpaceOnTheStoresDisk() throws {
+        let places = try Places()
+        let script = """
+            set -e
+            mount -t tmpfs -o size=16m none "$1"
+            cd "$1"
+            export XDG_STATE_HOME="$1/state"
+            free() { df --output=avail -k . | tail -n 1; }
+            tell() { "$2" watch --direct --values --json --once --since "$token" "$1/Notes.sqlite" || echo "$?"; }
+            sqlite3 Notes.sqlite "CREATE TABLE note (id INTEGER PRIMARY KEY, text)"
+            "$2" rows enable Notes.sqlite >/dev/null
+            token=$("$2" rows show Notes.sqlite --json | sed -n 's/.*"token":"\\([^"]*\\)".*/\\1/p')
+            head -c $((($(free) - 800) * 1024)) /dev/zero >fill
+            sqlite3 Notes.sqlite "INSERT INTO note VALUES (1, 'a')"
+            before=$(free)
+            tell "$1" "$2"
+            echo "lost $((before - $(free)))"
+            rm fill
+            tell "$1" "$2"
+            """
+        let done = try run(
+            "unshare",
+            ["--user", "--map-root-user", "--mount", "sh", "-c", Word(script), "sh", Word(places.group)]
+                + [Programs.groupstore])
+        let lines = done.lines
+        let refused = try #require(lines.firstIndex(of: "74"), "\(done.output)\(done.errors)")
+        #expect(JSONObject(line: lines[refused - 1])?.object("error")?.string("code") == "no_space", "\(done.output)")
+        #expect(Int(lines[refused + 1].dropFirst(5)).map { $0 < 100 } ?? false, "\(done.output)")
+        let told = lines[(refused + 2)...].compactMap(JSONObject.init(line:))
+        #expect(told.compactMap(\.type) == ["watching", "batch", "table", "row", "change", "summary"], "\(done.output)")
+    }
+
     /// The step was logged but not printed, as after a kill.
     @Test func aDamagedLogIsAReset() throws {
         let scene = try Scene()

@@ -12,8 +12,8 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
     /// The fingerprint of a Core Data store's model version; nil if there is none.
     package let model: ModelFingerprint?
 
-    /// True if the rows come from a copy of the store's pages. Then the nonce is the number of the last step that was told
-    /// whole.
+    /// True if the rows come from a copy of the store's pages. Then the nonce is the number of the last step that was
+    /// told whole.
     package var isOfPages: Bool { history.hasPrefix(Self.pagesPrefix) }
     /// The prefix of the name that such a copy has in place of a history's identifier.
     package static let pagesPrefix = "pages-"

@@ -52,7 +52,8 @@ final class WatchedBatches {
     /// True if steps follow that no event was received for. Call `printMore` unless an event comes first.
     var hasMore: Bool { positions.contains { $0.hasMore } }
 
-    /// Prints the rows that an event stands for. Returns the event to tell, whose position isn't before that of the rows.
+    /// Prints the rows that an event stands for. Returns the event to tell, whose position isn't before that of the
+    /// rows.
     ///
     /// - Parameter tell: Tells the change of a step that isn't the event's last one. Returns false if nothing is to
     ///   follow: then nil is returned.
@@ -112,8 +113,8 @@ final class WatchedBatches {
         }
     }
 
-    /// Prints a whole step, or a page of a history. Returns the step's change; a bookmark if none of its rows is wanted; nil
-    /// if it isn't a step.
+    /// Prints a whole step, or a page of a history. Returns the step's change; a bookmark if none of its rows is wanted;
+    /// nil if it isn't a step.
     private func printBatch(_ index: Int) throws -> FeedEvent? {
         let start = positions[index].step
         var tables: Set<String> = []

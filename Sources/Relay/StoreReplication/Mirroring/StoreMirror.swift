@@ -170,6 +170,7 @@ package final class StoreMirror {
             case .busy, .damaged, .tooLarge: throw StoreError.busy(path)
             case .absent: throw StoreError.missing(path)
             case .unreadable: throw StoreError.corrupt(code: 26, message: "file is not a database", path)
+            case .noSpace(let path, _): throw StoreError(code: 13, message: "database or disk is full", path: path)
             }
         }
     }
