@@ -109,7 +109,8 @@ import Testing
         #expect(JSONObject(line: lines[refused - 1])?.object("error")?.string("code") == "no_space", "\(done.output)")
         #expect(Int(lines[refused + 1].dropFirst(5)).map { $0 < 100 } ?? false, "\(done.output)")
         let told = lines[(refused + 2)...].compactMap(JSONObject.init(line:))
-        #expect(told.compactMap(\.type) == ["watching", "batch", "table", "row", "change", "summary"], "\(done.output)")
+        let types = told.compactMap(\.type)
+        #expect(types == ["watching", "batch", "table", "row", "change", "summary"], "\(done.output)")
     }
 
     /// The step was logged but not printed, as after a kill.

@@ -113,8 +113,8 @@ final class WatchedBatches {
         }
     }
 
-    /// Prints a whole step, or a page of a history. Returns the step's change; a bookmark if none of its rows is wanted;
-    /// nil if it isn't a step.
+    /// Prints a whole step, or a page of a history. Returns the step's change, or a bookmark if none of its rows is
+    /// wanted; nil if it isn't a step.
     private func printBatch(_ index: Int) throws -> FeedEvent? {
         let start = positions[index].step
         var tables: Set<String> = []
