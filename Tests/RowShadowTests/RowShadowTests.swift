@@ -98,6 +98,24 @@ import Testing
     }
 
     /// A program that is killed after the head of the redo file was written leaves the state before it.
+    @Test func findsTheStepsOfSeveralReaders() throws {
+        let followed = try FollowedShadow("CREATE TABLE t (x)")
+        let inserts = (1...8).map { "INSERT INTO t VALUES (\($0))" }
+        let writer = try DatabaseQueue(path: followed.store.string)
+        for sql in inserts {
+            try writer.write { try $0.execute(sql: sql) }
+            #expect(try followed.steps().count == 1)
+        }
+        let shadow = try #require(followed.follower).shadow
+        for number: UInt64 in [0, 5, 1, 6, 2, 0, 7, 3, 1, 8, 4, 2, 7, 8, 0, 6, 1, 7, 2, 8, 3] {
+            #expect(try shadow.step(after: number)?.step.number == (number == 8 ? nil : number + 1))
+        }
+        try writer.write { try $0.execute(sql: "INSERT INTO t VALUES (9)") }
+        #expect(try followed.steps().first?.rows == ["9: none > 9"])
+        #expect(try shadow.step(after: 8)?.step.number == 9)
+        #expect(try shadow.step(after: 4)?.step.number == 5)
+    }
+
     @Test func completesAnInterruptedStep() throws {
         let shadow = try FollowedShadow(Self.note)
         _ = try shadow.steps()

@@ -21,10 +21,13 @@ package final class RowShadow {
     private let stateFile: OwnFile
     private let redo: OwnFile
     private var log: OwnFile
-    private var cursor: StepReader?
+    /// Where steps were read last, the last one last: those who follow the log are at different places in it, and to
+    /// find a step from the beginning of a log file takes as long as it has steps.
+    private var cursors: [StepReader] = []
     private var state: ShadowState
     private(set) var pages: ShadowPages
 
+    private static let maximumCursors = 4
     /// The length from which on the log continues in another file, in bytes.
     private static let maximumLogFile: Int64 = 32 << 20
     /// The length of all log files from which on the oldest is removed, in bytes.
@@ -253,24 +256,33 @@ package final class RowShadow {
 
     /// Returns the reader of the step after that one; nil if it was the last. Throws `RowShadowError.damaged`.
     package func step(after number: UInt64) throws -> StepReader? {
-        guard number < state.step else {
-            cursor = nil
-            return nil
-        }
-        if let cursor, cursor.step.number == number + 1 { return cursor }
-        if let cursor, cursor.step.number == number, let next = try? cursor.following(),
-            next.step.number == number + 1
-        {
-            self.cursor = next
-            return next
-        }
-        guard let first = try logFiles().last(where: { $0 <= number + 1 }) else { throw RowShadowError.damaged(path) }
-        let name = ShadowName.log(first)
-        let file = try OwnFile(name, in: directory)
-        var reader = try StepReader(file, at: 0)
-        while reader.step.number <= number { reader = try reader.following() }
-        guard reader.step.number == number + 1 else { throw RowShadowError.damaged(file.path) }
-        cursor = reader
+        guard number < state.step else { return nil }
+        let reader = try knownStep(number + 1) ?? findStep(number + 1)
+        // Whoever was at the step before has gone on.
+        cursors.removeAll { [number, number + 1].contains($0.step.number) }
+        cursors.append(reader)
+        if cursors.count > Self.maximumCursors { cursors.removeFirst() }
+        return reader
+    }
+
+    /// Returns the reader of a step that was read, or that follows on one.
+    private func knownStep(_ number: UInt64) -> StepReader? {
+        if let known = cursors.first(where: { $0.step.number == number }) { return known }
+        guard let former = cursors.first(where: { $0.step.number + 1 == number }),
+            let next = try? former.following(), next.step.number == number
+        else { return nil }
+        return next
+    }
+
+    /// Returns the reader of a step from the beginning of its log file, or from a step that was read there.
+    private func findStep(_ number: UInt64) throws -> StepReader {
+        guard let first = try logFiles().last(where: { $0 <= number }) else { throw RowShadowError.damaged(path) }
+        let near = cursors.filter { first <= $0.step.number && $0.step.number < number }
+        var reader =
+            try near.max { $0.step.number < $1.step.number }
+            ?? StepReader(OwnFile(ShadowName.log(first), in: directory), at: 0)
+        while reader.step.number < number { reader = try reader.following() }
+        guard reader.step.number == number else { throw RowShadowError.damaged(path) }
         return reader
     }
 }
