@@ -48,7 +48,7 @@ package struct ShadowEstimate: Sendable {
         size = max(length, view.map { Int64($0.pageCount) * Int64($0.pageSize) } ?? 0)
 
         var directory = place.path
-        while FileStatus(following: directory) == nil, directory.removeLastComponent() {}
+        while try !ShadowPlace(path: directory).exists(), directory.removeLastComponent() {}
         let found = try Directory(directory)
         let reserve = ShadowSpace(found.raw)?.reserve ?? 0
         let free = try found.fileSystem().available

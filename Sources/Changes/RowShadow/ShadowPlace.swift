@@ -65,10 +65,20 @@ package struct ShadowPlace {
 
     private static let slotCount = 64
 
+    /// Opens the place. Returns nil if there is none. Throws `SystemError`, also if this user can't know.
+    private func existing() throws(SystemError) -> Directory? {
+        do throws(SystemError) { return try Directory(path) } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+    }
+
+    /// True if there is such a place. Throws `SystemError`, also if this user can't know.
+    package func exists() throws(SystemError) -> Bool { try existing() != nil }
+
     /// The shadows that are there, the first one first. Throws `SystemError`.
     func directories() throws(SystemError) -> [Directory] {
-        guard FileStatus(following: path) != nil else { return [] }
-        let base = try Directory(path)
+        guard let base = try existing() else { return [] }
         var found: [Directory] = []
         for number in 0..<Self.slotCount {
             guard let name = FilePath.Component("\(number)"), try base.status(name)?.kind == .directory else {
@@ -129,8 +139,7 @@ package struct ShadowPlace {
     ///
     /// Throws `SystemError`: ENOTEMPTY if another program has put something into a shadow's directory.
     package func removeAll() throws(SystemError) -> Int {
-        guard FileStatus(following: path) != nil else { return 0 }
-        let base = try Directory(path)
+        guard let base = try existing() else { return 0 }
         var used = 0
         for number in 0..<Self.slotCount {
             guard let name = FilePath.Component("\(number)"), try base.status(name)?.kind == .directory else {

@@ -1,5 +1,6 @@
 import AgentProtocol
 import EndToEndSupport
+import Glibc
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -266,5 +267,30 @@ import Testing
         let removed = try rows("disable")
         #expect(removed.status == 0 && removed.objects.first?.integer("bytes") ?? 0 > 0)
         #expect(try rows("show").objects.first?.integer("copies") == 0)
+    }
+
+    private static let anotherUser: [Word] = ["--reuid", "54321", "--regid", "54321", "--clear-groups"]
+    private static let canBecomeAnother =
+        geteuid() == 0
+        && (try? run("setpriv", anotherUser + [Programs.groupstore, "--version"]))?.status == 0
+
+    /// Whoever may not enter the agent's copies must not be told that there are none.
+    @Test(.enabled(if: canBecomeAnother, "needs root and setpriv(1)"), arguments: ["show", "disable"])
+    func saysThatAnotherUsersAgentMayHaveACopy(_ command: Word) throws {
+        let scene = try Scene()
+        let group = scene.store.removingLastComponent()
+        let rows = group.appending(".groupstore/rows")
+        try run("mkdir", ["-p", Word(rows)])
+        try run("chmod", ["755", Word(group), Word(group.removingLastComponent())])
+        try run("chmod", ["700", Word(rows)])
+        let state = group.appending("state")
+        try run("mkdir", ["-m", "777", Word(state)])
+        var environment = scene.environment
+        environment["XDG_STATE_HOME"] = state.string
+        let result = try run(
+            "setpriv", Self.anotherUser + [Programs.groupstore, "rows", command, Word(scene.store)],
+            environment: environment)
+        #expect(result.status == 77, "\(result.output)\(result.errors)")
+        #expect(result.errors.contains("sudo -u root groupstore rows "), "\(result.errors)")
     }
 }

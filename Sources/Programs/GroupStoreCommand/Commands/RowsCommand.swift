@@ -106,20 +106,26 @@ struct RowsDisableCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let rows = try RowsPlace(store)
-            let before = try rows.all.reduce(0) { try $0 + $1.size() }
+            var before = try rows.own.size()
             guard try rows.own.removeAll() == 0 else {
                 throw CommandFailure(
                     .busy, code: "in_use", "a program tells rows from a copy in \(PrintablePath(rows.own.path))",
                     remedy: "end 'groupstore watch' of the store, and try again")
             }
-            if let place = rows.agents, try place.removeAll() != 0 {
-                throw CommandFailure(
-                    .busy, code: "in_use", "an agent tells rows from a copy in \(PrintablePath(place.path))",
-                    remedy: "remove 'rows: true' from its configuration, reload it (SIGHUP), and try again")
+            let agents = try rows.agents(
+                for: "disable", after: "removed \(ByteCount(before)) from \(PrintablePath(rows.own.path))")
+            if let agents {
+                before += try agents.size()
+                guard try agents.removeAll() == 0 else {
+                    throw CommandFailure(
+                        .busy, code: "in_use", "an agent tells rows from a copy in \(PrintablePath(agents.path))",
+                        remedy: "remove 'rows: true' from its configuration, reload it (SIGHUP), and try again")
+                }
             }
             var summary: JSONObject = ["type": "summary", "outcome": "disabled", "bytes": .integer(before)]
             summary.setPath("path", bytes: rows.own.path.bytes)
-            let places = rows.all.map { "\(PrintablePath($0.path))" }.joined(separator: " and ")
+            let places = ([rows.own] + (agents.map { [$0] } ?? [])).map { "\(PrintablePath($0.path))" }
+                .joined(separator: " and ")
             output.record(summary, "removed \(ByteCount(before)) from \(places)")
         }
     }
@@ -131,10 +137,8 @@ struct RowsPlace {
     let store: FilePath
     /// The place in the user's state directory.
     let own: ShadowPlace
-    /// The place in the group's directory, where an agent follows the store; nil if there is none.
-    let agents: ShadowPlace?
-
-    var all: [ShadowPlace] { [own] + (agents.map { [$0] } ?? []) }
+    /// The place in the group's directory, where an agent follows the store.
+    private let inGroup: ShadowPlace
 
     init(_ argument: String) throws {
         let given = ArgumentBytes.path(argument)
@@ -145,7 +149,29 @@ struct RowsPlace {
         }
         store = path
         own = ShadowPlace(of: path, stateDirectory: try DirectRows.stateDirectory())
-        let place = ShadowPlace(of: name, inGroup: path.removingLastComponent())
-        agents = FileStatus(following: place.path)?.kind == .directory ? place : nil
+        inGroup = ShadowPlace(of: name, inGroup: path.removingLastComponent())
+    }
+
+    /// Returns the place of an agent's copies; nil if there is none. Throws `CommandFailure` if this user can't know.
+    ///
+    /// - Parameters:
+    ///   - command: The word after `rows` that a user who may enter the place would run.
+    ///   - done: What the command has done, for the error's message.
+    func agents(for command: String, after done: String? = nil) throws -> ShadowPlace? {
+        do throws(SystemError) { return try inGroup.exists() ? inGroup : nil } catch {
+            let rows = inGroup.path.removingLastComponent()
+            let directories = [rows.removingLastComponent(), rows, inGroup.path]
+            guard error.isPermission, let closed = directories.first(where: { (try? Directory($0)) == nil }),
+                let owner = FileStatus(following: closed)?.owner
+            else { throw error }
+            let user = PeerCredentials.name(ofUser: owner) ?? "'#\(owner)'"
+            throw CommandFailure(
+                .notPermitted, code: error.errorCode,
+                "an agent of the user \(user) may have a copy of \(PrintablePath(store)), with the values of deleted rows: "
+                    + "only that user may enter \(PrintablePath(closed))",
+                reasons: done.map { ["  \($0)"] } ?? [],
+                remedy: "sudo -u \(user) groupstore rows \(command) \(store.shellWord)",
+                underlying: error)
+        }
     }
 }

@@ -28,8 +28,11 @@ struct RowsShowCommand: ParsableCommand {
         try reporting(output) {
             let rows = try RowsPlace(store)
             let place = rows.own
-            let reports = try rows.all.flatMap { try $0.reports(of: rows.store) }
-            for report in reports { describe(report, output) }
+            let own = try place.reports(of: rows.store)
+            for report in own { describe(report, output) }
+            let agents = try rows.agents(for: "show")?.reports(of: rows.store) ?? []
+            for report in agents { describe(report, output) }
+            let reports = own + agents
             var summary: JSONObject = ["type": "summary", "outcome": "shown", "copies": .integer(Int64(reports.count))]
             summary["bytes"] = .integer(reports.reduce(0) { $0 + $1.size })
             summary["log_bytes"] = .integer(reports.reduce(0) { $0 + $1.logSize })

@@ -17,6 +17,15 @@ extension PeerCredentials {
         return PeerCredentials(
             pid: 0, uid: uid, gid: entry.pw_gid, groups: Array(groups.prefix(Int(max(0, count)))) + further)
     }
+
+    /// Returns a user's name; nil if the system doesn't know the user.
+    package static func name(ofUser uid: uid_t) -> String? {
+        var entry = passwd()
+        var found: UnsafeMutablePointer<passwd>?
+        var names = [CChar](repeating: 0, count: 16_384)
+        guard getpwuid_r(uid, &entry, &names, names.count, &found) == 0, found != nil else { return nil }
+        return entry.pw_name.map { String(cString: $0) }
+    }
 }
 
 /// Checks another user's access to a file by that user's permissions, not by this process's.
