@@ -248,7 +248,7 @@ let unitTests = floor(
         "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication"),
     tests(
         "GroupStoreAgentTests", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
-        "GroupStore", "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "SQLiteFormat", "SQLiteStore",
+        "GroupStore", "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "RowShadow", "SQLiteFormat", "SQLiteStore",
         "StoreMigration", "StoreRelocation", "StoreWatching", .logging),
     tests(
         "CompatibilityTests", "AgentProtocol", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",

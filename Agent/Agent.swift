@@ -85,13 +85,14 @@ package final class Agent {
         let scheduler = try parts.scheduler(
             RelocationEnvironment(feed: feed, presenters: presenters.registry), configuration, log)
         presenters.onChange { [weak scheduler] store in scheduler?.presentersChanged(of: store) }
-        let status = StatusReport(
-            publisher: publisher, configuration: current, states: states, scheduler: scheduler,
-            presenters: presenters.registry, socket: socket, version: ProgramVersion.current)
         let history = HistoryService(
             publisher: publisher, configuration: current, states: states, feed: feed, program: parts.program,
             log: log)
         defer { history.stop() }
+        let status = StatusReport(
+            publisher: publisher, configuration: current, states: states, scheduler: scheduler,
+            presenters: presenters.registry, rowProblems: history.rowProblems, socket: socket,
+            version: ProgramVersion.current)
         let saver = BranchSaver(configuration: current, states: states, program: parts.program, log: log)
         defer { saver.stop() }
         publisher.checkReaders { [current] peer, store in

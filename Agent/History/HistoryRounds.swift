@@ -32,7 +32,11 @@ extension HistoryService {
         guard let path = path(of: store), program != nil else { return .none }
         guard states[store] != .released else { return .failed }
         do {
-            if let rows = try pageRows(of: store) { return try rows.changes(after: position, limit: Self.maximumRows) }
+            if let rows = try pageRows(of: store) {
+                let found = try rows.changes(after: position, limit: Self.maximumRows)
+                rowsAreRead(store)
+                return found
+            }
         } catch {
             return pageRowsFailed(store, error)
         }

@@ -51,6 +51,7 @@ extension HistoryService {
             return left.compactMap { state.pages.sources.removeValue(forKey: $0) }
         }
         for source in left { source.close() }
+        for store in rowProblems.stores where !wantsPages(of: store) { rowsAreRead(store) }
         for group in configuration.value.groups {
             for store in group.stores where store.rows {
                 let address = StoreAddress(group: group.identifier.rawValue, name: store.name.database.bytes)
@@ -81,7 +82,10 @@ extension HistoryService {
     /// Reads the store's pages now.
     func followPages(of store: StoreAddress) {
         guard states[store] != .released else { return }
-        do { _ = try pageRows(of: store) } catch { _ = pageRowsFailed(store, error) }
+        do {
+            _ = try pageRows(of: store)
+            rowsAreRead(store)
+        } catch { _ = pageRowsFailed(store, error) }
     }
 
     /// Returns the rows of a store from its pages, as of now; nil if its own history tells them, or nothing.
@@ -130,11 +134,24 @@ extension HistoryService {
         return place
     }
 
-    /// Logs why rows can't be told from pages now. A copy that failed is opened anew.
+    /// Records why rows can't be told from pages now, and logs it once. A copy that failed is opened anew.
     func pageRowsFailed(_ store: StoreAddress, _ error: any Error) -> HistoryReadResult {
         if !Self.isBusy(error) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
-        log.warning("rows of \(PrintablePath(bytes: store.bytes)): \(error)")
+        let name = PrintablePath(bytes: store.bytes)
+        guard let error = error as? any ActionableError else {
+            log.warning("rows of \(name): \(error)")
+            return .failed
+        }
+        if case .began(let reason) = rowProblems.record(error, of: store) {
+            log.warning("can't record or tell rows of \(name): \(reason)")
+        }
         return .failed
+    }
+
+    /// Records that rows were recorded and told, or needn't be, and logs it if there was a problem.
+    func rowsAreRead(_ store: StoreAddress) {
+        guard rowProblems.end(store) == .over else { return }
+        log.notice("recording rows of \(PrintablePath(bytes: store.bytes)) again")
     }
 
     private static func isBusy(_ error: any Error) -> Bool {
@@ -152,6 +169,7 @@ extension HistoryService {
             }
             let isBatch = content != .changes
             let page = try rows.page(since: since, limit: Int(limit ?? 256), filter, values: isBatch)
+            rowsAreRead(query.store)
             guard query.mayRead() else {
                 answer(query, .failure(id: query.id, .unknownStore(query.store)))
                 return true
@@ -169,7 +187,10 @@ extension HistoryService {
             answer(query, .failure(id: query.id, WireError(error)))
         } catch {
             _ = pageRowsFailed(query.store, error)
-            let refusal = (error as? any ActionableError).map { WireError($0) }
+            // A failed system call isn't a limit here: its code says what is to be done.
+            let refusal = (error as? any ActionableError).map {
+                WireError(code: $0.errorCode, $0.fullMessage, hint: $0.remedy)
+            }
             answer(query, .failure(id: query.id, refusal ?? WireError(code: "busy", "the rows can't be read now")))
         }
         return true

@@ -52,6 +52,8 @@ package final class HistoryService: Sendable {
     let program: FilePath?
     let log: Logger
     let state = Mutex(State())
+    /// Why the rows of stores can't be recorded or told from their pages now.
+    package let rowProblems = RowProblems()
     private let work = MonotonicSemaphore()
 
     /// The maximum number of waiting queries; further ones are refused and the client asks again.
@@ -219,7 +221,7 @@ package final class HistoryService: Sendable {
 
     private func loop() {
         while true {
-            work.wait()
+            waitForWork()
             let (task, isStopping) = state.withLock { state -> (Task?, Bool) in
                 let task = state.waiting.isEmpty ? nil : state.waiting.removeFirst()
                 if case .round(let store)? = task { state.scheduledRounds.remove(store) }
@@ -233,6 +235,16 @@ package final class HistoryService: Sendable {
             case .follow(let store): followPages(of: store)
             case nil: break
             }
+        }
+    }
+
+    /// Waits for a task. Meanwhile, stores that couldn't be read are tried again.
+    private func waitForWork() {
+        while true {
+            let busy = rowProblems.stores.filter { rowProblems.isBusy($0) }
+            if busy.isEmpty { return work.wait() }
+            if work.wait(within: RowProblems.patience) { return }
+            for store in busy { schedulePages(of: store) }
         }
     }
 

@@ -38,6 +38,7 @@ extension StatusReport {
             JSONValue.object(requester.isTrusted ? $0.json : $0.withoutPlaces.json)
         }
         if !hazards.isEmpty { row["hazards"] = .array(hazards) }
+        row["rows_failed"] = rowProblems.problem(of: store).map { .object($0.json) }
         row["subscribers"] = .integer(Int64(feed?.subscriptions.count ?? 0))
         if let name {
             let item = ClaimedItem(container: store.group, path: FilePath(root: nil, [name]))

@@ -14,19 +14,22 @@ package struct StatusReport: Sendable {
     let states: FollowingStates
     let scheduler: (any RelocationScheduling)?
     let presenters: InProcessRegistry
+    let rowProblems: RowProblems
     let socket: FilePath
     let version: String
     let started = Date()
 
     package init(
         publisher: Publisher, configuration: CurrentConfiguration, states: FollowingStates,
-        scheduler: (any RelocationScheduling)?, presenters: InProcessRegistry, socket: FilePath, version: String
+        scheduler: (any RelocationScheduling)?, presenters: InProcessRegistry,
+        rowProblems: RowProblems, socket: FilePath, version: String
     ) {
         self.publisher = publisher
         self.configuration = configuration
         self.states = states
         self.scheduler = scheduler
         self.presenters = presenters
+        self.rowProblems = rowProblems
         self.socket = socket
         self.version = version
     }

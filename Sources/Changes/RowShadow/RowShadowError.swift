@@ -16,13 +16,16 @@ package enum RowShadowError: ActionableError, Equatable {
     /// What is left of the disk, in bytes, is for the programs that write the store.
     case noSpace(FilePath, reserve: UInt64)
 
+    /// The code of `busy`.
+    package static let busyCode = "busy"
+
     package var errorCode: String {
         switch self {
         case .damaged: "damaged_shadow"
         case .unreadable: "not_a_database"
         case .tooLarge: "shadow_too_large"
         case .absent: "no_store"
-        case .busy: "busy"
+        case .busy: Self.busyCode
         case .noSpace: "no_space"
         }
     }

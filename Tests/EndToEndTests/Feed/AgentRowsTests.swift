@@ -206,6 +206,29 @@ import Testing
         try watch.killAtOnce()
     }
 
+    /// A subscriber gets changes without rows, and needs to find out why.
+    @Test func statusSaysWhyRowsAreNotRecorded() throws {
+        let scene = try RowsScene(Self.table)
+        let rows = scene.places.group.appending(".groupstore/rows")
+        _ = try scene.token()
+        func status(_ words: Word...) throws -> FinishedProcess {
+            try groupstore("status", options: words + ["--json"], environment: scene.agent.environment)
+        }
+        #expect(try status("--check").status == 0)
+        try scene.killAgent { #expect(chmod(rows.string, 0o755) == 0) }
+        for _ in 1...3 {
+            let reply = try scene.ask(["op": "changes"]).reply
+            #expect(reply.object("error")?.string("code") == "not_private", "\(reply.text)")
+        }
+        let failure = try #require(try status().objects.first { $0.type == "store" }?.object("rows_failed"))
+        #expect(failure.string("code") == "not_private" && failure.string("hint")?.contains("rm -r") == true)
+        let check = try status("--check")
+        #expect(check.status == 77 && check.objects.first?.string("check") == "rows", "\(check.output)")
+        #expect(chmod(rows.string, 0o700) == 0)
+        #expect(try scene.ask(["op": "changes"]).reply.bool("ok") == true)
+        #expect(try status("--check").status == 0)
+    }
+
     /// Nothing is written to the store, so nothing records who has read how far.
     @Test func refusesAnAcknowledgement() throws {
         let scene = try RowsScene(Self.table)

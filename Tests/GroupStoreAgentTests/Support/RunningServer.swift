@@ -59,7 +59,7 @@ final class RunningServer {
             do {
                 let status = StatusReport(
                     publisher: publisher, configuration: current, states: states, scheduler: scheduler,
-                    presenters: presenters.registry, socket: socket, version: "test")
+                    presenters: presenters.registry, rowProblems: RowProblems(), socket: socket, version: "test")
                 let requests = RequestHandler(
                     publisher: publisher, feedThread: feedThread, configuration: current, scheduler: scheduler,
                     presenters: presenters,

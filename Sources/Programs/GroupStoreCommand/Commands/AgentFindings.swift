@@ -20,7 +20,8 @@ extension AgentStatus {
             directories.map { $0.contains(problem.path?.removingLastComponent() ?? "") } ?? true
         }
         return unfollowed.map(Self.notFollowed) + stuck
-            + waiting.map { Finding("waiting", .warning, $0.line) } + descriptors + relevant.map(Finding.init)
+            + waiting.map { Finding("waiting", .warning, $0.line) } + descriptors
+            + (relevant + unrecorded).map(Finding.init)
     }
 
     private static func notFollowed(_ problem: AgentProblem) -> Finding {

@@ -90,7 +90,7 @@ struct AgentMetrics {
 
     private mutating func addProblems(_ limits: ProblemLimits) {
         let problems = status.allProblems(limits)
-        let checks = ["hazard", "relocation", "waiting", "reload", "agent_configuration", "feed", "subscriber"]
+        let checks = ["hazard", "relocation", "waiting", "reload", "agent_configuration", "feed", "rows", "subscriber"]
         text.add(
             "groupstore_problems", .gauge, help: "The problems that groupstore status --check reports, by kind.",
             checks.map { check in Sample(problems.filter { $0.check == check }.count, ["check": check]) })

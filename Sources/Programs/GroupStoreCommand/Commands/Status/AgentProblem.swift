@@ -64,9 +64,9 @@ extension AgentStatus {
     }
 
     /// All that `status --check` reports: stores in danger, the problems, stores that wait for long, stores that aren't
-    /// followed, and stuck subscribers.
+    /// followed or whose rows can't be recorded, and stuck subscribers.
     func allProblems(_ limits: ProblemLimits) -> [AgentProblem] {
-        hazards + problems + waiting(after: limits.waiting) + unfollowed
+        hazards + problems + waiting(after: limits.waiting) + unfollowed + unrecorded
             + stuckSubscribers(after: limits.stuckSubscriber)
     }
 
@@ -109,6 +109,25 @@ extension AgentStatus {
             return AgentProblem(
                 check: "feed", store: row.object.store, word: state,
                 message: "\(name) is not followed (\(state)): \(row.object.string("detail") ?? "no reason is known")",
+                exitCode: status.rawValue)
+        }
+    }
+
+    /// The stores whose rows can't be recorded or told.
+    var unrecorded: [AgentProblem] {
+        rows.filter { $0.type == "store" }.compactMap { row in
+            guard let failure = row.object.object("rows_failed") else { return nil }
+            let code = failure.string("code") ?? ""
+            let status: ExitStatus =
+                switch code {
+                case "busy": .busy
+                case "not_permitted", "not_private": .notPermitted
+                case "damaged_shadow", "not_a_database": .badData
+                default: .inputOutput
+                }
+            return AgentProblem(
+                check: "rows", store: row.object.store, word: "rows", code: code,
+                message: "\(row.object.printablePath("store")): \(Self.unrecordedRows(failure))",
                 exitCode: status.rawValue)
         }
     }

@@ -22,7 +22,8 @@ extension AgentStatus {
                 last != nil && state.string("state") == "relocated" ? nil : relocation(state)
             }
             let relocations = [current, last.map(receipt)]
-            return [store] + relocations.compactMap(\.self).map { "    \($0)" }
+            let rows = row.object("rows_failed").map(unrecordedRows)
+            return [store] + ([rows] + relocations).compactMap(\.self).map { "    \($0)" }
         }
     }
 
@@ -59,6 +60,12 @@ extension AgentStatus {
         }
         let since = row.string("lagging_since").map { " since \(LocalTime($0))" } ?? ""
         return "\(Counted(behind, "event")) behind\(since)\(unread)"
+    }
+
+    /// Returns why a store's rows can't be recorded or told, in words.
+    static func unrecordedRows(_ failure: JSONObject) -> String {
+        "rows can't be recorded or told since \(failure.string("since").map { "\(LocalTime($0))" } ?? "?"): "
+            + "\(failure.string("message") ?? "") (\(failure.string("hint") ?? ""))"
     }
 
     /// Returns a relocation's current or last state in words.

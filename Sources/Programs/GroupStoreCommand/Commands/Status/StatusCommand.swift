@@ -29,10 +29,10 @@ struct StatusCommand: ParsableCommand {
             configuration that the agent could not read; the exit code is that of the first one.
 
             --check prints nothing if all is well, else one line for each conflict, refusal, rejected configuration, \
-            store that is not followed, store that has waited longer than --waiting to be relocated, and subscriber that \
-            has not read for --stuck-after. --watch shows a table that is kept up to date; where standard output is no \
-            terminal, a line for each row that has changed. q or Ctrl-C ends it. --format openmetrics prints metrics, and exits with 0 whatever they \
-            report, unless no agent answers.
+            store that is not followed, store whose rows can't be recorded, store that has waited longer than --waiting to \
+            be relocated, and subscriber that has not read for --stuck-after. --watch shows a table that is kept up to date; \
+            where standard output is no terminal, a line for each row that has changed. q or Ctrl-C ends it. --format \
+            openmetrics prints metrics, and exits with 0 whatever they report, unless no agent answers.
 
             Example:
               groupstore status --watch
