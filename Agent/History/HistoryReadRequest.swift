@@ -62,10 +62,11 @@ extension Publisher {
             subscription.rows?.record(tables, number: numbered.number)
             state.historiesToRead.insert(subscription.store)
             return
-        case .reset, .relocated: subscription.rows?.discardUndelivered()
-        case .migrated:
+        case .reset, .relocated, .migrated:
             subscription.rows?.discardUndelivered()
-            subscription.rows?.recordMigration()
+            if case .migrated = numbered.event { subscription.rows?.recordMigration() }
+            // Not held back until the copy of another file is made: programs must open that file soon.
+            if subscription.rows?.requestPosition() == true { state.historiesToRead.insert(subscription.store) }
         // The history is that of the store at the name.
         case .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver: break
         }
@@ -108,6 +109,7 @@ extension Publisher {
             guard let history = state.histories[store], let number = state.lastNumber(of: store) else { return nil }
             let waiting = state.subscribers(of: store).filter { subscription in
                 subscription.rows?.firstUndelivered != nil || subscription.joining != nil
+                    || subscription.rows?.needsPosition == true
             }
             guard !waiting.isEmpty else { return nil }
             var returning: [UInt64: HistoryToken] = [:]

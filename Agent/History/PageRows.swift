@@ -30,6 +30,7 @@ final class PageRows: Sendable {
     private static let maximumContinuations = 4
 
     private let state: Mutex<State>
+    private let path: FilePath
     /// Called with the reason when the copy is made anew because it is damaged.
     private let onDamage: @Sendable (any Error) -> Void
 
@@ -37,6 +38,7 @@ final class PageRows: Sendable {
     init(_ path: FilePath, _ place: ShadowPlace, onDamage: @escaping @Sendable (any Error) -> Void) throws {
         let slot = try place.takeSlot(epoch: nil)
         let follower = try RowFollower(path, slot, limit: .max, within: Self.patience)
+        self.path = path
         state = Mutex(State(follower: follower, file: follower.shadow.identity))
         self.onDamage = onDamage
     }
@@ -45,9 +47,15 @@ final class PageRows: Sendable {
     private static let patience = Duration.seconds(2)
 
     /// Brings the copy to the store's present state. Returns false if the store can't be read for some seconds.
+    ///
+    /// - Parameter comparesAll: True if another file may have come to the store's name, or something other than
+    ///   transactions in the log may have written it.
     func follow(comparesAll: Bool) throws -> Bool {
         let deadline = Deadline(after: Self.patience)
-        while try repairing({ follower, _ in try follower.advance(comparesAll: comparesAll) }) == .busy {
+        func advance() throws -> RowFollower.Outcome {
+            try repairing(knowsFile: !comparesAll) { follower, _ in try follower.advance(comparesAll: comparesAll) }
+        }
+        while try advance() == .busy {
             if deadline.hasPassed {
                 state.withLock { $0.follower.startOver() }
                 return false
@@ -64,7 +72,11 @@ final class PageRows: Sendable {
 
     /// Uses the copy. A damaged one is made anew, and so is one of another file that has come to the store's name: who
     /// may read it needn't be allowed to read the former one. Whoever follows the rows gets a reset.
-    private func repairing<Result>(_ body: (RowFollower, inout [Continued]) throws -> Result) throws -> Result {
+    ///
+    /// - Parameter knowsFile: False to look which file has the name now: one with the same pages is no step.
+    private func repairing<Result>(
+        knowsFile: Bool = true, _ body: (RowFollower, inout [Continued]) throws -> Result
+    ) throws -> Result {
         try state.withLock { state in
             func remake() throws {
                 try state.follower.remake()
@@ -78,12 +90,21 @@ final class PageRows: Sendable {
                 try remake()
                 result = try body(state.follower, &state.continuations)
             }
-            if state.follower.shadow.identity != state.file {
+            let present = knowsFile ? nil : presentFile
+            if state.follower.shadow.identity != state.file || present.map({ $0 != state.file }) == true {
                 try remake()
                 result = try body(state.follower, &state.continuations)
             }
             return result
         }
+    }
+
+    /// The file that has the store's name now; nil if there is none, or it can't be known.
+    private var presentFile: FileIdentity? {
+        guard let name = path.lastComponent,
+            let status = try? Directory(path.removingLastComponent()).status(name), status.kind == .regular
+        else { return nil }
+        return status.identity
     }
 
     /// Syncs the copy, so that it counts after another start of the machine.
@@ -162,6 +183,13 @@ extension PageRows.Page {
                 "token": .string(token.description),
             ])
     }
+}
+
+extension HistoryToken {
+    fileprivate static let pagesPrefix = "pages-"
+
+    /// True if it is a position in rows from pages, not in a history of the store's own.
+    var isFromPages: Bool { history.hasPrefix(Self.pagesPrefix) }
 }
 
 extension RowShadow {

@@ -37,6 +37,8 @@ struct RowCursor {
     private(set) var isReading = false
     /// The position up to which the history was sent or left out; nil if there is none.
     private(set) var position: HistoryToken?
+    /// True if another file may have come to the store's name, so that rows from pages have another position.
+    private(set) var needsPosition = false
     /// True if a migration was reported since the position was one of the present model.
     private var knowsMigration = false
 
@@ -69,12 +71,20 @@ struct RowCursor {
         inRound = nil
     }
 
+    /// Asks for the position in rows from pages, after an event that may stand for another file. A history may have
+    /// come with its file, and tells the position with the next change. Returns true if a read is needed.
+    mutating func requestPosition() -> Bool {
+        needsPosition = position?.isFromPages == true
+        return needsPosition
+    }
+
     /// Records a migration reported by the feed, so that the next read of the history needn't report it.
     mutating func recordMigration() { knowsMigration = true }
 
     /// Begins a read of the history.
     mutating func beginReading() {
         isReading = true
+        needsPosition = false
         guard let later = pending.take() else { return }
         if inRound == nil { inRound = later } else { inRound?.add(later) }
     }

@@ -206,6 +206,37 @@ import Testing
         try watch.killAtOnce()
     }
 
+    /// The copy is made anew at once, also of a file with the same pages, and the next commit is told by its rows.
+    @Test func tellsTheFirstCommitToAnotherFile() throws {
+        let scene = try RowsScene("\(Self.table); INSERT INTO t VALUES (1, 'a', 1)")
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "--agent", "--values", "--json", Word(scene.name)],
+            environment: scene.agent.environment)
+        try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+        let (before, other) = (try scene.token(), scene.places.group.appending("other"))
+        try run("cp", [Word(scene.store), Word(other)])
+        try run("mv", [Word(other), Word(scene.store)])
+        var found: [String] = []
+        func next(_ type: String) throws -> JSONObject {
+            var last = JSONObject()
+            try watch.line {
+                guard let line = JSONObject(line: $0) else { return false }
+                found.append(line.string("reason") ?? line.type ?? "")
+                last = line
+                return found.last == type
+            }
+            return last
+        }
+        let token = try next("epoch").string("token").flatMap { SubscriptionToken($0)?.history }
+        #expect(try token == scene.token() && token != before)
+        try sqlite(scene.store, "INSERT INTO t VALUES (2, 'b', 2)")
+        #expect(try next("row")["key"] == 2)
+        #expect(found == ["replaced", "epoch", "batch", "table", "row"])
+        let (lines, _) = try scene.ask(["op": "changes", "since": .string(before)])
+        #expect(lines.map { $0.string("reason") } == ["epoch"])
+        try watch.killAtOnce()
+    }
+
     /// A subscriber gets changes without rows, and needs to find out why.
     @Test func statusSaysWhyRowsAreNotRecorded() throws {
         let scene = try RowsScene(Self.table)
