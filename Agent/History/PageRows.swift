@@ -185,13 +185,6 @@ extension PageRows.Page {
     }
 }
 
-extension HistoryToken {
-    fileprivate static let pagesPrefix = "pages-"
-
-    /// True if it is a position in rows from pages, not in a history of the store's own.
-    var isFromPages: Bool { history.hasPrefix(Self.pagesPrefix) }
-}
-
 extension RowShadow {
     /// The name of the copy in tokens, where a history has its own.
     fileprivate var name: String { HistoryToken.pagesPrefix + String(epoch, radix: 16) }

@@ -74,7 +74,7 @@ struct RowCursor {
     /// Asks for the position in rows from pages, after an event that may stand for another file. A history may have
     /// come with its file, and tells the position with the next change. Returns true if a read is needed.
     mutating func requestPosition() -> Bool {
-        needsPosition = position?.isFromPages == true
+        needsPosition = position?.isOfPages == true
         return needsPosition
     }
 
