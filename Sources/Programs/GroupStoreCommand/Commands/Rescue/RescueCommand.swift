@@ -155,6 +155,22 @@ struct RescueCommand: ParsableCommand {
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
+    /// Completes the exchange of a rescue that was killed: a directory stands for the store meanwhile. Returns nil if
+    /// it is another directory.
+    private func exchangedLocation(_ location: StoreLocation) throws -> StoreLocation? {
+        let directory = location.directory.path
+        let engine = Relocation(RelocationRequest(source: location.path, group: directory))
+        guard try !engine.interrupted().isEmpty else { return nil }
+        guard !dryRun, !copyOnly else {
+            throw CommandFailure(
+                .busy, code: "unfinished",
+                "a directory stands for \(PrintablePath(location.path)): a rescue was interrupted",
+                remedy: "run: groupstore recover \(directory.shellWord)")
+        }
+        try engine.finishInterrupted(of: location.name)
+        return try location.directory.status(location.name.database)?.kind == .regular ? location : nil
+    }
+
     /// Returns the store's location. There need not be a file at the name: it may be what was removed.
     private func location() throws -> StoreLocation {
         do {
@@ -165,10 +181,15 @@ struct RescueCommand: ParsableCommand {
             return location
         } catch {
             let path = ArgumentBytes.path(store).absolute(in: FilePath(workingDirectory()))
-            guard FileStatus(following: path) == nil, let name = path.lastComponent.flatMap(StoreName.existing),
+            let kind = FileStatus(following: path)?.kind
+            guard kind == nil || kind == .directory, let name = path.lastComponent.flatMap(StoreName.existing),
                 let directory = try? Directory(resolving: path.removingLastComponent())
             else { throw error }
             let location = StoreLocation(directory: directory, name: name)
+            if kind == .directory {
+                guard let exchanged = try exchangedLocation(location) else { throw error }
+                return exchanged
+            }
             guard try !OrphanedBranch.find(location).isEmpty || StoreRescue.isUnfinished(location) else { throw error }
             return location
         }
