@@ -79,6 +79,14 @@ import Testing
         #expect(try scene.next(watch, "row", "reset")["key"] == 3)
     }
 
+    @Test func anInterruptedWatchEndsWithItsToken() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--values", "--json")
+        let token = try #require(try scene.next(watch, "watching").string("token"))
+        watch.signal(SIGINT)
+        #expect(try watch.wait().summary.string("token") == token)
+    }
+
     /// The store's writers need the last bytes.
     @Test(.enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"))
     func leavesSpaceOnTheStoresDisk() throws {

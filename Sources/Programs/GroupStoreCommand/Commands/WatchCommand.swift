@@ -239,9 +239,9 @@ struct WatchCommand: ParsableCommand {
         defer { try? tokens?.synchronize() }
         // With several stores, the summary's token is the first one's.
         func done(_ number: Int) -> String {
-            let writesLines = (feed as? KernelFeed)?.writesLines ?? false
             let store = feed.stores[number]
-            return runners[number]?.done ?? (writesLines ? store.token : store.told)
+            // An agent's event is received before its rows are printed.
+            return runners[number]?.done ?? (batches == nil ? store.token : store.told)
         }
         do {
             try print(feed, batches, runners: runners, tokens: exec == nil ? tokens : nil, to: output)
