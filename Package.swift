@@ -65,6 +65,7 @@ let system = floor(
     room(
         "InotifyToolsWatching", .target(name: "CInotifyTools", condition: .when(traits: ["InotifyTools"])),
         "DirectoryWatching", "LinuxSystem"),
+    room("MessageDigests"),
     room("PropertyLists"),
     room("StrictYAML", "CYAML"))
 
@@ -91,7 +92,7 @@ let coreData = floor(
     .systemLibrary(name: "CExpat", providers: [.apt(["libexpat1-dev"])]),
     .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
     room("XMLDocuments", "CExpat", "PropertyLists"),
-    room("ManagedObjectModels", "CZlib", "LinuxSystem", "PropertyLists", "XMLDocuments"),
+    room("ManagedObjectModels", "CZlib", "LinuxSystem", "MessageDigests", "PropertyLists", "XMLDocuments"),
     room("CoreDataStore", "ManagedObjectModels", "PropertyLists", "SQLiteFormat", "SQLiteStore", "XMLDocuments"))
 
 let changes = floor(
@@ -106,8 +107,8 @@ let changes = floor(
         "StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat",
         "StoreHazards"),
     room(
-        "PersistentHistory", "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "SQLiteFormat",
-        "SQLiteStore"))
+        "PersistentHistory", "CLinux", "CoreDataStore", "LinuxSystem", "ManagedObjectModels", "MessageDigests",
+        "SQLiteFormat", "SQLiteStore"))
 
 let migration = floor(
     "Sources/Migration",
@@ -204,6 +205,7 @@ let unitTests = floor(
     "Tests",
     tests("LinuxSystemTests", "CLinux", "LinuxSystem"),
     tests("DirectoryWatchingTests", "CLinux", "DirectoryWatching", "InotifyToolsWatching", "LinuxSystem"),
+    tests("MessageDigestsTests", "MessageDigests"),
     tests("PropertyListsTests", "PropertyLists", "XMLDocuments"),
     tests("StrictYAMLTests", "StrictYAML"),
     tests("SQLiteFormatTests", "SQLiteFormat"),

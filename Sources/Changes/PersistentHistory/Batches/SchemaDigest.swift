@@ -1,4 +1,4 @@
-import ManagedObjectModels
+import MessageDigests
 import SQLiteStore
 
 /// A digest of a store's schema, and its state (Documentation/Formats.md, "Change batches"): a batch fits a copy whose

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import MessageDigests
 
 /// Core Data's version hashes, byte for byte. Apple documents what they cover (Core Data Model Versioning and Data
 /// Migration Programming Guide, "Understanding Versions"), but not how they are computed. The formulas were derived

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import ManagedObjectModels
+import MessageDigests
 
 /// The examples of the validation pages of FIPS 180-4 (csrc.nist.gov), and lengths around the end of a block.
 @Suite struct SHA2Tests {

@@ -1,12 +1,13 @@
 /// The SHA-256 and SHA-512 hashes (FIPS 180-4, sections 4 to 6).
 ///
-/// Hand-written to keep swift-crypto and BoringSSL out of every app that reads a model.
+/// Hand-written to keep swift-crypto and BoringSSL out of every app that reads a model. It has a target of its own, which
+/// the build of the tests can optimize without the rest.
 ///
 /// The two differ in word width, number of rounds and rotation distances. Their constants are the first bits of the
 /// same roots, so the shorter ones are the upper halves of the longer ones.
 package enum SHA2 {
     package static func sha256(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Short.self) }
-    static func sha512(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Long.self) }
+    package static func sha512(_ bytes: [UInt8]) -> [UInt8] { digest(bytes, Long.self) }
 
     /// Distances of rotations to the right. The last distance of each small sigma is a shift.
     fileprivate typealias Distances = (Int, Int, Int)
