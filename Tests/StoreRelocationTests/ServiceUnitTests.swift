@@ -54,17 +54,23 @@ struct ServiceUnitTests {
             printf '[Service]\nUser=0\nProtectSystem=strict\nStateDirectory=net\n' >usr/lib/systemd/system/net.service
             cp usr/lib/systemd/system/net.service usr/lib/systemd/system/masked.service
             ln -s /dev/null etc/systemd/system/masked.service
+            printf '[Service]\nUser=0\n' >usr/lib/systemd/system/plain.service
+            mkdir etc/systemd/system/plain.service.d
+            printf '[Service]\nProtectSystem = strict\nStateDirectory = plain\n' >etc/systemd/system/plain.service.d/a.conf
             """
         try run("sh", ["-c", Word(script), "sh", Word(root.path)])
-        func refusal() -> RelocationFailure? {
+        func refusal(of name: String = "net") -> RelocationFailure? {
             do throws(RelocationFailure) {
                 let units = ServiceUnit.all(root: root.path)
-                try ServiceUnit.check(units, owner: 0, from: "/var/lib/net", to: "/srv/net", leavesLink: true)
+                let (former, place) = (FilePath("/var/lib/\(name)"), FilePath("/srv/\(name)"))
+                try ServiceUnit.check(units, owner: 0, from: former, to: place, leavesLink: true)
                 return nil
             } catch { return error }
         }
         let failure = try #require(refusal())
         #expect(failure.code == "service_locked_out" && failure.message.hasPrefix("net.service"), "\(failure)")
+        // A service that only a drop-in restricts.
+        #expect(refusal(of: "plain")?.message.hasPrefix("plain.service") == true)
         // The remedy runs as printed, as far as it can here.
         let command = failure.remedy.replacing("allow it: ", with: "")
             .replacing("/etc/", with: "\(root.path)/etc/").replacing(" && systemctl daemon-reload", with: "")

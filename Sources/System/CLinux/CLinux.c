@@ -56,6 +56,10 @@ int gs_share_description(pid_t first, int first_descriptor, pid_t second, int se
     return order < 0 ? -1 : order == 0;
 }
 
+bool gs_contains(const void *bytes, size_t count, const char *text) {
+    return memmem(bytes, count, text, strlen(text)) != NULL;
+}
+
 int gs_openat(int directory, const char *path, int flags, mode_t mode) {
     return openat(directory, path, flags | O_CLOEXEC, mode);
 }

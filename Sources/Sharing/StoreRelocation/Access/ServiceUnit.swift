@@ -12,13 +12,14 @@ package struct ServiceUnit: Sendable {
     /// Reads a unit's file and then its drop-ins, in this order. Whatever isn't understood is left out.
     package init(name: String, texts: [String]) {
         self.name = name
-        for text in texts { read(text.replacing("\\\n", with: " ")) }
+        for text in texts { read(text.contains("\\\n") ? text.replacing("\\\n", with: " ") : text) }
     }
 
     private mutating func read(_ text: String) {
         var section = ""
-        for line in text.split(separator: "\n") {
-            let line = line.trimmed
+        // Bytes: to find characters takes twenty times as long.
+        for line in text.utf8.split(separator: 0x0A) {
+            let line = Substring(line).trimmed
             if line.isEmpty || line.hasPrefix("#") || line.hasPrefix(";") { continue }
             if line.hasPrefix("[") {
                 section = line

@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+// Memory.
+// memmem(3), as a question.
+bool gs_contains(const void *bytes, size_t count, const char *text);
+
 // Files.
 extern const int gs_o_path;
 extern const int gs_o_tmpfile;
