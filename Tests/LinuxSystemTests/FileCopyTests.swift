@@ -52,6 +52,17 @@ import Testing
         return content
     }
 
+    /// Compares at the speed of memory, which `==` has in an optimized build only.
+    private static func areEqual(_ first: [UInt8], _ second: [UInt8]) -> Bool {
+        first.withUnsafeBytes { first in
+            second.withUnsafeBytes { second in
+                guard first.count == second.count else { return false }
+                guard let start = first.baseAddress, let other = second.baseAddress else { return first.isEmpty }
+                return memcmp(start, other, first.count) == 0
+            }
+        }
+    }
+
     /// Keeps what passes through.
     private final class Witness: FileCopyBuffers {
         private(set) var read: [UInt8] = []
@@ -94,12 +105,12 @@ import Testing
             let copied = try run(
                 to: way.toOtherFileSystem ? other.path : root.path, through: way.isInMemory ? witness : nil
             ) { copy in copy.checksHoles = checksHoles }
-            #expect(copied.content == content)
+            #expect(Self.areEqual(copied.content, content))
             #expect(copied.result.bytes == Int64(content.count))
             // A block more for each end of a hole that isn't at a block's boundary.
             #expect(copied.status.allocated <= allocated + 4 * 4096)
             if way.isInMemory, copied.result.method == .copy {
-                #expect(witness.read == content)
+                #expect(Self.areEqual(witness.read, content))
                 #expect(witness.written == content.count)
             }
         }
@@ -120,7 +131,7 @@ import Testing
             }
         }
         if copied.result.method == .copy { content += [7, 8, 9] }
-        #expect(copied.content == content)
+        #expect(Self.areEqual(copied.content, content))
     }
 
     @Test(arguments: ways.indices) func endsWhereTheSourceEnds(_ way: Int) throws {
@@ -136,13 +147,13 @@ import Testing
         }
         guard copied.result.method == .copy else { return }
         #expect(copied.result.bytes == 20 << 20)
-        #expect(copied.content == Array(content[..<(20 << 20)]))
+        #expect(Self.areEqual(copied.content, Array(content[..<(20 << 20)])))
     }
 
     @Test func copiesNoMoreThanTheMaximum() throws {
         let content = try source([.data(3 << 20)])
         let copied = try run(to: other.path) { copy in copy.maximumSize = 1 << 20 }
-        #expect(copied.content == Array(content[..<(1 << 20)]))
+        #expect(Self.areEqual(copied.content, Array(content[..<(1 << 20)])))
     }
 
     @Test(arguments: ways.indices) func endsWithTheErrorOfProgress(_ way: Int) throws {

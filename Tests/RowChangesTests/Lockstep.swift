@@ -55,7 +55,9 @@ final class Lockstep {
     private func compare(named: ([UInt32]) -> [UInt32]) throws -> [String: [String: Change]] {
         let new = try MemoryState(read())
         let common = min(new.pages.count, state.pages.count)
-        let differing = (0..<common).filter { new.pages[$0] != state.pages[$0] }.map { UInt32($0 + 1) }
+        let differing = (0..<common).filter { page in
+            !new.pages[page].withUnsafeBytes { new in state.pages[page].withUnsafeBytes(new.hasSameBytes) }
+        }.map { UInt32($0 + 1) }
         let difference = try map.advance(from: state, to: new, changed: named(differing))
         var changes: [String: [String: Change]] = [:]
         for table in difference.tables

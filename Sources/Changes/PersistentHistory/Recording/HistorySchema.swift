@@ -1,3 +1,4 @@
+import CLinux
 import SQLiteStore
 
 /// The tables and triggers that hold a store's history (Documentation/Formats.md).
@@ -118,8 +119,10 @@ package enum HistorySchema {
     package static func isOwn(trigger name: String, _ statement: String) -> Bool {
         guard tableNumber(ofTrigger: name) != nil else { return false }
         // A tool that wrote the schema again may have broken the line.
-        let line = statement.replacing("\n", with: " ")
-        return beginnings.contains { line.contains("BEGIN \($0)") }
+        let line = statement.utf8.map { $0 == 0x0A ? 0x20 : $0 }
+        return line.withUnsafeBytes { line in
+            beginnings.contains { gs_contains(line.baseAddress, line.count, "BEGIN \($0)") }
+        }
     }
 
     /// What the triggers of all versions begin with, up to the number of their table.
