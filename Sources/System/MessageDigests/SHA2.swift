@@ -1,7 +1,7 @@
 /// The SHA-256 and SHA-512 hashes (FIPS 180-4, sections 4 to 6).
 ///
-/// Hand-written to keep swift-crypto and BoringSSL out of every app that reads a model. It has a target of its own, which
-/// the build of the tests can optimize without the rest.
+/// Hand-written to keep swift-crypto and BoringSSL out of every app that reads a model. It has a target of its own,
+/// which the build of the tests can optimize without the rest.
 ///
 /// The two differ in word width, number of rounds and rotation distances. Their constants are the first bits of the
 /// same roots, so the shorter ones are the upper halves of the longer ones.
