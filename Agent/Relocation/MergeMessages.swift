@@ -6,9 +6,12 @@ import StoreRelocation
 
 /// The JSON of a merge (Documentation/Merging.md).
 extension MergeReport {
-    /// The lines of the plan: an object of type `merge` for each entity, then one of type `merge_links` for each
-    /// relationship, and one of type `merge_reference` for each reference that the user declared.
-    package var lines: [JSONObject] { entities.map(\.json) + links.map(\.json) + references.map(\.json) }
+    /// The lines of the plan: an object of type `merge` for each entity, then one of type `merge_base` for each table
+    /// that only one side has changed, one of type `merge_links` for each relationship, and one of type
+    /// `merge_reference` for each reference that the user declared.
+    package var lines: [JSONObject] {
+        entities.map(\.json) + base.map(\.json) + links.map(\.json) + references.map(\.json)
+    }
 
     /// The member `merge` of a summary.
     package var sums: JSONObject {
@@ -42,6 +45,24 @@ extension MergeReport.Entity {
             "only_legacy": .array(samplesOnlyLegacy.map { .object($0.json(isDifferent: false)) }),
             "different": .array(samplesDifferent.map { .object($0.json(isDifferent: true)) }),
         ])
+        return object
+    }
+}
+
+extension MergeReport.Base {
+    fileprivate var json: JSONObject {
+        let rows: [(String, Rows)] = [
+            ("deleted_by_group", deletedByGroup), ("deleted_by_legacy", deletedByLegacy),
+            ("changed_by_group", changedByGroup), ("changed_by_legacy", changedByLegacy), ("kept_changed", keptChanged),
+        ]
+        var object: JSONObject = ["type": "merge_base", "table": .string(table)]
+        var samples = JSONObject()
+        for (name, rows) in rows {
+            object[name] = .integer(rows.count)
+            samples[name] = .array(rows.samples.map { .object($0.json(isDifferent: false)) })
+        }
+        object["kept_referenced"] = .integer(keptReferenced)
+        object["samples"] = .object(samples)
         return object
     }
 }
@@ -106,7 +127,7 @@ extension StoredValue {
 extension MergeReport {
     /// The plan in lines for people.
     package var sentences: [String] {
-        entities.flatMap(\.sentences)
+        entities.flatMap(\.sentences) + base.flatMap(\.sentences)
             + links.map {
                 "\($0.relationship): \(Counted($0.onlyGroup, "link")) only in the group's store, \($0.onlyLegacy) only in "
                     + "the legacy one, \($0.equal) equal"
@@ -142,6 +163,31 @@ extension MergeReport.Entity {
                 case nil: "undecided"
                 }
             return "  different: \(sample.keyText): \(values.joined(separator: "; "))\(rest); \(decision)"
+        }
+        return lines
+    }
+}
+
+extension MergeReport.Base {
+    fileprivate var sentences: [String] {
+        var lines: [String] = []
+        func add(_ rows: Rows, _ sentence: String, _ verb: String) {
+            guard rows.count > 0 else { return }
+            lines.append("\(table): \(Counted(rows.count, "row")) \(sentence)")
+            lines += rows.samples.map { "  \(verb): \($0.keyText)" }
+            let rest = rows.count - Int64(rows.samples.count)
+            if rest > 0 { lines.append("  \(verb): \(rest) more") }
+        }
+        for (side, other, deleted, changed) in [
+            ("the group's store", "the legacy store", deletedByGroup, changedByGroup),
+            ("the legacy store", "the group's store", deletedByLegacy, changedByLegacy),
+        ] {
+            add(deleted, "deleted, as \(side) has deleted what \(other) has left as it was", "deleted")
+            add(changed, "changed, as \(side) has changed what \(other) has left as it was", "changed")
+        }
+        add(keptChanged, "in conflict: one side has deleted what the other has changed, which is kept", "kept")
+        if keptReferenced > 0 {
+            lines.append("\(table): \(Counted(keptReferenced, "deleted row")) kept, as other rows refer to them")
         }
         return lines
     }

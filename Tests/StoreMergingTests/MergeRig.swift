@@ -26,7 +26,7 @@ final class MergeRig {
         }
     }
 
-    private static func location(_ name: FilePath.Component, _ directory: Directory) throws -> StoreLocation {
+    static func location(_ name: FilePath.Component, _ directory: Directory) throws -> StoreLocation {
         guard let name = StoreName(name) else { throw Unexpected("not a name") }
         return StoreLocation(directory: directory, name: name)
     }

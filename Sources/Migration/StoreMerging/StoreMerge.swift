@@ -13,14 +13,19 @@ package struct StoreMerge: StoreCombination {
     private let options: MergeOptions
     /// The migration of both stores that comes first; nil for none.
     private let transform: MigrationTransform?
+    /// The last state that both stores had; nil if it isn't known.
+    private let base: StoreLocation?
     private let isCancelled: @Sendable () -> Bool
 
+    /// - Parameter base: A state that both stores have come from, in a file that is only read: a row of it that one
+    ///   store lacks was deleted there. That must be proved. Not together with a migration.
     package init(
-        _ options: MergeOptions, after transform: MigrationTransform? = nil,
+        _ options: MergeOptions, after transform: MigrationTransform? = nil, base: StoreLocation? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) {
         self.options = options
         self.transform = transform
+        self.base = base
         self.isCancelled = isCancelled
     }
 
@@ -82,12 +87,18 @@ package struct StoreMerge: StoreCombination {
             let schema = try MergePreparation(
                 group: staged, legacy: legacyCopy, model: transform?.targetModel, options: options
             ).schema()
+            let changes = try applyBase(staged, before: before, legacy, legacyCopy, schema.schema)
+            notes += changes.notes
             var result = try MergeRun(
                 schema: schema.schema, newer: schema.newer, options: options, group: staged, legacy: legacy,
                 isCancelled: isCancelled
             ).run(
                 merging: legacyCopy.pathForSQLite, witness: witness,
-                planned: { report(.merging($0)) }, progress: { progress(0.4 + 0.4 * $0, $1) })
+                planned: {
+                    var plan = $0
+                    plan.base = changes.base
+                    report(.merging(plan))
+                }, progress: { progress(0.4 + 0.4 * $0, $1) })
             if schema.schema.layout == nil {
                 result.externalFiles = try SupportFolderUnion(group: staged, legacy: legacy).copy()
             }
@@ -98,12 +109,58 @@ package struct StoreMerge: StoreCombination {
                 schema.schema, options, result, group: staged, before: before, legacy: legacyCopy,
                 legacyOwner: legacy, witness: witness
             ).check()
+            result.base = changes.base
             result.notes = notes + result.notes
             progress(1, "merged")
             try Self.synchronize(staged)
             return result
         } catch let error as StoreError {
             throw failure(error, of: legacy.path, into: group)
+        }
+    }
+
+    /// Does to both copies what one side alone has done since the base, and proves it. `before` is a copy of the staged
+    /// store, and one of the changed store afterwards.
+    private func applyBase(
+        _ staged: StoreLocation, before: StoreLocation, _ legacy: StoreLocation, _ legacyCopy: StoreLocation,
+        _ schema: MergeSchema
+    ) throws -> (base: [MergeReport.Base], notes: [String]) {
+        guard let base, transform == nil else { return ([], []) }
+        guard schema.layout == nil else { return ([], ["Core Data's objects have \(Self.noBase)"]) }
+        let outcome = try Self.applyBase(base, to: staged, legacyCopy, schema)
+        try BaseProof(
+            outcome.subjects, outcome.changes, group: staged, before: before, legacy: legacyCopy,
+            legacyBefore: legacy, base: base
+        ).check()
+        try before.directory.removeFile(before.name.database)
+        try Self.copy(staged, to: before)
+        let notes = outcome.unusable.map { "\(PrintableText($0)) has \(Self.noBase): it has no key for that" }
+        return (outcome.changes, notes)
+    }
+
+    /// The rest of a sentence about rows without a common base.
+    private static let noBase = "no common base: rows deleted on one side may come back"
+
+    private static func applyBase(
+        _ base: StoreLocation, to staged: StoreLocation, _ legacy: StoreLocation, _ schema: MergeSchema
+    ) throws -> CommonBase.Outcome {
+        // The copy is only read from now on.
+        _ = try StoreWriter(legacy.pathForSQLite).dropTriggers()
+        let store = try StoreWriter(staged.pathForSQLite)
+        try store.execute("ATTACH ?1 AS legacy", [.text(legacy.pathForSQLite.sqliteURI)])
+        try store.execute("ATTACH ?1 AS base", [.text(base.pathForSQLite.sqliteURI)])
+        // A failed run discards the copies.
+        for name in ["main", "legacy"] {
+            for pragma in ["journal_mode = MEMORY", "synchronous = OFF"] {
+                try store.execute("PRAGMA \(name).\(pragma)")
+            }
+        }
+        try store.execute("PRAGMA temp_store = FILE")
+        return try store.transaction(.immediate) {
+            let triggers = try SuspendedTriggers(store)
+            let outcome = try CommonBase(store, schema).apply()
+            try triggers.resume(in: store)
+            return outcome
         }
     }
 

@@ -38,10 +38,7 @@ struct MergeSession {
     func legacyView(_ index: Int) -> String { "temp.gs_l\(index)" }
 
     /// True if numbers of the table's rows may differ between the stores.
-    func translates(_ index: Int) -> Bool {
-        let table = schema.tables[index]
-        return !table.keyIsNumber || table.numberReference != nil
-    }
+    func translates(_ index: Int) -> Bool { schema.translates(index) }
 
     /// Returns the SQL of a legacy row's value as it is in the result. `row` is the row's name in the statement.
     func translated(_ column: MergeTable.Column, _ row: String = "l") -> String {

@@ -114,7 +114,38 @@ package struct MergeReport: Sendable, Equatable {
         }
     }
 
+    /// What one side alone has done to a table since the last state that both stores had. `entities` counts the rows
+    /// that are left.
+    package struct Base: Sendable, Equatable {
+        package struct Rows: Sendable, Equatable {
+            package var count: Int64 = 0
+            package var samples: [Sample] = []
+
+            package init(count: Int64 = 0, samples: [Sample] = []) { (self.count, self.samples) = (count, samples) }
+        }
+
+        package var table: String
+        /// The rows that one side has deleted, and the other has as they were: the result has none of them.
+        package var deletedByLegacy = Rows()
+        package var deletedByGroup = Rows()
+        /// The rows that one side has changed, and the other has as they were: the result has the changed ones.
+        package var changedByLegacy = Rows()
+        package var changedByGroup = Rows()
+        /// The rows that one side has deleted and the other changed: the result has the changed ones.
+        package var keptChanged = Rows()
+        /// The number of deleted rows that other rows refer to: the result has them.
+        package var keptReferenced: Int64 = 0
+
+        package init(table: String) { self.table = table }
+
+        package var isEmpty: Bool {
+            [deletedByLegacy, deletedByGroup, changedByLegacy, changedByGroup, keptChanged].allSatisfy { $0.count == 0 }
+                && keptReferenced == 0
+        }
+    }
+
     package var entities: [Entity] = []
+    package var base: [Base] = []
     package var references: [Reference] = []
     package var links: [Links] = []
     /// The one-to-one links that two objects claimed.
@@ -127,6 +158,10 @@ package struct MergeReport: Sendable, Equatable {
     package var notes: [String] = []
 
     package init() {}
+
+    /// The rows that one side alone has deleted, and those that it alone has changed, since the common base.
+    package var deletedByOneSide: Int64 { base.reduce(0) { $0 + $1.deletedByLegacy.count + $1.deletedByGroup.count } }
+    package var changedByOneSide: Int64 { base.reduce(0) { $0 + $1.changedByLegacy.count + $1.changedByGroup.count } }
 
     package func sum(_ count: KeyPath<Entity, Int64>) -> Int64 { entities.reduce(0) { $0 + $1[keyPath: count] } }
 }
