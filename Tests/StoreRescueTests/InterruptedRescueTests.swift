@@ -1,5 +1,3 @@
-import FileCoordination
-import Foundation
 import Glibc
 import GroupContainers
 import LinuxSystem
@@ -89,26 +87,13 @@ import Testing
 
     /// A presenter that closes its lost log checkpoints it into the store, and removes the log at the store's name.
     @Test func savesABranchBeforeItAsksItsProgramToCloseTheStore() throws {
-        // Used by the presenter's thread while this one waits for its answer.
-        nonisolated(unsafe) let first = try rig.holder()
+        let first = try rig.holder()
         try first.insert(2, "first")
         rig.unlink("-wal", "-shm")
         let other = try rig.holder()
         try other.insert(3, "other")
         try other.kill()
-        let registry = InProcessRegistry()
-        let container = try Relocation.container(at: rig.store.directory.path)
-        let presenter = Mutex<UInt64>(0)
-        let added = registry.add(
-            container.item(rig.store.name.database), FileHolder(pid: first.pid, program: "python3")
-        ) { message in
-            guard case .request(let claim, let request) = message else { return }
-            Thread.detachNewThread {
-                try? first.run("c.close()")
-                registry.answer(presenter.withLock { $0 }, claim: claim, request, failure: nil)
-            }
-        }
-        presenter.withLock { $0 = added.presenter }
+        let registry = try rig.presenting(first) { try? first.run("c.close()") }
         let report = try rig.rescue(registry: registry).run()
         #expect(report.outcome == .rescued)
         #expect(try rig.rows() == ["1=base", "2=first", "3=other"])

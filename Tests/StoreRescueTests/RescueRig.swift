@@ -1,10 +1,12 @@
 import FileCoordination
+import Foundation
 import Glibc
 import LinuxSystem
 import SQLiteFormat
 import SQLiteStore
 import StoreMerging
 import StoreRelocation
+import Synchronization
 import SystemPackage
 import TestSupport
 
@@ -15,6 +17,14 @@ struct RescueRig {
     private let scratch: TemporaryDirectory
     let path: FilePath
     let store: StoreLocation
+
+    /// True if the times of files prove something here.
+    static var hasTimes: Bool {
+        guard let place = try? TemporaryDirectory(), let directory = try? Directory(place.path),
+            let name = try? directory.fileSystem().name
+        else { return false }
+        return SplitBase.fileSystems.contains(name)
+    }
 
     init() throws {
         FileLease.ignoreBreakSignal()
@@ -75,12 +85,33 @@ struct RescueRig {
     /// Other tests start processes, which have all files of this one open until they run their program.
     func rescue(
         prefer: MergePreference..., deadline: Duration = .ample,
-        registry: any PresenterRegistry = InProcessRegistry(),
+        registry: any PresenterRegistry = InProcessRegistry(), splitMargin: Duration = SplitProof.margin,
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) -> StoreRescue {
         var options = MergeOptions()
         options.preferences = prefer
-        return StoreRescue(store, options, request(deadline), registry: registry, isCancelled: isCancelled)
+        return StoreRescue(
+            store, options, request(deadline), registry: registry, splitMargin: splitMargin, isCancelled: isCancelled)
+    }
+
+    /// Returns a registry with a program as presenter of the store. `close` runs in another thread when it is asked to
+    /// close it, while this one waits.
+    func presenting(_ holder: SQLiteHolder, close: @escaping () -> Void) throws -> InProcessRegistry {
+        let registry = InProcessRegistry()
+        let presenter = Mutex<UInt64>(0)
+        nonisolated(unsafe) let close = close
+        let added = try registry.add(
+            Relocation.container(at: scratch.path).item(store.name.database),
+            FileHolder(pid: holder.pid, program: "python3")
+        ) { message in
+            guard case .request(let claim, let request) = message else { return }
+            Thread.detachNewThread {
+                close()
+                registry.answer(presenter.withLock { $0 }, claim: claim, request, failure: nil)
+            }
+        }
+        presenter.withLock { $0 = added.presenter }
+        return registry
     }
 
     func request(_ deadline: Duration = .ample) -> RelocationRequest {

@@ -162,7 +162,7 @@ struct BranchCopy {
     }
 
     /// Lets SQLite recover the log up to its last commit, and leaves one file in rollback mode.
-    private static func settle(_ place: StoreLocation) throws {
+    static func settle(_ place: StoreLocation) throws {
         do {
             let writer = try StoreWriter(place.pathForSQLite)
             try writer.execute("PRAGMA synchronous = OFF")

@@ -10,6 +10,8 @@ import SystemPackage
 struct BranchMerge: StoreCombination {
     let options: MergeOptions
     let branches: [StoreLocation]
+    /// For each branch, the proved last state that it and the store both had; nil without one.
+    let bases: [StoreLocation?]
     /// The programs that have or had each branch open, in one phrase.
     let holders: [String]
     let isCancelled: @Sendable () -> Bool
@@ -35,7 +37,7 @@ struct BranchMerge: StoreCombination {
                 total = total.map { $0.adding(copied) } ?? copied
                 continue
             }
-            let merge = StoreMerge(options, isCancelled: isCancelled)
+            let merge = StoreMerge(options, base: bases[number], isCancelled: isCancelled)
             let result = try merge.run(on: staged, of: group, merging: branch, report: report)
             total = total.map { $0.adding(result) } ?? result
         }
@@ -79,6 +81,7 @@ extension MergeReport {
     func adding(_ other: MergeReport) -> MergeReport {
         var sum = self
         sum.entities += other.entities
+        sum.base += other.base
         sum.links += other.links
         sum.notes += other.notes
         return sum

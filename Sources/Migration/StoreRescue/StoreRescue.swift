@@ -16,20 +16,22 @@ package struct StoreRescue {
     private let store: StoreLocation
     private let registry: any PresenterRegistry
     private let options: MergeOptions
+    private let splitMargin: Duration
     private let isCancelled: @Sendable () -> Bool
     private let report: (RelocationEvent) -> Void
 
     /// - Parameters:
     ///   - request: The store as the source, its directory as the group, and the deadline.
     ///   - registry: The presenters that are asked to let go of the store.
+    ///   - splitMargin: See `SplitProof.margin`.
     package init(
         _ store: StoreLocation, _ options: MergeOptions, _ request: RelocationRequest,
-        registry: any PresenterRegistry = InProcessRegistry(),
+        registry: any PresenterRegistry = InProcessRegistry(), splitMargin: Duration = SplitProof.margin,
         isCancelled: @escaping @Sendable () -> Bool = { false },
         report: @escaping (RelocationEvent) -> Void = { _ in }
     ) {
         (self.store, self.request, self.registry) = (store, request, registry)
-        (self.isCancelled, self.report) = (isCancelled, report)
+        (self.isCancelled, self.report, self.splitMargin) = (isCancelled, report, splitMargin)
         var options = options
         // A person decides about each of them.
         options.differencesShown = 10_000
@@ -38,7 +40,8 @@ package struct StoreRescue {
 
     private var container: GroupContainer { GroupContainer(directory: store.directory) }
     private var rescue: RescueJoin {
-        RescueJoin(store: store, options: options, isCancelled: isCancelled, report: report)
+        RescueJoin(
+            store: store, options: options, splitMargin: splitMargin, isCancelled: isCancelled, report: report)
     }
     private var name: FilePath.Component { store.name.database }
 
@@ -73,12 +76,13 @@ package struct StoreRescue {
         try withExtendedLifetime(scratch) {
             var copies = try BranchCopies(
                 branches, ended, of: store, without: store.foreign(branches, ended), in: Directory(scratch.path),
-                archived: saved.archived(), recording: false)
+                archived: saved.archived(), margin: splitMargin, recording: false)
             result.branches = copies.reported
             copies.branches.removeAll(where: \.isJoined)
             guard !copies.branches.isEmpty || !ended.isEmpty else { return }
             try store.checkHardLinks()
             result.merge = try rescue.rehearse(copies)
+            result.notes += result.merge?.notes ?? []
             result.outcome = .rescued
         }
         return result

@@ -38,6 +38,10 @@ struct RescuePrinter {
         if !others.isEmpty { object["other_pids"] = .array(Array(others)) }
         if let archive = branch.archive { object.setPath("archive", bytes: archive.bytes) }
         if let copy = branch.copy { object.setPath("copy", bytes: copy.bytes) }
+        if let base = branch.base, !branch.isJoined {
+            object["common_base"] = .bool(base == .proved)
+            if case .none(let reason) = base { object["note"] = .string(Self.noBase(reason)) }
+        }
         object["tables"] = .array((branch.changes?.tables ?? []).filter { !$0.isSame }.map { .object(table($0)) })
         return object
     }
@@ -72,7 +76,12 @@ struct RescuePrinter {
             return "  \(PrintableText(table.name)): \(table.came) rows only in the branch, \(table.went) only in the "
                 + "store, \(table.changed) different"
         }
-        return [head] + tables
+        guard case .none(let reason)? = branch.base else { return [head] + tables }
+        return [head] + tables + ["  " + Self.noBase(reason)]
+    }
+
+    private static func noBase(_ reason: String) -> String {
+        "no common base: rows deleted on one side may come back; \(reason)"
     }
 
     private func summary(_ report: RescueReport) -> JSONObject {
@@ -85,6 +94,7 @@ struct RescuePrinter {
                 "only_store": .integer(merge.sum(\.onlyGroup)), "only_branch": .integer(merge.sum(\.onlyLegacy)),
                 "equal": .integer(merge.sum(\.equal)), "different": .integer(merge.sum(\.different)),
                 "takes_store": .integer(merge.sum(\.takesGroup)), "takes_branch": .integer(merge.sum(\.takesLegacy)),
+                "deleted": .integer(merge.deletedByOneSide), "changed": .integer(merge.changedByOneSide),
             ])
         }
         if let archive = report.archive { object.setPath("archive", bytes: archive.bytes) }
@@ -105,7 +115,13 @@ struct RescuePrinter {
             let path = PrintablePath(store.path)
             return ["nothing to rescue: no process that can be seen has a lost file of \(path) open"]
         }
-        let merged = report.merge.map { ", \($0.sum(\.onlyLegacy)) rows added, \($0.sum(\.different)) different" } ?? ""
+        let merged =
+            report.merge.map { merge in
+                let (deleted, changed) = (merge.deletedByOneSide, merge.changedByOneSide)
+                return ", \(merge.sum(\.onlyLegacy)) rows added"
+                    + (deleted + changed > 0 ? ", \(deleted) deleted, \(changed) changed by one side" : "")
+                    + ", \(merge.sum(\.different)) different"
+            } ?? ""
         if report.outcome == .copied {
             return ["nothing is joined yet: run groupstore rescue \(store.path.shellWord)"]
         }
