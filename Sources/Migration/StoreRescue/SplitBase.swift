@@ -91,6 +91,8 @@ struct SplitBase {
         if let log = SplitLog(named: store) {
             guard log.header == start.header?.header else { throw Obstacle("the store's log was begun meanwhile") }
             logs.append(log.evidence)
+        } else if let log = try directory.status(name.wal), log.size > 0 {
+            throw Obstacle("the store's log can't be read")
         }
         for branch in branches {
             guard branch.database.identity == status.identity, let log = SplitLog(branch) else {
