@@ -1,3 +1,4 @@
+import SQLiteFormat
 import Testing
 
 @testable import StoreRescue
@@ -6,24 +7,43 @@ import Testing
 @Suite struct SplitProofTests {
     private static let second: Int64 = 1_000_000_000
 
-    private static func log(
-        birth: Int64? = 20, changed: Int64 = 30, isRestarted: Bool = false, isCheckpointed: Bool = false
-    ) -> SplitProof.Log {
-        .init(
-            birth: birth.map { $0 * second }, changed: changed * second, isRestarted: isRestarted,
-            isCheckpointed: isCheckpointed)
+    /// The first bytes of a database in WAL mode.
+    private static func header(_ counter: UInt32 = 7, valid: UInt32? = nil) -> DatabaseHeader? {
+        var bytes = DatabaseHeader.magic + [16, 0, 2, 2] + [UInt8](repeating: 0, count: 80)
+        for (offset, value) in [(24, counter), (92, valid ?? counter)] {
+            bytes.replaceSubrange(offset..<offset + 4, with: withUnsafeBytes(of: value.bigEndian, Array.init))
+        }
+        return DatabaseHeader(bytes)
     }
 
-    private static func proof(birth: Int64? = 5, changed: Int64 = 10, _ logs: SplitProof.Log..., now: Int64 = 40)
-        -> SplitProof
-    {
+    private static func log(
+        birth: Int64? = 20, changed: Int64 = 30, salts: Set<UInt64> = [1], header: DatabaseHeader? = header(8),
+        isEmpty: Bool = false, mismatch: LogMismatch? = nil, isIndexed: Bool = true, isRestarted: Bool = false,
+        isCheckpointed: Bool = false,
+        commit: UInt32? = nil
+    ) -> SplitProof.Log {
+        let commit = FrameChecksum(commit ?? UInt32(salts.reduce(0, +)), 0)
+        return .init(
+            birth: birth.map { $0 * second }, changed: changed * second, isRestarted: isRestarted,
+            isCheckpointed: isCheckpointed,
+            origin: isEmpty ? nil : .init(salts: salts, firstCommit: commit, header: header), mismatch: mismatch,
+            isIndexed: isIndexed)
+    }
+
+    private static func proof(
+        birth: Int64? = 5, changed: Int64 = 10, header: DatabaseHeader? = header(), _ logs: SplitProof.Log...,
+        now: Int64 = 40
+    ) -> SplitProof {
         .init(
-            database: .init(birth: birth.map { $0 * second }, changed: changed * second), logs: logs, now: now * second)
+            database: .init(birth: birth.map { $0 * second }, changed: changed * second, header: header), logs: logs,
+            now: now * second)
     }
 
     @Test func provesADatabaseThatNobodyHasWrittenToSinceItsLogsWereMade() {
         #expect(Self.proof(Self.log()).obstacle == nil)
-        #expect(Self.proof(Self.log(), Self.log(birth: 30)).obstacle == nil)
+        #expect(Self.proof(Self.log(), Self.log(birth: 30, salts: [2])).obstacle == nil)
+        let empty = Self.log(isEmpty: true, isIndexed: false)
+        #expect(Self.proof(empty, empty, Self.log()).obstacle == nil)
         #expect(Self.proof(Self.log(birth: 13)).obstacle == nil)
     }
 
@@ -38,6 +58,21 @@ import Testing
         (Self.proof(changed: 41, Self.log(birth: 50)), "contradict"), (Self.proof(Self.log(changed: 41)), "contradict"),
         (Self.proof(birth: -1, Self.log()), "contradict"), (Self.proof(birth: 11, Self.log()), "contradict"),
         (Self.proof(Self.log(changed: 19)), "contradict"),
+        // A log that another one was copied from, or into.
+        (Self.proof(Self.log(), Self.log(birth: 30)), "same commits"),
+        (Self.proof(Self.log(), Self.log(salts: [2], commit: 1)), "same commits"),
+        (Self.proof(Self.log(), Self.log(salts: [2, 1])), "same commits"),
+        (Self.proof(Self.log(salts: [1, 2])), "another"),
+        (Self.proof(Self.log(isIndexed: false)), "no index"),
+        // Logs of another state.
+        (Self.proof(Self.log(header: nil)), "first page"),
+        (Self.proof(Self.log(header: Self.header(7))), "another state"),
+        (Self.proof(Self.log(header: Self.header(9))), "another state"),
+        (Self.proof(Self.log(), Self.log(salts: [2], header: Self.header(7))), "another state"),
+        (Self.proof(Self.log(header: Self.header(8, valid: 7))), "another state"),
+        (Self.proof(header: Self.header(valid: 6), Self.log()), "another state"),
+        (Self.proof(header: nil, Self.log()), "another state"),
+        (Self.proof(Self.log(mismatch: .schema)), "another state"),
         // Checkpoints, whatever the times.
         (Self.proof(Self.log(isRestarted: true)), "checkpointed"),
         (Self.proof(Self.log(), Self.log(isCheckpointed: true)), "checkpointed"),

@@ -1,6 +1,7 @@
 import Glibc
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import StoreHazards
 import SystemPackage
 
@@ -48,6 +49,16 @@ struct BranchFile: Equatable, Sendable {
         var copy = FileCopy(from: path, to: directory.path.appending(name))
         copy.maximumSize = limit
         _ = try copy.run(from: source, to: target)
+    }
+
+    /// The last commit that an index reports; nil if the file is no index, or is gone.
+    var lastCommit: WriteAheadIndex? {
+        // It is written in place, without a lock that readers see.
+        for _ in 0..<10 {
+            if let found = try? WriteAheadIndex(open()) { return found }
+            pause(.milliseconds(1))
+        }
+        return nil
     }
 
     /// What identifies the file in a record, also after another one has got its inode.

@@ -69,14 +69,7 @@ package struct OrphanedBranch: Sendable {
     }
 
     /// The last commit that the programs see in their log, by their own index; nil if it isn't known.
-    var lastCommit: WriteAheadIndex? {
-        guard let indexFile else { return nil }
-        for _ in 0..<10 {
-            if let found = try? WriteAheadIndex(indexFile.open()) { return found }
-            pause(.milliseconds(1))
-        }
-        return nil
-    }
+    var lastCommit: WriteAheadIndex? { indexFile?.lastCommit }
 
     /// A process that has a second lost log of the store open, through another connection; nil without one. Only one of
     /// them is found.

@@ -26,11 +26,13 @@ struct SplitBase {
     /// The state of the shared database before anything is copied. If it is the same afterwards, all copies match.
     struct Start {
         let status: FileStatus?
-        let header: SplitLog?
+        /// The header of the log at the store's name, with its salts; empty without one.
+        let logHeader: [UInt8]
 
         init(_ store: StoreLocation) {
             status = try? store.directory.status(store.name.database)
-            header = SplitLog(named: store)
+            let log = try? store.directory.open(store.name.wal, flags: O_RDONLY | O_NOFOLLOW).read(count: 32, at: 0)
+            logHeader = log ?? []
         }
     }
 
@@ -78,6 +80,10 @@ struct SplitBase {
         guard Self.fileSystems.contains(fileSystem.name) else {
             throw Obstacle("the times of files on \(fileSystem.name) prove nothing")
         }
+        guard let database = try? directory.open(name.database, flags: O_RDONLY | O_NOFOLLOW) else {
+            throw Obstacle("the database can't be read")
+        }
+        let header = try? DatabaseHeader(database.read(count: DatabaseHeader.length, at: 0))
         guard let status = start.status, status.kind == .regular, status.links == 1,
             try directory.status(name.database) == status
         else { throw Obstacle("the database is being written to") }
@@ -87,62 +93,55 @@ struct SplitBase {
                 throw Obstacle("\(PrintablePath(side)) at the store's name isn't the store's own log or index")
             }
         }
+        guard Start(store).logHeader == start.logHeader else { throw Obstacle("the store's log was begun meanwhile") }
         var logs: [SplitProof.Log] = []
-        if let log = SplitLog(named: store) {
-            guard log.header == start.header?.header else { throw Obstacle("the store's log was begun meanwhile") }
-            logs.append(log.evidence)
-        } else if let log = try directory.status(name.wal), log.size > 0 {
-            throw Obstacle("the store's log can't be read")
+        if let found = try directory.status(name.wal), found.size > 0 {
+            let index = NamedFiles(name, in: directory).index.map {
+                BranchFile(path: directory.path.appending(name.sharedMemory), identity: $0)
+            }
+            let file = BranchFile(path: directory.path.appending(name.wal), identity: found.identity)
+            guard let log = SplitProof.Log(file, index, of: database) else {
+                throw Obstacle("the store's log can't be read")
+            }
+            logs.append(log)
         }
         for branch in branches {
-            guard branch.database.identity == status.identity, let log = SplitLog(branch) else {
-                throw Obstacle("the branch's log or index can't be read")
-            }
-            logs.append(log.evidence)
+            guard branch.database.identity == status.identity, branch.lastCommit != nil,
+                let file = branch.log, let log = SplitProof.Log(file, branch.indexFile, of: database)
+            else { throw Obstacle("the branch's log or index can't be read") }
+            logs.append(log)
         }
         let proof = SplitProof(
-            database: .init(birth: directory.birth(name.database), changed: status.changed), logs: logs,
-            now: SplitProof.presentTime, margin: margin)
+            database: .init(birth: directory.birth(name.database), changed: status.changed, header: header),
+            logs: logs, now: SplitProof.presentTime, margin: margin)
         if let obstacle = proof.obstacle { throw Obstacle(obstacle) }
     }
 }
 
-/// A log that follows on the shared database.
-struct SplitLog {
-    let evidence: SplitProof.Log
-    /// The log's header, with its salts; shorter if the log has no commit.
-    let header: [UInt8]
-
-    /// The log at the store's name; nil if there is none, or one without a commit.
-    init?(named store: StoreLocation) {
-        guard let log = try? store.directory.open(store.name.wal, flags: O_RDONLY | O_NOFOLLOW) else { return nil }
-        // After a crash, an index is made anew: it then counts all frames as perhaps checkpointed.
-        self.init(log, Self.index(named: store)) { $0.backfilledFrame > 0 }
-        if header.isEmpty { return nil }
-    }
-
-    /// The log of a branch. Returns nil if it can't be read, or has no index of its own.
-    init?(_ branch: OrphanedBranch) {
-        guard let log = try? branch.log?.open(), let index = branch.lastCommit else { return nil }
-        self.init(log, index) { $0.checkpointedFrame > 0 }
-    }
-
-    private init?(
-        _ log: borrowing Descriptor, _ index: WriteAheadIndex?, isCheckpointed: (WriteAheadIndex) -> Bool
-    ) {
-        guard let status = try? log.status(), let header = try? log.read(count: 32, at: 0) else { return nil }
-        self.header = header
-        // The checkpoint sequence number (https://sqlite.org/fileformat2.html, §4.1). A new log has 0.
-        let isRestarted = header.count >= 16 && header[12..<16].contains { $0 != 0 }
-        evidence = SplitProof.Log(
-            birth: log.birth, changed: status.changed, isRestarted: isRestarted,
-            isCheckpointed: index.map(isCheckpointed) ?? false)
-    }
-
-    private static func index(named store: StoreLocation) -> WriteAheadIndex? {
-        guard let file = try? store.directory.open(store.name.sharedMemory, flags: O_RDONLY | O_NOFOLLOW) else {
+extension SplitProof.Log {
+    /// Reads a log and its index. Returns nil if the log can't be read.
+    init?(_ log: BranchFile, _ index: BranchFile?, of database: borrowing Descriptor) {
+        let origin: WriteAheadLog.Origin?
+        let (status, header): (FileStatus, [UInt8])
+        do {
+            let file = try log.open()
+            birth = file.birth
+            origin = try WriteAheadLog.Origin(file, path: log.path)
+            mismatch = try LogMismatch.find(in: file, path: log.path, databaseSize: database.status().size) {
+                try database.read(count: $0, at: $1)
+            }
+            // The header and the index last: they tell if the log was begun anew while it was read.
+            (status, header) = (try file.status(path: log.path), try file.read(count: 16, at: 0, path: log.path))
+        } catch {
             return nil
         }
-        return (try? WriteAheadIndex(file)) ?? nil
+        let index = index?.lastCommit
+        changed = min(status.changed, status.modified)
+        // The checkpoint sequence number (https://sqlite.org/fileformat2.html, §4.1). A new log has 0.
+        isRestarted = header.count == 16 && header[12...].contains { $0 != 0 }
+        // An index that was made anew, as after a crash, counts all frames as perhaps checkpointed.
+        isCheckpointed = index.map { $0.checkpointedFrame > 0 } ?? false
+        isIndexed = origin?.salts.contains(index?.salt ?? 0) ?? false
+        self.origin = origin
     }
 }

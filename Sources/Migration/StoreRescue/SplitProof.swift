@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSystem
+import SQLiteFormat
 
 /// The decision whether the database that a store and its branches share is the last state that all of them had.
 ///
@@ -9,23 +10,34 @@ import LinuxSystem
 /// now is what each log's commits follow on.
 ///
 /// The times prove nothing if a clock was set back in between. So they must agree with each other, with the present
-/// time, and with what the logs and their indexes say of checkpoints. In doubt there is no base: a wrong one would lose
-/// rows.
+/// time, and with what the logs and their indexes say of checkpoints. They say nothing of what is in a log either: a
+/// copy of an earlier one that was put back has a new creation time. So each log must show by its content that it
+/// follows on this database, and by its index that programs have written it where it is. In doubt there is no base: a
+/// wrong one would lose rows.
 struct SplitProof {
     struct Database {
         /// Nil if the file system records none.
         let birth: Int64?
         /// The time of the last change of any kind.
         let changed: Int64
+        /// Nil if it can't be read.
+        let header: DatabaseHeader?
     }
 
     struct Log {
         let birth: Int64?
+        /// The time of the last change, or of the last write if that is earlier, as in a copy that keeps it.
         let changed: Int64
         /// True if the log was begun anew at least once.
         let isRestarted: Bool
         /// True if a checkpoint has copied, or may have copied, frames of it to the database.
         let isCheckpointed: Bool
+        /// Nil for a log without a commit, which adds nothing to the database.
+        let origin: WriteAheadLog.Origin?
+        /// A proof that the log is another database's; nil without one.
+        let mismatch: LogMismatch?
+        /// True if the log has an index that is its own.
+        let isIndexed: Bool
     }
 
     /// The least time from the database's last change to the creation of a log. Clocks are set back by a second where a
@@ -59,8 +71,27 @@ struct SplitProof {
             return "the database was written to after a log was created, or shortly before"
         }
         guard !logs.contains(where: { $0.isRestarted || $0.isCheckpointed }) else {
-            return "a log was checkpointed"
+            return "a log was checkpointed, or read after its program had ended"
         }
+        let written = logs.filter { $0.origin != nil }
+        guard written.allSatisfy(\.isIndexed) else {
+            return "a log has no index of its own, as one that was put back"
+        }
+        let origins = written.compactMap(\.origin)
+        // In its first life, a log has one pair of salts.
+        guard Set(origins.flatMap(\.salts)).count == origins.count, origins.allSatisfy({ $0.salts.count == 1 }),
+            Set(origins.map(\.firstCommit)).count == origins.count
+        else { return "two logs have the same commits, or one has those of another" }
+        guard origins.allSatisfy({ $0.header != nil }) else {
+            return "a log has no change of the database's first page, which would prove that it follows on the database"
+        }
+        // In WAL mode too, a connection that writes page 1 writes the counter that it has read there plus one (pager.c,
+        // `pager_write_changecounter`), in exclusive locking mode and after a rollback as well.
+        guard let header = database.header, header.versionValidFor == header.changeCounter,
+            origins.compactMap(\.header).allSatisfy({
+                $0.changeCounter == header.changeCounter &+ 1 && $0.versionValidFor == $0.changeCounter
+            }), written.allSatisfy({ $0.mismatch == nil })
+        else { return "a log follows on another state of the database" }
         return nil
     }
 }

@@ -1,6 +1,6 @@
 /// The checksum over all frames up to a commit. It changes with every commit, across resets of the WAL and recoveries
 /// of its index, so it identifies a commit.
-package struct FrameChecksum: Equatable, Sendable {
+package struct FrameChecksum: Hashable, Sendable {
     package let first: UInt32
     package let second: UInt32
 

@@ -96,6 +96,42 @@ package struct WriteAheadLog: Equatable, Sendable {
         }
     }
 
+    /// What shows on which database a log follows, and tells logs from each other.
+    package struct Origin: Sendable {
+        /// The salts of the header and of all frames in the file, valid or not.
+        package let salts: Set<UInt64>
+        /// The checksum of the first commit's pages, without salts.
+        package let firstCommit: FrameChecksum
+        /// The database's header as the first commit that changes page 1 has it; nil without such a commit.
+        package let header: DatabaseHeader?
+
+        package init(salts: Set<UInt64>, firstCommit: FrameChecksum, header: DatabaseHeader?) {
+            (self.salts, self.firstCommit, self.header) = (salts, firstCommit, header)
+        }
+
+        /// Returns nil for a log without a commit.
+        package init?(_ descriptor: borrowing Descriptor, path: FilePath) throws {
+            var (sum, written, committed): (FrameChecksum, [UInt8]?, [UInt8]?) = (.none, nil, nil)
+            var hasCommit = false
+            try forEachFrame(descriptor, path: path) { page, content, isCommit in
+                if !hasCommit { sum = FrameChecksum(sum.first ^ page, sum.second).adding(content, .little) }
+                if page == 1, written == nil { written = Array(content.prefix(DatabaseHeader.length)) }
+                if isCommit { (hasCommit, committed) = (true, written) }
+                return committed == nil
+            }
+            let header = try descriptor.read(count: headerLength, at: 0, path: path)
+            guard hasCommit, let start = Start(header) else { return nil }
+            func salt(_ bytes: [UInt8]) -> UInt64 { bytes.withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) } }
+            var salts: Set = [salt(Array(header[16..<24]))]
+            var offset = Int64(headerLength) + 8
+            while case let found = try descriptor.read(count: 8, at: offset, path: path), found.count == 8 {
+                salts.insert(salt(found))
+                offset += Int64(frameHeaderLength + start.pageSize)
+            }
+            self.init(salts: salts, firstCommit: sum, header: committed.flatMap(DatabaseHeader.init))
+        }
+    }
+
     /// True if the log has the commit that an index reports, whole and by its checksums, or was begun anew since.
     package static func has(
         _ commit: WriteAheadIndex, _ descriptor: borrowing Descriptor, path: FilePath
