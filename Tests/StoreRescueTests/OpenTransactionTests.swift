@@ -59,6 +59,21 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "7=new"])
     }
 
+    /// In WAL mode, such a program has all locks on the database that the name still leads to.
+    @Test(arguments: [false, true]) func joinsALogOfAProgramInExclusiveMode(sinceTheStart: Bool) throws {
+        let first = try SQLiteHolder(rig.path)
+        if !sinceTheStart { try first.run("c.execute('SELECT * FROM t').fetchall()") }
+        try first.run("c.execute('PRAGMA locking_mode = EXCLUSIVE').fetchall()")
+        try first.insert(2, "first")
+        rig.unlink("-wal", "-shm")
+        try first.insert(3, "late")
+        let report = try rig.rescue().run()
+        #expect(report.outcome == .rescued && report.branches.map(\.code) == ["orphaned_log"])
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
+        try first.end()
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
+    }
+
     /// Waits until a file made from now on is certainly newer than the journal.
     private func settle() {
         let journal = rig.path.appending(suffix: "-journal")

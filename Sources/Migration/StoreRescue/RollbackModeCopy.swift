@@ -46,7 +46,7 @@ struct RollbackModeCopy {
                 return sharedSince.map { journal.modified + FileTime.resolution.nanoseconds < $0 } ?? false
             }
             guard isProof else { return nil }
-        case .named(let journal) where !isWritten:
+        case .named(let journal) where try !isWritten || isWAL(source):
             if let found = journal() {
                 guard try copy(found, to: place, after: copyDatabase, { _, _ in true }) else { return nil }
             } else {
@@ -58,6 +58,14 @@ struct RollbackModeCopy {
         let after = try source.status(path: database.path)
         guard after == before, DatabaseLocks.mayBeExclusive(on: source) == isWritten else { return nil }
         return (after, before.modified)
+    }
+
+    /// True for a database in WAL mode: commits go to a log, also those of a program in exclusive locking mode, which
+    /// has all locks on the database as long as it has the store open. Its log belongs to a branch. A checkpoint shows
+    /// by the database's times.
+    private func isWAL(_ source: borrowing Descriptor) throws -> Bool {
+        let header = try source.read(count: DatabaseHeader.length, at: 0, path: database.path)
+        return DatabaseHeader(header)?.journalMode == .writeAhead
     }
 
     /// Copies the journal, after `copyDatabase`. Returns false if it is written meanwhile, or if `isProof` says of the
