@@ -6,11 +6,11 @@ import StoreRelocation
 
 /// The JSON of a merge (Documentation/Merging.md).
 extension MergeReport {
-    /// The lines of the plan: an object of type `merge` for each entity, then one of type `merge_base` for each table
-    /// that only one side has changed, one of type `merge_links` for each relationship, and one of type
+    /// The lines of the plan: an object of type `merge_base` for each table if the stores have a common base, then one
+    /// of type `merge` for each entity, one of type `merge_links` for each relationship, and one of type
     /// `merge_reference` for each reference that the user declared.
     package var lines: [JSONObject] {
-        entities.map(\.json) + base.map(\.json) + links.map(\.json) + references.map(\.json)
+        base.map(\.json) + entities.map(\.json) + links.map(\.json) + references.map(\.json)
     }
 
     /// The member `merge` of a summary.
@@ -55,7 +55,13 @@ extension MergeReport.Base {
             ("deleted_by_group", deletedByGroup), ("deleted_by_legacy", deletedByLegacy),
             ("changed_by_group", changedByGroup), ("changed_by_legacy", changedByLegacy), ("kept_changed", keptChanged),
         ]
-        var object: JSONObject = ["type": "merge_base", "table": .string(table)]
+        var object: JSONObject = [
+            "type": "merge_base", "table": .string(table), "common_base": .bool(obstacle == nil),
+        ]
+        if let obstacle {
+            object["note"] = .string(obstacle)
+            return object
+        }
         var samples = JSONObject()
         for (name, rows) in rows {
             object[name] = .integer(rows.count)
@@ -127,7 +133,7 @@ extension StoredValue {
 extension MergeReport {
     /// The plan in lines for people.
     package var sentences: [String] {
-        entities.flatMap(\.sentences) + base.flatMap(\.sentences)
+        base.flatMap(\.sentences) + entities.flatMap(\.sentences)
             + links.map {
                 "\($0.relationship): \(Counted($0.onlyGroup, "link")) only in the group's store, \($0.onlyLegacy) only in "
                     + "the legacy one, \($0.equal) equal"
@@ -170,6 +176,7 @@ extension MergeReport.Entity {
 
 extension MergeReport.Base {
     fileprivate var sentences: [String] {
+        if let obstacle { return ["\(table): no common base: rows deleted on one side may come back; \(obstacle)"] }
         var lines: [String] = []
         func add(_ rows: Rows, _ sentence: String, _ verb: String) {
             guard rows.count > 0 else { return }

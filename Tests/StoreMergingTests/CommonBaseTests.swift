@@ -100,7 +100,33 @@ import Testing
             legacy: "")
         let report = try rig.merge(MergeOptions("log=*"))
         #expect(try rig.rows("SELECT v FROM log ORDER BY v") == ["a", "b"])
-        #expect(report.notes.first?.hasPrefix("log has no common base: rows deleted on one side may come back") == true)
+        #expect(report.base == [.init(table: "log", obstacle: "its rows have no key")])
+    }
+
+    /// SQL takes such numbers for equal.
+    @Test func takesAChangeOfTheTypeOrTheSign() throws {
+        let rig = try BaseRig(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, 1), (2, 1), (3, 0.0), (4, 0.0), (5, 1);",
+            group: "UPDATE t SET v = 1.0 WHERE id IN (1, 5); UPDATE t SET v = -0.0 WHERE id = 3",
+            legacy: "UPDATE t SET v = 1.0 WHERE id = 2; UPDATE t SET v = -0.0 WHERE id = 4; DELETE FROM t WHERE id = 5")
+        let base = try #require(try rig.merge(MergeOptions()).base.first)
+        #expect(base.changedByGroup.count == 2 && base.changedByLegacy.count == 2 && base.keptChanged.count == 1)
+        #expect(try rig.rows("SELECT typeof(v) FROM t") == ["real", "real", "real", "real", "real"])
+        let store = try rig.values("SELECT v FROM t WHERE id IN (3, 4)")
+        #expect(store.allSatisfy { if case .real(let number) = $0 { number.sign == .minus } else { false } })
+    }
+
+    /// One side comes to refer to a value that the other changes.
+    @Test func refusesAForeignKeyThatNeitherSideViolates() throws {
+        let rig = try BaseRig(
+            """
+            CREATE TABLE p (id INTEGER PRIMARY KEY, u TEXT UNIQUE);
+            CREATE TABLE c (id INTEGER PRIMARY KEY, u TEXT REFERENCES p (u));
+            INSERT INTO p VALUES (1, 'a'), (2, 'b');
+            INSERT INTO c VALUES (1, 'a'), (2, NULL);
+            """, group: "UPDATE p SET u = 'bb' WHERE id = 2", legacy: "UPDATE c SET u = 'b' WHERE id = 2")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.merge(MergeOptions()) }
+        #expect(failure?.code == "merge_foreign_key")
     }
 }
 
@@ -123,4 +149,13 @@ private struct BaseRig {
     }
 
     func rows(_ sql: String) throws -> [String] { try rig.rows(sql) }
+
+    /// The values of the first column.
+    func values(_ sql: String) throws -> [SQLiteValue] {
+        let store = try StoreWriter(rig.group.path)
+        let statement = try store.prepare(sql)
+        var found: [SQLiteValue] = []
+        while try statement.step() { found.append(statement.value(0)) }
+        return found
+    }
 }

@@ -15,6 +15,8 @@ struct MergeRun {
     let group: StoreLocation
     /// The legacy store, with its external data.
     let legacy: StoreLocation
+    /// The violations that the stores had before a common base was applied to them; nil without one.
+    var violations: ForeignKeyViolations?
     let isCancelled: @Sendable () -> Bool
 
     /// Merges the legacy store's copy at a path, and writes the witness for the proof.
@@ -34,7 +36,7 @@ struct MergeRun {
         store.interrupt(when: isCancelled)
         let session = try MergeSession(store, schema, options)
         try checkCollations(session)
-        let violations = try ForeignKeyViolations(store)
+        let violations = try violations ?? ForeignKeyViolations(store)
         let report = try store.transaction(.immediate) {
             try run(session, violations, planned, progress)
         }

@@ -91,7 +91,7 @@ package struct StoreMerge: StoreCombination {
             notes += changes.notes
             var result = try MergeRun(
                 schema: schema.schema, newer: schema.newer, options: options, group: staged, legacy: legacy,
-                isCancelled: isCancelled
+                violations: changes.violations, isCancelled: isCancelled
             ).run(
                 merging: legacyCopy.pathForSQLite, witness: witness,
                 planned: {
@@ -124,26 +124,24 @@ package struct StoreMerge: StoreCombination {
     private func applyBase(
         _ staged: StoreLocation, before: StoreLocation, _ legacy: StoreLocation, _ legacyCopy: StoreLocation,
         _ schema: MergeSchema
-    ) throws -> (base: [MergeReport.Base], notes: [String]) {
-        guard let base, transform == nil else { return ([], []) }
-        guard schema.layout == nil else { return ([], ["Core Data's objects have \(Self.noBase)"]) }
-        let outcome = try Self.applyBase(base, to: staged, legacyCopy, schema)
+    ) throws -> (base: [MergeReport.Base], notes: [String], violations: ForeignKeyViolations?) {
+        guard let base, transform == nil else { return ([], [], nil) }
+        guard schema.layout == nil else {
+            return ([], ["Core Data's objects have no common base: what one side has deleted may come back"], nil)
+        }
+        let (outcome, violations) = try Self.applyBase(base, to: staged, legacyCopy, schema)
         try BaseProof(
             outcome.subjects, outcome.changes, group: staged, before: before, legacy: legacyCopy,
             legacyBefore: legacy, base: base
         ).check()
         try before.directory.removeFile(before.name.database)
         try Self.copy(staged, to: before)
-        let notes = outcome.unusable.map { "\(PrintableText($0)) has \(Self.noBase): it has no key for that" }
-        return (outcome.changes, notes)
+        return (outcome.changes, [], violations)
     }
-
-    /// The rest of a sentence about rows without a common base.
-    private static let noBase = "no common base: rows deleted on one side may come back"
 
     private static func applyBase(
         _ base: StoreLocation, to staged: StoreLocation, _ legacy: StoreLocation, _ schema: MergeSchema
-    ) throws -> CommonBase.Outcome {
+    ) throws -> (CommonBase.Outcome, ForeignKeyViolations) {
         // The copy is only read from now on.
         _ = try StoreWriter(legacy.pathForSQLite).dropTriggers()
         let store = try StoreWriter(staged.pathForSQLite)
@@ -158,9 +156,11 @@ package struct StoreMerge: StoreCombination {
         try store.execute("PRAGMA temp_store = FILE")
         return try store.transaction(.immediate) {
             let triggers = try SuspendedTriggers(store)
+            // Before the base is applied, which may take a row from one side and what it refers to from the other.
+            let violations = try ForeignKeyViolations(store)
             let outcome = try CommonBase(store, schema).apply()
             try triggers.resume(in: store)
-            return outcome
+            return (outcome, violations)
         }
     }
 

@@ -67,9 +67,14 @@ struct BaseSubject {
             zip(key, other.key).map { "\($0) = \($1)" }.joined(separator: " AND ")
         }
 
-        /// Returns a condition: both rows are equal in all that is compared.
+        /// Returns a condition: both rows have the same values, of the same types, in all that is compared. SQL takes 1
+        /// for 1.0, and 0.0 for -0.0.
         func equals(_ other: Names) -> String {
-            (["TRUE"] + zip(columns, other.columns).map { "\($0) COLLATE BINARY IS \($1)" }).joined(separator: " AND ")
+            let equal = zip(columns, other.columns).map {
+                "\($0) COLLATE BINARY IS \($1) AND typeof(\($0)) = typeof(\($1)) "
+                    + "AND (\($0) IS NOT 0 OR gs_is_negative(\($0)) = gs_is_negative(\($1)))"
+            }
+            return (["TRUE"] + equal).joined(separator: " AND ")
         }
     }
 
@@ -79,41 +84,47 @@ struct BaseSubject {
             source: "\(table(side)) AS \(row)", identity: sql(identity), key: sql(key), columns: sql(columns))
     }
 
-    /// Returns the tables of which a base can be used, and phrases on the others that have rows.
+    /// Returns the tables of which a base can be used, and the others that have rows, with the reasons.
     ///
     /// A row must have a key, and mean the same by its values on each side: numbers of rows that may differ between the
     /// stores don't.
     static func find(
         _ store: StoreWriter, _ schema: MergeSchema
-    ) throws -> (subjects: [BaseSubject], unusable: [String]) {
+    ) throws -> (subjects: [BaseSubject], unusable: [(table: String, reason: String)]) {
         let base = try DatabaseSchema(store, in: "base")
         let referenced = Set(schema.tables.flatMap { $0.columns.compactMap(\.reference) })
-        var (subjects, unusable): ([BaseSubject], [String]) = ([], [])
+        var (subjects, unusable): ([BaseSubject], [(table: String, reason: String)]) = ([], [])
         for (index, table) in schema.tables.enumerated() {
             let translated = table.columns.compactMap(\.reference) + (referenced.contains(index) ? [index] : [])
-            var subject: BaseSubject?
-            if !table.isCoreData, table.rules.count == 1, table.entities.allSatisfy({ !$0.comparesWholeRows }),
-                !translated.contains(where: schema.translates)
-            {
-                subject = BaseSubject(table, table.rules[0], base)
+            let reason: String
+            if table.rules.count != 1 || table.entities.contains(where: \.comparesWholeRows) {
+                reason = "its rows have no key"
+            } else if table.isCoreData || translated.contains(where: schema.translates) {
+                reason = "rows refer to others by numbers that may differ"
+            } else if let subject = BaseSubject(table, table.rules[0], base) {
+                if try subject.hasUniqueKeys(store) {
+                    subjects.append(subject)
+                    continue
+                }
+                reason = "rows have the same key"
+            } else {
+                reason = "the base has no such table, or other columns"
             }
-            if let found = subject, try found.hasUniqueKeys(store) {
-                subjects.append(found)
-            } else if try store.integer(
+            let hasRows = try store.integer(
                 "SELECT EXISTS (SELECT 1 FROM main.\(MergeSession.quote(table.name))) "
-                    + "OR EXISTS (SELECT 1 FROM legacy.\(MergeSession.quote(table.legacyName)))") == 1
-            {
-                unusable.append(table.name)
-            }
+                    + "OR EXISTS (SELECT 1 FROM legacy.\(MergeSession.quote(table.legacyName)))")
+            if hasRows == 1 { unusable.append((table.name, reason)) }
         }
         for table in schema.virtualTables where table.treatment == .content {
-            guard let other = base.table(table.name), other.module == table.module else { continue }
             let number = Column(name: "rowid", legacyName: "rowid", baseName: "rowid")
             let columns = table.columns.map { Column(name: $0, legacyName: $0, baseName: $0) }
             let selected = (["rowid"] + table.columns.map(MergeSession.quote)).joined(separator: ", ")
-            let query = "SELECT \(selected) FROM base.\(MergeSession.quote(other.name)) LIMIT 0"
-            // The base has other columns.
-            guard (try? store.prepare(query)) != nil else { continue }
+            guard let other = base.table(table.name), other.module == table.module,
+                (try? store.prepare("SELECT \(selected) FROM base.\(MergeSession.quote(other.name)) LIMIT 0")) != nil
+            else {
+                unusable.append((table.name, "the base has no such table, or other columns"))
+                continue
+            }
             subjects.append(
                 BaseSubject(
                     name: table.name, legacyName: table.name, baseName: other.name, identity: [number],

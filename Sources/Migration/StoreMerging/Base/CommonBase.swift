@@ -13,7 +13,7 @@ import StoreRelocation
 struct CommonBase {
     private let store: StoreWriter
     private let subjects: [BaseSubject]
-    private let unusable: [String]
+    private let unusable: [(table: String, reason: String)]
     private let references: [Reference]
 
     private static let samplesShown = 10
@@ -44,8 +44,6 @@ struct CommonBase {
     struct Outcome {
         let changes: [MergeReport.Base]
         let subjects: [BaseSubject]
-        /// The tables for which the base can't be used.
-        let unusable: [String]
     }
 
     /// - Parameter store: A connection to the group's copy, with the legacy store's attached as `legacy`, and the base
@@ -74,6 +72,10 @@ struct CommonBase {
 
     /// Brings both copies up to date.
     func apply() throws -> Outcome {
+        try store.addFunction("gs_is_negative", arguments: 1) { values in
+            guard case .real(let number)? = values.first else { return .integer(0) }
+            return .integer(number.sign == .minus ? 1 : 0)
+        }
         try store.execute("CREATE TEMP TABLE gs_bk (number)")
         for index in subjects.indices { try collect(index) }
         let referenced = try keepReferenced()
@@ -85,7 +87,8 @@ struct CommonBase {
         for lists in Lists.all {
             for index in subjects.indices { try update(index, lists) }
         }
-        return Outcome(changes: changes.filter { !$0.isEmpty }, subjects: subjects, unusable: unusable)
+        let others = unusable.map { MergeReport.Base(table: $0.table, obstacle: $0.reason) }
+        return Outcome(changes: changes + others, subjects: subjects)
     }
 
     // MARK: Finding
@@ -99,7 +102,6 @@ struct CommonBase {
                 .joined(separator: ", ")
         }
         let base = subject.names("b", .base)
-        let keys = subject.key.indices.map { "k\($0)" }.joined(separator: ", ")
         try store.execute(
             "CREATE TEMP TABLE gs_bx\(index) AS SELECT \(select(base)) FROM \(base.source) LIMIT 0")
         for lists in Lists.all {

@@ -135,13 +135,10 @@ package struct MergeReport: Sendable, Equatable {
         package var keptChanged = Rows()
         /// The number of deleted rows that other rows refer to: the result has them.
         package var keptReferenced: Int64 = 0
+        /// A phrase on why the last common state of the table isn't used; nil if it is.
+        package var obstacle: String?
 
-        package init(table: String) { self.table = table }
-
-        package var isEmpty: Bool {
-            [deletedByLegacy, deletedByGroup, changedByLegacy, changedByGroup, keptChanged].allSatisfy { $0.count == 0 }
-                && keptReferenced == 0
-        }
+        package init(table: String, obstacle: String? = nil) { (self.table, self.obstacle) = (table, obstacle) }
     }
 
     package var entities: [Entity] = []
