@@ -48,6 +48,17 @@ import Testing
         #expect(try rig.rows().count == 5)
     }
 
+    /// A merge takes rows.
+    @Test func namesTheObjectsThatOnlyTheBranchHas() throws {
+        let first = try rig.holder()
+        try first.run("c.execute('CREATE VIEW v AS SELECT * FROM t'); c.execute('CREATE INDEX i ON t (v)')")
+        try first.run("c.execute('CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT 1; END')")
+        rig.unlink("-wal", "-shm")
+        let note = "only the branch has the view v, the trigger r, the index i: not in the result"
+        #expect(try rig.rescue().dryRun().notes == [note])
+        #expect(try rig.rescue().run().notes == [note])
+    }
+
     @Test(arguments: ["-wal", "-shm"]) func joinsABranchThatLostOneFile(suffix: String) throws {
         let first = try rig.holder()
         try first.insert(2, "first")
@@ -151,10 +162,12 @@ import Testing
         #expect(failure?.code == "merge_undecided")
         let names = OrphanedBranch.find(rig.store).map(\.holders.list)
         #expect(
-            events == [
+            events.prefix(4) == [
                 "what \(names[0]) has committed, beside the store:", "0",
                 "what \(names[1]) has committed, beside the store with the rows of \(names[0]):", "1",
             ])
+        // With a base, there might be no conflict.
+        #expect(events.dropFirst(4).allSatisfy { $0.contains("no common base") } && events.count == 6)
         try second.kill()
     }
 

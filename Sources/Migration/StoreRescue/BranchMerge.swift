@@ -38,7 +38,9 @@ struct BranchMerge: StoreCombination {
                 continue
             }
             let merge = StoreMerge(options, base: bases[number], isCancelled: isCancelled)
-            let result = try merge.run(on: staged, of: group, merging: branch, report: report)
+            let note = try Self.leftOut(of: branch, staged)
+            var result = try merge.run(on: staged, of: group, merging: branch, report: report)
+            if let note { result.notes.append(note) }
             total = total.map { $0.adding(result) } ?? result
         }
         return total ?? MergeReport()
@@ -55,6 +57,22 @@ struct BranchMerge: StoreCombination {
             }
             return report
         }
+    }
+
+    /// Returns a note on the views, triggers and indexes that only the branch has: a merge takes rows.
+    private static func leftOut(of branch: StoreLocation, _ store: StoreLocation) throws -> String? {
+        func objects(_ store: StoreLocation) throws -> [DatabaseSchema.Object] {
+            let schema = try StoreReader.read(store) { try DatabaseSchema($0) }
+            return [.view, .trigger, .index].flatMap(schema.objects)
+        }
+        func key(_ object: DatabaseSchema.Object) -> String {
+            "\(object.kind.rawValue) \(DatabaseSchema.key(of: object.name))"
+        }
+        let present = Set(try objects(store).map(key))
+        let missing = try objects(branch).filter { !present.contains(key($0)) }
+        guard !missing.isEmpty else { return nil }
+        let names = missing.map { "the \($0.kind.rawValue) \(PrintableText($0.name))" }.joined(separator: ", ")
+        return "only the branch has \(names): not in the result"
     }
 
     private static func isEmpty(_ store: StoreLocation) throws -> Bool {

@@ -82,7 +82,7 @@ struct RescueJoin {
             let outcome = try join.merge(merge, with: first.location)
             result.archive = outcome.archive
             result.merge = outcome.report ?? result.merge
-            result.notes += outcome.notes
+            result.notes += (outcome.report?.notes ?? []) + outcome.notes
         }
         for location in parts.map(\.location) + joinedBefore { try join.noteJoined(location) }
         result.outcome = .rescued
@@ -133,6 +133,10 @@ struct RescueJoin {
                 isCancelled: isCancelled)
             return try merge.rehearse(first, merging: legacy, report: report)
         } catch let failure as RelocationFailure {
+            // With a base, there might be no conflict.
+            for branch in copies.reported where !branch.isJoined {
+                if let note = branch.base?.note { report(.note("\(branch.subject): \(note)")) }
+            }
             throw failure.asRefusal
         }
     }

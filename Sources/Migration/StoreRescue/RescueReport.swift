@@ -20,6 +20,12 @@ package struct RescueReport: Sendable {
         case proved
         /// Not proved, for this reason: what one side has deleted may come back from the other.
         case none(String)
+
+        /// A sentence on what follows without a base; nil with one.
+        package var note: String? {
+            guard case .none(let reason) = self else { return nil }
+            return "no common base: rows deleted on one side may come back; \(reason)"
+        }
     }
 
     /// A branch as it was copied.

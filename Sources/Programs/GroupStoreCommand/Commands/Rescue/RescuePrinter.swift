@@ -40,7 +40,7 @@ struct RescuePrinter {
         if let copy = branch.copy { object.setPath("copy", bytes: copy.bytes) }
         if let base = branch.base, !branch.isJoined {
             object["common_base"] = .bool(base == .proved)
-            if case .none(let reason) = base { object["note"] = .string(Self.noBase(reason)) }
+            if let note = base.note { object["note"] = .string(note) }
         }
         object["tables"] = .array((branch.changes?.tables ?? []).filter { !$0.isSame }.map { .object(table($0)) })
         return object
@@ -76,12 +76,7 @@ struct RescuePrinter {
             return "  \(PrintableText(table.name)): \(table.came) rows only in the branch, \(table.went) only in the "
                 + "store, \(table.changed) different"
         }
-        guard case .none(let reason)? = branch.base else { return [head] + tables }
-        return [head] + tables + ["  " + Self.noBase(reason)]
-    }
-
-    private static func noBase(_ reason: String) -> String {
-        "no common base: rows deleted on one side may come back; \(reason)"
+        return [head] + tables + (branch.base?.note.map { ["  " + $0] } ?? [])
     }
 
     private func summary(_ report: RescueReport) -> JSONObject {
@@ -118,8 +113,8 @@ struct RescuePrinter {
         let merged =
             report.merge.map { merge in
                 let (deleted, changed) = (merge.deletedByOneSide, merge.changedByOneSide)
-                return ", \(merge.sum(\.onlyLegacy)) rows added"
-                    + (deleted + changed > 0 ? ", \(deleted) deleted, \(changed) changed by one side" : "")
+                let alone = deleted + changed > 0 ? "\(deleted) rows deleted, \(changed) changed by one side" : nil
+                return (alone.map { ", \($0)" } ?? "") + ", \(merge.sum(\.onlyLegacy)) rows added"
                     + ", \(merge.sum(\.different)) different"
             } ?? ""
         if report.outcome == .copied {
