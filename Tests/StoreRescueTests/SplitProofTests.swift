@@ -17,17 +17,16 @@ import Testing
     }
 
     private static func log(
-        birth: Int64? = 20, changed: Int64 = 30, salts: Set<UInt64> = [1], header: DatabaseHeader? = header(8),
-        isEmpty: Bool = false, mismatch: LogMismatch? = nil, isIndexed: Bool = true, isRestarted: Bool = false,
-        isCheckpointed: Bool = false,
-        commit: UInt32? = nil
+        birth: Int64? = 20, changed: Int64 = 35, salts: Set<UInt64> = [1], header: DatabaseHeader? = header(8),
+        isEmpty: Bool = false, mismatch: LogMismatch? = nil, indexAge: Int64? = 0, isRestarted: Bool = false,
+        isCheckpointed: Bool = false, commit: UInt32? = nil
     ) -> SplitProof.Log {
         let commit = FrameChecksum(commit ?? UInt32(salts.reduce(0, +)), 0)
         return .init(
             birth: birth.map { $0 * second }, changed: changed * second, isRestarted: isRestarted,
             isCheckpointed: isCheckpointed,
             origin: isEmpty ? nil : .init(salts: salts, firstCommit: commit, header: header), mismatch: mismatch,
-            isIndexed: isIndexed)
+            indexBirth: indexAge.flatMap { age in birth.map { ($0 + age) * second } })
     }
 
     private static func proof(
@@ -42,7 +41,7 @@ import Testing
     @Test func provesADatabaseThatNobodyHasWrittenToSinceItsLogsWereMade() {
         #expect(Self.proof(Self.log()).obstacle == nil)
         #expect(Self.proof(Self.log(), Self.log(birth: 30, salts: [2])).obstacle == nil)
-        let empty = Self.log(isEmpty: true, isIndexed: false)
+        let empty = Self.log(isEmpty: true, indexAge: nil)
         #expect(Self.proof(empty, empty, Self.log()).obstacle == nil)
         #expect(Self.proof(Self.log(birth: 13)).obstacle == nil)
     }
@@ -63,7 +62,8 @@ import Testing
         (Self.proof(Self.log(), Self.log(salts: [2], commit: 1)), "same commits"),
         (Self.proof(Self.log(), Self.log(salts: [2, 1])), "same commits"),
         (Self.proof(Self.log(salts: [1, 2])), "another"),
-        (Self.proof(Self.log(isIndexed: false)), "no index"),
+        (Self.proof(Self.log(indexAge: nil)), "no index"), (Self.proof(Self.log(indexAge: -1)), "in one go"),
+        (Self.proof(Self.log(indexAge: 15)), "in one go"),
         // Logs of another state.
         (Self.proof(Self.log(header: nil)), "first page"),
         (Self.proof(Self.log(header: Self.header(7))), "another state"),

@@ -135,13 +135,14 @@ extension SplitProof.Log {
         } catch {
             return nil
         }
-        let index = index?.lastCommit
+        let commit = index?.lastCommit
         changed = min(status.changed, status.modified)
         // The checkpoint sequence number (https://sqlite.org/fileformat2.html, §4.1). A new log has 0.
         isRestarted = header.count == 16 && header[12...].contains { $0 != 0 }
         // An index that was made anew, as after a crash, counts all frames as perhaps checkpointed.
-        isCheckpointed = index.map { $0.checkpointedFrame > 0 } ?? false
-        isIndexed = origin?.salts.contains(index?.salt ?? 0) ?? false
+        isCheckpointed = commit.map { $0.checkpointedFrame > 0 } ?? false
+        let isOwn = origin?.salts.contains(commit?.salt ?? 0) ?? false
+        indexBirth = isOwn ? index?.recorded.birth : nil
         self.origin = origin
     }
 }

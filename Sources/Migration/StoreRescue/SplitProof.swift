@@ -36,8 +36,8 @@ struct SplitProof {
         let origin: WriteAheadLog.Origin?
         /// A proof that the log is another database's; nil without one.
         let mismatch: LogMismatch?
-        /// True if the log has an index that is its own.
-        let isIndexed: Bool
+        /// The creation time of the log's own index; nil without one.
+        let indexBirth: Int64?
     }
 
     /// The least time from the database's last change to the creation of a log. Clocks are set back by a second where a
@@ -74,8 +74,8 @@ struct SplitProof {
             return "a log was checkpointed, or read after its program had ended"
         }
         let written = logs.filter { $0.origin != nil }
-        guard written.allSatisfy(\.isIndexed) else {
-            return "a log has no index of its own, as one that was put back"
+        guard written.allSatisfy(isKept) else {
+            return "a log has no index of its own, or was written in one go with it, as if both were put back"
         }
         let origins = written.compactMap(\.origin)
         // In its first life, a log has one pair of salts.
@@ -93,5 +93,12 @@ struct SplitProof {
             }), written.allSatisfy({ $0.mismatch == nil })
         else { return "a log follows on another state of the database" }
         return nil
+    }
+
+    /// True if a program has made a log and its index, in this order, and has written commits for some time. Copies are
+    /// written once each.
+    private func isKept(_ log: Log) -> Bool {
+        guard let birth = log.birth, let indexBirth = log.indexBirth else { return false }
+        return birth <= indexBirth && log.changed >= indexBirth + Int64(margin.nanoseconds) / 100
     }
 }
