@@ -37,6 +37,8 @@ import Testing
         for program in 0...Int.random(in: 0...2, using: &generator) {
             let holder = try rig.holder()
             for _ in 0..<Int.random(in: 1...30, using: &generator) { try write(holder, program, &oracle, &generator) }
+            // Else, perhaps nothing shows on what the log follows.
+            if Int.random(in: 0..<4, using: &generator) > 0 { try holder.changeFirstPage() }
             holders.append(holder)
             if checkpoints, Bool.random(using: &generator) { try holder.run("c.execute('PRAGMA wal_checkpoint')") }
             rig.unlink("-wal", "-shm")
@@ -48,6 +50,7 @@ import Testing
         let last = try rig.holder()
         for _ in 0..<Int.random(in: 0...10, using: &generator) {
             try write(last, holders.count, &oracle, &generator)
+            if Bool.random(using: &generator) { try last.changeFirstPage() }
         }
         var registry = InProcessRegistry()
         switch Int.random(in: 0..<4, using: &generator) {

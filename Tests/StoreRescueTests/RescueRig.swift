@@ -148,7 +148,7 @@ struct RescueRig {
 extension SQLiteHolder {
     /// Commits a change of the database's first page, which has its size: the log then shows on what it follows.
     func changeFirstPage() throws {
-        try run("c.execute('INSERT INTO t VALUES (99, zeroblob(9000))'); c.execute('DELETE FROM t WHERE id = 99')")
+        try run("c.execute('INSERT INTO t VALUES (0, zeroblob(9000))'); c.execute('DELETE FROM t WHERE id = 0')")
     }
 
     func insert(_ id: Int, _ value: String) throws {
