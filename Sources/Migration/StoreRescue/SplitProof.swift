@@ -99,6 +99,6 @@ struct SplitProof {
     /// written once each.
     private func isKept(_ log: Log) -> Bool {
         guard let birth = log.birth, let indexBirth = log.indexBirth else { return false }
-        return birth <= indexBirth && log.changed >= indexBirth + Int64(margin.nanoseconds) / 100
+        return birth <= indexBirth && log.changed >= indexBirth + Int64(margin.nanoseconds) / 1000
     }
 }

@@ -72,7 +72,7 @@ struct BaseSubject {
         func equals(_ other: Names) -> String {
             let equal = zip(columns, other.columns).map {
                 "\($0) COLLATE BINARY IS \($1) AND typeof(\($0)) = typeof(\($1)) "
-                    + "AND (\($0) IS NOT 0 OR gs_is_negative(\($0)) = gs_is_negative(\($1)))"
+                    + "AND (typeof(\($0)) <> 'real' OR \($0) IS NOT 0 OR gs_is_negative(\($0)) = gs_is_negative(\($1)))"
             }
             return (["TRUE"] + equal).joined(separator: " AND ")
         }
