@@ -50,6 +50,8 @@ extension MergeReport.Entity {
 }
 
 extension MergeReport.Base {
+    private static let withoutKey = "rows without a key have no common base: those deleted on one side may come back"
+
     fileprivate var json: JSONObject {
         let rows: [(String, Rows)] = [
             ("deleted_by_group", deletedByGroup), ("deleted_by_legacy", deletedByLegacy),
@@ -68,6 +70,7 @@ extension MergeReport.Base {
             samples[name] = .array(rows.samples.map { .object($0.json(isDifferent: false)) })
         }
         object["kept_referenced"] = .integer(keptReferenced)
+        if hasRowsWithoutKey { object["note"] = .string(Self.withoutKey) }
         object["samples"] = .object(samples)
         return object
     }
@@ -196,6 +199,7 @@ extension MergeReport.Base {
         if keptReferenced > 0 {
             lines.append("\(table): \(Counted(keptReferenced, "deleted row")) kept, as other rows refer to them")
         }
+        if hasRowsWithoutKey { lines.append("\(table): \(Self.withoutKey)") }
         return lines
     }
 }

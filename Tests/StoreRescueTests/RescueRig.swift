@@ -18,7 +18,7 @@ struct RescueRig {
     let path: FilePath
     let store: StoreLocation
 
-    /// True if the times of files prove something here.
+    /// True if the times of files show every write here.
     static var hasTimes: Bool {
         guard let place = try? TemporaryDirectory(), let directory = try? Directory(place.path),
             let name = try? directory.fileSystem().name
@@ -85,13 +85,13 @@ struct RescueRig {
     /// Other tests start processes, which have all files of this one open until they run their program.
     func rescue(
         prefer: MergePreference..., deadline: Duration = .ample,
-        registry: any PresenterRegistry = InProcessRegistry(), splitMargin: Duration = SplitProof.margin,
+        registry: any PresenterRegistry = InProcessRegistry(), baseMargin: Duration? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }
     ) -> StoreRescue {
         var options = MergeOptions()
         options.preferences = prefer
         return StoreRescue(
-            store, options, request(deadline), registry: registry, splitMargin: splitMargin, isCancelled: isCancelled)
+            store, options, request(deadline), registry: registry, baseMargin: baseMargin, isCancelled: isCancelled)
     }
 
     /// Returns a registry with a program as presenter of the store. `close` runs in another thread when it is asked to

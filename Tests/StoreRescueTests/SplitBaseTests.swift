@@ -10,8 +10,8 @@ import Testing
 
 @testable import StoreRescue
 
-/// Rescues of branches whose last common state with the store is proved, or isn't.
-@Suite(.ownThreads, .enabled(if: RescueRig.hasTimes, "needs a file system whose times prove something"))
+/// Rescues with the database that the logs share as the common base, and without.
+@Suite(.ownThreads, .enabled(if: RescueRig.hasTimes, "needs a file system whose times show every write"))
 struct SplitBaseTests {
     private let rig: RescueRig
 
@@ -20,16 +20,36 @@ struct SplitBaseTests {
         try rig.sql(rig.path, "INSERT INTO t VALUES (2, 'b'), (3, 'c'), (4, 'd')")
     }
 
-    private func split() throws -> (first: SQLiteHolder, other: SQLiteHolder) {
+    /// - Parameter isSmall: True if no commit changes page 1.
+    private func split(isSmall: Bool = false) throws -> (first: SQLiteHolder, other: SQLiteHolder) {
         let first = try rig.holder()
         try first.run("c.execute('DELETE FROM t WHERE id = 2'); c.execute('UPDATE t SET v = \"D\" WHERE id = 4')")
-        try first.changeFirstPage()
+        if !isSmall { try first.changeFirstPage() }
         rig.unlink("-wal", "-shm")
         let other = try rig.holder()
         try other.run("c.execute('DELETE FROM t WHERE id = 3')")
         try other.insert(5, "e")
-        try other.changeFirstPage()
+        if !isSmall { try other.changeFirstPage() }
         return (first, other)
+    }
+
+    @Test func deletesNothingUnlessABaseIsAskedFor() throws {
+        let (_, other) = try split()
+        try other.kill()
+        let report = try rig.rescue(prefer: .legacy).run()
+        #expect(report.merge?.base.isEmpty == true && report.merge?.deletedByOneSide == 0)
+        #expect(try rig.rows() == ["1=base", "2=b", "3=c", "4=D", "5=e"])
+        // It is the store's own log.
+        #expect(report.notes.isEmpty)
+    }
+
+    /// A log without page 1 contradicts no base.
+    @Test func takesABaseOfSmallCommits() throws {
+        let (_, other) = try split(isSmall: true)
+        try other.kill()
+        let report = try rig.rescue(baseMargin: .zero).run()
+        #expect(report.merge?.deletedByOneSide == 2 && report.merge?.changedByOneSide == 1 && report.notes.isEmpty)
+        #expect(try rig.rows() == ["1=base", "4=D", "5=e"])
     }
 
     /// What happens until the store is joined.
@@ -40,7 +60,7 @@ struct SplitBaseTests {
     @Test(arguments: Tier.cases(Course.allCases, quick: [.otherIsKilled, .branchCommits]))
     func joinsWithTheCommonBase(course: Course) throws {
         let (first, other) = try split()
-        #expect(try rig.rescue(splitMargin: .zero).dryRun().branches.map(\.base) == [.proved])
+        #expect(try rig.rescue(baseMargin: .zero).dryRun().merge?.deletedByOneSide == 2)
         var registry = InProcessRegistry()
         switch course {
         case .otherIsKilled: try other.kill()
@@ -51,27 +71,44 @@ struct SplitBaseTests {
                 try? other.run("c.close()")
             }
         }
-        let report = try rig.rescue(registry: registry, splitMargin: .zero).run()
-        #expect(report.branches.map(\.base) == [.proved] && report.merge?.deletedByOneSide == 2)
+        let report = try rig.rescue(registry: registry, baseMargin: .zero).run()
+        #expect(report.merge?.deletedByOneSide == 2 && report.notes.isEmpty)
         let late = course == .otherClosesWhenAsked || course == .branchCommits ? ["6=f"] : []
         #expect(try rig.rows() == ["1=base", "4=D", "5=e"] + late)
         // What was deleted is in the archive.
         let branch = ["1=base", "3=c", "4=D"] + (course == .branchCommits ? late : [])
         #expect(try rig.archivedRows().contains(branch))
         try first.insert(7, "late")
-        #expect(try rig.rescue(splitMargin: .zero).run().branches.map(\.base) == [.none(SplitBase.otherFile)])
+        try refuses("another database file")
+        _ = try rig.rescue().run()
         #expect(try rig.rows().last == "7=late")
     }
 
-    enum Doubt: CaseIterable {
-        case branchCheckpoints, storeIsCheckpointed, branchCloses, branchIsKilled, writtenShortlyBefore, modeIsChanged
+    /// Expects that a join with a base is refused, and that nothing is changed.
+    private func refuses(_ reason: String, baseMargin: Duration = .zero) throws {
+        let before = try rig.rows()
+        for isDry in [true, false] {
+            let failure = #expect(throws: RelocationFailure.self) {
+                let rescue = rig.rescue(prefer: .group, baseMargin: baseMargin)
+                _ = try isDry ? rescue.dryRun() : rescue.run()
+            }
+            #expect(failure?.code == "no_common_base" && failure?.kind == .badData)
+            #expect(failure?.message.contains(reason) == true, "\(failure?.message ?? "")")
+        }
+        #expect(try rig.rows() == before)
     }
 
-    /// Whatever else happens, a row that one side still has is in the result.
-    @Test(arguments: Tier.cases(Doubt.allCases, quick: [.storeIsCheckpointed, .branchIsKilled]))
-    func joinsWithoutABaseInDoubt(doubt: Doubt) throws {
+    enum Contradiction: String, CaseIterable {
+        case branchCheckpoints = "written to after", storeIsCheckpointed = "was written to"
+        case branchCloses = "program of a branch", branchIsKilled = "branch has ended"
+        case writtenShortlyBefore = "shortly before", modeIsChanged = "after a log was created"
+    }
+
+    /// Whatever else happens, a row that one side still has is in the result without a base.
+    @Test(arguments: Tier.cases(Contradiction.allCases, quick: [.storeIsCheckpointed, .branchIsKilled]))
+    func refusesABaseThatIsContradicted(doubt: Contradiction) throws {
         let (first, other) = try split()
-        _ = try rig.rescue(splitMargin: .zero).copyBranches()
+        _ = try rig.rescue(baseMargin: .zero).copyBranches()
         switch doubt {
         case .branchCheckpoints: try first.run("c.execute('PRAGMA wal_checkpoint')")
         case .storeIsCheckpointed: try other.run("c.execute('PRAGMA wal_checkpoint')")
@@ -82,11 +119,9 @@ struct SplitBaseTests {
         case .modeIsChanged: chmod(rig.path.string, 0o640)
         }
         try other.kill()
-        let report = try rig.rescue(
-            prefer: .group, splitMargin: doubt == .writtenShortlyBefore ? SplitProof.margin : .zero
-        ).run()
-        let base = try #require(report.branches.first?.base)
-        guard case .none = base else { throw Unexpected("a base, though \(doubt)") }
+        try refuses(
+            doubt.rawValue, baseMargin: doubt == .writtenShortlyBefore ? BaseContradiction.margin : .zero)
+        _ = try rig.rescue(prefer: .group).run()
         #expect(try rig.rows().map { String($0.prefix(1)) } == ["1", "2", "3", "4", "5"])
     }
 
@@ -120,20 +155,9 @@ struct SplitBaseTests {
         guard Glibc.rename(saved.string, rig.path.string + "-wal") == 0 else { throw Unexpected("rename: \(errno)") }
         rig.unlink("-shm")
         if copy == .earlierLogThatIsRead { try rig.holder().kill() }
-        let report = try rig.rescue(prefer: .legacy, splitMargin: .zero).run()
-        guard case .none? = report.branches.first?.base else { throw Unexpected("a base beside a copy of \(copy)") }
+        try refuses("")
+        _ = try rig.rescue(prefer: .legacy).run()
         #expect(try rig.rows() == ["1=base", "2=new", "3=c", "4=d", "5=e", "6=f"])
-    }
-
-    /// Nothing shows on which state such a log follows.
-    @Test func takesNoBaseIfALogDoesNotChangeTheFirstPage() throws {
-        let first = try rig.holder()
-        try first.run("c.execute('DELETE FROM t WHERE id = 2')")
-        rig.unlink("-wal", "-shm")
-        let report = try rig.rescue(splitMargin: .zero).run()
-        guard case .none(let reason)? = report.branches.first?.base else { throw Unexpected("a base") }
-        #expect(reason.contains("first page"))
-        #expect(try rig.rows() == ["1=base", "2=b", "3=c", "4=d"])
     }
 
     /// Whatever happens before, the first transaction in WAL mode that changes page 1 counts one up.

@@ -18,7 +18,7 @@ package struct StoreMerge: StoreCombination {
     private let isCancelled: @Sendable () -> Bool
 
     /// - Parameter base: A state that both stores have come from, in a file that is only read: a row of it that one
-    ///   store lacks was deleted there. That must be proved. Not together with a migration.
+    ///   store lacks was deleted there. Not together with a migration.
     package init(
         _ options: MergeOptions, after transform: MigrationTransform? = nil, base: StoreLocation? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false }

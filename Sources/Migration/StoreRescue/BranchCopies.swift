@@ -16,13 +16,12 @@ struct BranchCopies {
         /// True if the store has the rows: an earlier run joined them, and its result still has the store's name.
         let isJoined: Bool
         let changes: ContentChanges?
-        let base: Base?
 
         var reported: RescueReport.Branch {
             RescueReport.Branch(
                 holders: branch.holders, code: branch.code.rawValue, subject: branch.holders.list,
-                commits: copy.commits, lastWrite: copy.lastWrite, changes: changes, base: base?.reported,
-                isJoined: isJoined, archive: earlier?.location.directory.path)
+                commits: copy.commits, lastWrite: copy.lastWrite, changes: changes, isJoined: isJoined,
+                archive: earlier?.location.directory.path)
         }
     }
 
@@ -30,27 +29,11 @@ struct BranchCopies {
     struct Ended {
         let saved: SavedBranches.Saved
         let changes: ContentChanges?
-        let base: Base?
 
         var reported: RescueReport.Branch {
             RescueReport.Branch(
-                holders: [], code: "archived", subject: saved.branch.holders, changes: changes,
-                base: base?.reported, isJoined: false, archive: saved.location.directory.path)
-        }
-    }
-
-    /// The last state that a branch and the store at the name both had.
-    enum Base {
-        case proved(StoreLocation)
-        case none(String)
-
-        var location: StoreLocation? { if case .proved(let location) = self { location } else { nil } }
-
-        var reported: RescueReport.Base {
-            switch self {
-            case .proved: .proved
-            case .none(let reason): .none(reason)
-            }
+                holders: [], code: "archived", subject: saved.branch.holders, changes: changes, isJoined: false,
+                archive: saved.location.directory.path)
         }
     }
 
@@ -58,19 +41,21 @@ struct BranchCopies {
     let name: BranchCopy?
     var branches: [Branch]
     let ended: [Ended]
+    /// The last state that the store and all branches had; nil if it isn't asked for.
+    let base: StoreLocation?
 
     /// Copies the store and its branches into an empty directory. Throws `RelocationFailure` if a branch is gone or
-    /// damaged.
+    /// damaged, or if the common base that is asked for is contradicted.
     ///
     /// - Parameters:
     ///   - ended: Saved copies of branches that no program has open.
     ///   - foreign: The files at the store's name that belong to a branch.
     ///   - archived: The archived branches of the directory.
-    ///   - margin: See `SplitProof.margin`.
+    ///   - baseMargin: See `StoreRescue.init`.
     init(
         _ branches: [OrphanedBranch], _ ended: [SavedBranches.Saved], of store: StoreLocation,
         without foreign: Set<FileIdentity>, in place: Directory, archived: [SavedBranches.Saved],
-        margin: Duration, recording: Bool
+        baseMargin: Duration?, recording: Bool
     ) throws {
         let start = SplitBase.Start(store)
         let name = try Self.name(of: store, without: foreign, branches, in: place)
@@ -86,29 +71,26 @@ struct BranchCopies {
             }
         }
         self.name = name
-        let copies = try branches.enumerated().map {
-            try Self.copy($1, $0, of: store, in: place, recording: recording)
-        }
-        let base = try name.map { _ in
-            do {
-                let found = try SplitBase(
-                    of: store, since: start, branches, without: foreign, in: place, margin: margin)
-                return Base.proved(found.location)
-            } catch let obstacle as SplitBase.Obstacle {
-                return Base.none(obstacle.reason)
-            }
-        }
-        self.branches = try zip(branches, copies).map { branch, copy in
+        self.branches = try branches.enumerated().map { number, branch in
+            let copy = try Self.copy(branch, number, of: store, in: place, recording: recording)
             let earlier = try Self.earlier(branch.record, copy.location, of: store, in: archived)
             let isJoined = earlier.map { $0.branch.isJoined && $0.branch.store == file } ?? false
             return try Branch(
-                branch: branch, copy: copy, earlier: earlier, isJoined: isJoined, changes: changes(copy.location),
-                base: base.map { branch.sharesDatabase ? $0 : .none(SplitBase.otherFile) })
+                branch: branch, copy: copy, earlier: earlier, isJoined: isJoined, changes: changes(copy.location))
         }
-        self.ended = try ended.map {
-            try Ended(
-                saved: $0, changes: changes($0.location),
-                base: name == nil ? nil : .none("the branch's program has ended"))
+        self.ended = try ended.map { try Ended(saved: $0, changes: changes($0.location)) }
+        let open = self.branches.filter { !$0.isJoined }.map(\.branch)
+        guard let baseMargin, !open.isEmpty || !ended.isEmpty else {
+            base = nil
+            return
+        }
+        do {
+            guard ended.isEmpty else { throw SplitBase.Obstacle("the program of a branch has ended") }
+            base = try SplitBase(
+                of: store, since: start, open, without: foreign, in: place, margin: baseMargin
+            ).location
+        } catch let obstacle as SplitBase.Obstacle {
+            throw RelocationFailure.noCommonBase(store.path, obstacle.reason)
         }
     }
 

@@ -10,8 +10,8 @@ import SystemPackage
 struct BranchMerge: StoreCombination {
     let options: MergeOptions
     let branches: [StoreLocation]
-    /// For each branch, the proved last state that it and the store both had; nil without one.
-    let bases: [StoreLocation?]
+    /// The last state that all of them had; nil to merge two ways.
+    let base: StoreLocation?
     /// The programs that have or had each branch open, in one phrase.
     let holders: [String]
     let isCancelled: @Sendable () -> Bool
@@ -37,7 +37,7 @@ struct BranchMerge: StoreCombination {
                 total = total.map { $0.adding(copied) } ?? copied
                 continue
             }
-            let merge = StoreMerge(options, base: bases[number], isCancelled: isCancelled)
+            let merge = StoreMerge(options, base: base, isCancelled: isCancelled)
             let note = try Self.leftOut(of: branch, staged)
             var result = try merge.run(on: staged, of: group, merging: branch, report: report)
             if let note { result.notes.append(note) }

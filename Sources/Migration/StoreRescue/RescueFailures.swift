@@ -14,6 +14,14 @@ extension RelocationFailure {
         return failure
     }
 
+    /// Something contradicts that the logs of a split store follow on its database as it is.
+    static func noCommonBase(_ store: FilePath, _ reason: String) -> RelocationFailure {
+        RelocationFailure(
+            .badData, code: "no_common_base",
+            "\(PrintablePath(store)): its database can't be the common base of a join: \(reason)",
+            remedy: "join without a base: groupstore rescue \(store.shellWord)")
+    }
+
     /// Returns the failure without the programs that have a branch, where others have the store open, too: those with a
     /// branch must go on until the others have closed the store, for only they have what they commit meanwhile.
     func sparing(_ branchHolders: [FileHolder], of store: FilePath) -> RelocationFailure {

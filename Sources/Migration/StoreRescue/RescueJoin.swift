@@ -13,7 +13,7 @@ import SystemPackage
 struct RescueJoin {
     let store: StoreLocation
     let options: MergeOptions
-    let splitMargin: Duration
+    let baseMargin: Duration?
     let isCancelled: @Sendable () -> Bool
     let report: (RelocationEvent) -> Void
 
@@ -41,7 +41,7 @@ struct RescueJoin {
 
         var copies = try BranchCopies(
             branches, ended, of: store, without: files, in: place, archived: join.saved.archived(),
-            margin: splitMargin, recording: true)
+            baseMargin: baseMargin, recording: true)
         result.branches = copies.reported
         let joinedBefore = copies.branches.filter(\.isJoined).compactMap { $0.earlier?.location }
         copies.branches.removeAll(where: \.isJoined)
@@ -50,15 +50,15 @@ struct RescueJoin {
         result.merge = try rehearse(copies)
 
         // From here on something is changed: first the archive, then the name.
-        var parts: [(location: StoreLocation, base: StoreLocation?, holders: String, inWAL: Bool)] = []
+        var parts: [(location: StoreLocation, holders: String, inWAL: Bool)] = []
         for copy in copies.branches {
             let location = try copy.earlier?.location ?? archive(copy, join)
-            parts.append((location, copy.base?.location, copy.branch.holders.list, copy.copy.hadWAL))
+            parts.append((location, copy.branch.holders.list, copy.copy.hadWAL))
             for index in result.branches.indices where result.branches[index].holders.first == copy.branch.holder {
                 result.branches[index].archive = location.directory.path
             }
         }
-        parts += ended.map { ($0.location, nil, $0.branch.holders, $0.branch.hadWAL) }
+        parts += ended.map { ($0.location, $0.branch.holders, $0.branch.hadWAL) }
         if !strays.isEmpty {
             try fence?.check()
             let owners = (branches.map(\.holders.list) + ended.map(\.branch.holders)).joined(separator: ", ")
@@ -77,7 +77,7 @@ struct RescueJoin {
         _ = consume fence
         if let first = merged.first {
             let merge = BranchMerge(
-                options: options, branches: merged.map(\.location), bases: merged.map(\.base),
+                options: options, branches: merged.map(\.location), base: copies.base,
                 holders: merged.map(\.holders), isCancelled: isCancelled)
             let outcome = try join.merge(merge, with: first.location)
             result.archive = outcome.archive
@@ -122,21 +122,17 @@ struct RescueJoin {
     /// Merges private copies. Throws `RelocationFailure` if the branches are in conflict.
     func rehearse(_ copies: BranchCopies) throws -> MergeReport? {
         let branches =
-            copies.branches.map { ($0.copy.location, $0.base?.location, $0.branch.holders.list) }
-            + copies.ended.map { ($0.saved.location, $0.base?.location, $0.saved.branch.holders) }
+            copies.branches.map { ($0.copy.location, $0.branch.holders.list) }
+            + copies.ended.map { ($0.saved.location, $0.saved.branch.holders) }
         guard let first = copies.name?.location ?? branches.first?.0, !branches.isEmpty else { return nil }
         do {
             let others = branches.dropFirst(copies.name == nil ? 1 : 0)
             guard let legacy = others.first?.0 else { return nil }
             let merge = BranchMerge(
-                options: options, branches: others.map(\.0), bases: others.map(\.1), holders: others.map(\.2),
+                options: options, branches: others.map(\.0), base: copies.base, holders: others.map(\.1),
                 isCancelled: isCancelled)
             return try merge.rehearse(first, merging: legacy, report: report)
         } catch let failure as RelocationFailure {
-            // With a base, there might be no conflict.
-            for branch in copies.reported where !branch.isJoined {
-                if let note = branch.base?.note { report(.note("\(branch.subject): \(note)")) }
-            }
             throw failure.asRefusal
         }
     }

@@ -15,19 +15,6 @@ package struct RescueReport: Sendable {
         case copied
     }
 
-    /// The last state that a branch and the store at the name both had.
-    package enum Base: Sendable, Equatable {
-        case proved
-        /// Not proved, for this reason: what one side has deleted may come back from the other.
-        case none(String)
-
-        /// A sentence on what follows without a base; nil with one.
-        package var note: String? {
-            guard case .none(let reason) = self else { return nil }
-            return "no common base: rows deleted on one side may come back; \(reason)"
-        }
-    }
-
     /// A branch as it was copied.
     package struct Branch: Sendable {
         /// The processes that have its files open; none for a copy that an earlier rescue saved.
@@ -43,8 +30,6 @@ package struct RescueReport: Sendable {
         /// How the branch differs from the store at the name, by table: `came` counts the rows that only the branch
         /// has, `went` those that only the store has. Nil if nothing is at the name.
         package let changes: ContentChanges?
-        /// Nil if nothing is at the name, or the branch was only copied.
-        package var base: Base?
         /// True if an earlier rescue has joined it, and its process has committed nothing since.
         package let isJoined: Bool
         package var archive: FilePath?

@@ -11,12 +11,10 @@ import SystemPackage
 struct SplitBase {
     let location: StoreLocation
 
-    static let otherFile = "the branch has another database file than the store's name"
-
     /// The file systems on which each write changes a file's `ctime`, whoever writes, and creation times stay.
     static let fileSystems: Set<String> = ["ext4", "xfs", "btrfs", "f2fs"]
 
-    /// The reason why no common base is proved.
+    /// What contradicts a common base.
     struct Obstacle: Error {
         let reason: String
 
@@ -37,20 +35,21 @@ struct SplitBase {
     }
 
     /// Copies the database to the name `base`, once the branches and the store at the name are copied. Throws
-    /// `Obstacle` if nothing proves that it is the base of all branches that share it.
+    /// `Obstacle` if anything contradicts that it is the base of the store and of all branches.
     ///
     /// - Parameters:
     ///   - foreign: The files that belong to a branch.
-    ///   - margin: See `SplitProof.margin`.
+    ///   - margin: See `BaseContradiction.margin`.
     init(
         of store: StoreLocation, since start: Start, _ branches: [OrphanedBranch], without foreign: Set<FileIdentity>,
         in place: Directory, margin: Duration
     ) throws {
         guard let name = StoreName.existing("base") else { throw StoreError.notAFile(place.path) }
         location = StoreLocation(directory: place, name: name)
-        let shared = branches.filter(\.sharesDatabase)
-        guard !shared.isEmpty else { throw Obstacle(Self.otherFile) }
-        try Self.check(store, start, shared, foreign, margin)
+        guard branches.allSatisfy(\.sharesDatabase) else {
+            throw Obstacle("a branch has another database file than the store's name")
+        }
+        try Self.check(store, start, branches, foreign, margin)
         do {
             for name in [name.database] + name.sideFiles { try place.removeFile(name) }
             if let identity = start.status?.identity {
@@ -58,7 +57,7 @@ struct SplitBase {
                 try file.copy(file.open(), as: name.database, in: place)
             }
             // Nothing was written while it was copied either.
-            try Self.check(store, start, shared, foreign, margin)
+            try Self.check(store, start, branches, foreign, margin)
             guard try StoreSnapshotHeader.isWAL(location) else { throw Obstacle("the database is in rollback mode") }
             try BranchCopy.settle(location)
             if try !StoreReader.read(location, { try $0.integrityFindings() }).isEmpty {
@@ -78,7 +77,7 @@ struct SplitBase {
         let (directory, name) = (store.directory, store.name)
         let fileSystem = try directory.fileSystem()
         guard Self.fileSystems.contains(fileSystem.name) else {
-            throw Obstacle("the times of files on \(fileSystem.name) prove nothing")
+            throw Obstacle("the times of files on \(fileSystem.name) show nothing")
         }
         guard let database = try? directory.open(name.database, flags: O_RDONLY | O_NOFOLLOW) else {
             throw Obstacle("the database can't be read")
@@ -94,31 +93,31 @@ struct SplitBase {
             }
         }
         guard Start(store).logHeader == start.logHeader else { throw Obstacle("the store's log was begun meanwhile") }
-        var logs: [SplitProof.Log] = []
+        var logs: [BaseContradiction.Log] = []
         if let found = try directory.status(name.wal), found.size > 0 {
             let index = NamedFiles(name, in: directory).index.map {
                 BranchFile(path: directory.path.appending(name.sharedMemory), identity: $0)
             }
             let file = BranchFile(path: directory.path.appending(name.wal), identity: found.identity)
-            guard let log = SplitProof.Log(file, index, of: database) else {
+            guard let log = BaseContradiction.Log(file, index, of: database) else {
                 throw Obstacle("the store's log can't be read")
             }
             logs.append(log)
         }
         for branch in branches {
             guard branch.database.identity == status.identity, branch.lastCommit != nil,
-                let file = branch.log, let log = SplitProof.Log(file, branch.indexFile, of: database)
+                let file = branch.log, let log = BaseContradiction.Log(file, branch.indexFile, of: database)
             else { throw Obstacle("the branch's log or index can't be read") }
             logs.append(log)
         }
-        let proof = SplitProof(
+        let contradiction = BaseContradiction(
             database: .init(birth: directory.birth(name.database), changed: status.changed, header: header),
-            logs: logs, now: SplitProof.presentTime, margin: margin)
-        if let obstacle = proof.obstacle { throw Obstacle(obstacle) }
+            logs: logs, now: BaseContradiction.presentTime, margin: margin)
+        if let reason = contradiction.reason { throw Obstacle(reason) }
     }
 }
 
-extension SplitProof.Log {
+extension BaseContradiction.Log {
     /// Reads a log and its index. Returns nil if the log can't be read.
     init?(_ log: BranchFile, _ index: BranchFile?, of database: borrowing Descriptor) {
         let origin: WriteAheadLog.Origin?

@@ -16,22 +16,23 @@ package struct StoreRescue {
     private let store: StoreLocation
     private let registry: any PresenterRegistry
     private let options: MergeOptions
-    private let splitMargin: Duration
+    private let baseMargin: Duration?
     private let isCancelled: @Sendable () -> Bool
     private let report: (RelocationEvent) -> Void
 
     /// - Parameters:
     ///   - request: The store as the source, its directory as the group, and the deadline.
     ///   - registry: The presenters that are asked to let go of the store.
-    ///   - splitMargin: See `SplitProof.margin`.
+    ///   - baseMargin: `BaseContradiction.margin` to join with the database that the logs share as the common base; nil
+    ///     to join two ways, by which no row is deleted.
     package init(
         _ store: StoreLocation, _ options: MergeOptions, _ request: RelocationRequest,
-        registry: any PresenterRegistry = InProcessRegistry(), splitMargin: Duration = SplitProof.margin,
+        registry: any PresenterRegistry = InProcessRegistry(), baseMargin: Duration? = nil,
         isCancelled: @escaping @Sendable () -> Bool = { false },
         report: @escaping (RelocationEvent) -> Void = { _ in }
     ) {
         (self.store, self.request, self.registry) = (store, request, registry)
-        (self.isCancelled, self.report, self.splitMargin) = (isCancelled, report, splitMargin)
+        (self.isCancelled, self.report, self.baseMargin) = (isCancelled, report, baseMargin)
         var options = options
         // A person decides about each of them.
         options.differencesShown = 10_000
@@ -41,7 +42,7 @@ package struct StoreRescue {
     private var container: GroupContainer { GroupContainer(directory: store.directory) }
     private var rescue: RescueJoin {
         RescueJoin(
-            store: store, options: options, splitMargin: splitMargin, isCancelled: isCancelled, report: report)
+            store: store, options: options, baseMargin: baseMargin, isCancelled: isCancelled, report: report)
     }
     private var name: FilePath.Component { store.name.database }
 
@@ -76,7 +77,7 @@ package struct StoreRescue {
         try withExtendedLifetime(scratch) {
             var copies = try BranchCopies(
                 branches, ended, of: store, without: store.foreign(branches, ended), in: Directory(scratch.path),
-                archived: saved.archived(), margin: splitMargin, recording: false)
+                archived: saved.archived(), baseMargin: baseMargin, recording: false)
             result.branches = copies.reported
             copies.branches.removeAll(where: \.isJoined)
             guard !copies.branches.isEmpty || !ended.isEmpty else { return }

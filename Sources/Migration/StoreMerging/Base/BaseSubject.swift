@@ -133,6 +133,15 @@ struct BaseSubject {
         return (subjects, unusable)
     }
 
+    /// True if a row of a side has a null in its key.
+    func hasRowsWithoutKey(_ store: StoreWriter) throws -> Bool {
+        try [Side.main, .legacy, .base].contains { side in
+            let names = names("t", side)
+            let isPartial = names.key.map { "\($0) IS NULL" }.joined(separator: " OR ")
+            return try store.integer("SELECT 1 FROM \(names.source) WHERE \(isPartial) LIMIT 1") != nil
+        }
+    }
+
     /// True if no two rows of a side have the same key.
     private func hasUniqueKeys(_ store: StoreWriter) throws -> Bool {
         for side in [Side.main, .legacy, .base] {

@@ -8,8 +8,8 @@ import StoreRelocation
 /// as it was is deleted in the other's copy; one that only one side has changed is changed in the other's copy. The
 /// merge itself then finds rows that are new, and rows that both sides have changed.
 ///
-/// The base must be an ancestor of both stores: a row of it that a store lacks must have been deleted there. Proving
-/// that is the caller's part.
+/// The base must be an ancestor of both stores: a row of it that a store lacks must have been deleted there. To know that
+/// is the caller's part.
 struct CommonBase {
     private let store: StoreWriter
     private let subjects: [BaseSubject]
@@ -213,6 +213,7 @@ struct CommonBase {
         report.changedByGroup = try rows(legacy.updated)
         report.keptChanged = try rows("temp.gs_bx")
         report.keptReferenced = referenced
+        report.hasRowsWithoutKey = try subject.hasRowsWithoutKey(store)
         return report
     }
 

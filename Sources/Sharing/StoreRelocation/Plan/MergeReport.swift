@@ -138,6 +138,9 @@ package struct MergeReport: Sendable, Equatable {
         /// A phrase on why the last common state of the table isn't used; nil if it is.
         package var obstacle: String?
 
+        /// True if rows of the table have a null as key: the base isn't used for them.
+        package var hasRowsWithoutKey = false
+
         package init(table: String, obstacle: String? = nil) { (self.table, self.obstacle) = (table, obstacle) }
     }
 

@@ -75,14 +75,31 @@ extension BranchJoin {
         let status = try original.status(path: store.path)
         guard status.identity == held, status.links == 1 else { throw StoreTransfer.RetryReason.changed }
         let file = try copy.directory.open(copy.name.database, flags: O_RDWR)
-        // The copy was opened in rollback mode. Beside a log, the header must say so.
-        let header = try original.read(count: 20, at: 0, path: store.path)
-        try file.write(Array(header[18..<20]), at: 18, path: copy.path)
+        // The copy was put in rollback mode, which counts as a change. Its journal mode and counters must be those that
+        // the log continues, or the log is taken for another database's.
+        let header = try header(original)
+        for range in [18..<20, 24..<28, 92..<100] where header.count >= range.upperBound {
+            try file.write(Array(header[range]), at: Int64(range.lowerBound), path: copy.path)
+        }
         try file.copyAttributes(of: original, status, path: copy.path)
         try file.synchronize(path: copy.path)
         try fence.check()
         try copy.directory.rename(copy.name.database, to: store.name.database, in: store.directory, .replace)
         try store.directory.synchronize()
+    }
+
+    /// Returns the header that the log's last commit of page 1 has, or the database's.
+    private func header(_ database: borrowing Descriptor) throws -> [UInt8] {
+        var header = try database.read(count: DatabaseHeader.length, at: 0, path: store.path)
+        guard try store.directory.status(store.name.wal) != nil else { return header }
+        let log = try store.directory.open(store.name.wal, flags: O_RDONLY)
+        var written: [UInt8]?
+        try WriteAheadLog.forEachFrame(log, path: store.directory.path.appending(store.name.wal)) {
+            if $0 == 1 { written = Array($1.prefix(DatabaseHeader.length)) }
+            if $2, let written { header = written }
+            return true
+        }
+        return header
     }
 }
 

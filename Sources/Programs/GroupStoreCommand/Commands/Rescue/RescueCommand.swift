@@ -22,6 +22,11 @@ struct RescueCommand: ParsableCommand {
             on; restart it afterwards, so that it opens the store again.
 
             If a row differs on both sides, and no --prefer decides, nothing is changed, and the command exits with 65.
+            A row that only one side has is in the result, also if the other side has deleted it.
+
+            With --three-way, what one side alone has deleted or changed since the split is deleted or changed. The base \
+            is the database that the logs share. If times or contents contradict it, the command exits with 65; that \
+            nobody has put back a former log or database, only you can know. Look first: --three-way --dry-run.
 
             Example:
               groupstore rescue Notes.sqlite --dry-run
@@ -32,6 +37,12 @@ struct RescueCommand: ParsableCommand {
 
     @Flag(help: "Print the branches and the plan of the merge, and change nothing.")
     var dryRun = false
+
+    @Flag(
+        help: """
+            Join with the database that the logs share as the common base: rows that one side has deleted are deleted.
+            """)
+    var threeWay = false
 
     @Flag(
         help: """
@@ -84,8 +95,8 @@ struct RescueCommand: ParsableCommand {
 
     func validate() throws {
         guard !copyOnly || !dryRun else { throw ValidationError("--copy-only and --dry-run exclude each other") }
-        guard !copyOnly || preferences.isEmpty && keys.isEmpty else {
-            throw ValidationError("--copy-only joins nothing: leave out --prefer and --merge-key")
+        guard !copyOnly || preferences.isEmpty && keys.isEmpty && !threeWay else {
+            throw ValidationError("--copy-only joins nothing: leave out --prefer, --merge-key and --three-way")
         }
         for text in preferences where Self.preference(text) == nil {
             throw ValidationError("--prefer \(text): write store, branch or newer:COLUMN")
@@ -116,7 +127,8 @@ struct RescueCommand: ParsableCommand {
             // A rehearsal comes before the merge.
             var (shown, said): ([MergeReport], [String]) = ([], [])
             let rescue = StoreRescue(
-                location, options, request, registry: registry, isCancelled: { Interruption.isRequested },
+                location, options, request, registry: registry, baseMargin: threeWay ? BaseContradiction.margin : nil,
+                isCancelled: { Interruption.isRequested },
                 report: { event in
                     switch event {
                     case .merging(let report):
@@ -139,13 +151,21 @@ struct RescueCommand: ParsableCommand {
                     ? rescue.copyBranches(limit: maximumBytes) : dryRun ? rescue.dryRun() : rescue.run()
                 RescuePrinter(output, location, dryRun: dryRun).print(report)
             } catch let error where error is RelocationFailure || error is SystemError {
-                let failure = RelocationFailure(
+                var failure = RelocationFailure(
                     error, RelocationRequest(source: location.path, group: location.directory.path)
                 ).markedIfInterrupted.renamedForRescue
+                if failure.code == "no_common_base" { failure.remedy = Self.remedyWithoutBase }
                 progress.fail(failure, source: location.path, seconds: started.duration(to: .now).seconds)
                 throw ExitCode(failure.exitCode)
             }
         }
+    }
+
+    /// The same command without the flag.
+    private static var remedyWithoutBase: String {
+        let words = ProgramArguments.bytes.dropFirst().map(ShellText.word)
+        return "join without a base, by which deleted rows may come back: groupstore "
+            + words.filter { $0 != "--three-way" }.joined(separator: " ")
     }
 
     /// Returns the store's location as an agent names it: a link that another user has put there is not followed.

@@ -38,10 +38,6 @@ struct RescuePrinter {
         if !others.isEmpty { object["other_pids"] = .array(Array(others)) }
         if let archive = branch.archive { object.setPath("archive", bytes: archive.bytes) }
         if let copy = branch.copy { object.setPath("copy", bytes: copy.bytes) }
-        if let base = branch.base, !branch.isJoined {
-            object["common_base"] = .bool(base == .proved)
-            if let note = base.note { object["note"] = .string(note) }
-        }
         object["tables"] = .array((branch.changes?.tables ?? []).filter { !$0.isSame }.map { .object(table($0)) })
         return object
     }
@@ -76,7 +72,7 @@ struct RescuePrinter {
             return "  \(PrintableText(table.name)): \(table.came) rows only in the branch, \(table.went) only in the "
                 + "store, \(table.changed) different"
         }
-        return [head] + tables + (branch.base?.note.map { ["  " + $0] } ?? [])
+        return [head] + tables
     }
 
     private func summary(_ report: RescueReport) -> JSONObject {
@@ -85,12 +81,16 @@ struct RescuePrinter {
         object.setPath("store", bytes: store.path.bytes)
         object["branches"] = .integer(Int64(report.branches.count))
         if let merge = report.merge {
-            object["merge"] = .object([
+            var sums: JSONObject = [
                 "only_store": .integer(merge.sum(\.onlyGroup)), "only_branch": .integer(merge.sum(\.onlyLegacy)),
                 "equal": .integer(merge.sum(\.equal)), "different": .integer(merge.sum(\.different)),
                 "takes_store": .integer(merge.sum(\.takesGroup)), "takes_branch": .integer(merge.sum(\.takesLegacy)),
-                "deleted": .integer(merge.deletedByOneSide), "changed": .integer(merge.changedByOneSide),
-            ])
+            ]
+            if !merge.base.isEmpty {
+                sums["deleted"] = .integer(merge.deletedByOneSide)
+                sums["changed"] = .integer(merge.changedByOneSide)
+            }
+            object["merge"] = .object(sums)
         }
         if let archive = report.archive { object.setPath("archive", bytes: archive.bytes) }
         object["remaining"] = .array(report.remaining.map { .integer(Int64($0.holder.pid)) })
@@ -113,7 +113,7 @@ struct RescuePrinter {
         let merged =
             report.merge.map { merge in
                 let (deleted, changed) = (merge.deletedByOneSide, merge.changedByOneSide)
-                let alone = deleted + changed > 0 ? "\(deleted) rows deleted, \(changed) changed by one side" : nil
+                let alone = !merge.base.isEmpty ? "\(deleted) rows deleted, \(changed) changed by one side" : nil
                 return (alone.map { ", \($0)" } ?? "") + ", \(merge.sum(\.onlyLegacy)) rows added"
                     + ", \(merge.sum(\.different)) different"
             } ?? ""

@@ -2,19 +2,17 @@ import Glibc
 import LinuxSystem
 import SQLiteFormat
 
-/// The decision whether the database that a store and its branches share is the last state that all of them had.
+/// The check whether anything contradicts that the database which a store and its branches share is the last state that
+/// all of them had.
 ///
 /// A log begins with the state that the database had when the log was created. The kernel sets the time of a file's
-/// last change (`ctime`) and that of its creation, and no program can. If the database's last change is before the
-/// creation of each log, nobody has written to it since, neither by a checkpoint nor otherwise: what is in the database
-/// now is what each log's commits follow on.
+/// last change (`ctime`) and that of its creation. If the database's last change is before the creation of each log,
+/// nobody has written to it since, neither by a checkpoint nor otherwise.
 ///
-/// The times prove nothing if a clock was set back in between. So they must agree with each other, with the present
-/// time, and with what the logs and their indexes say of checkpoints. They say nothing of what is in a log either: a
-/// copy of an earlier one that was put back has a new creation time. So each log must show by its content that it
-/// follows on this database, and by its index that programs have written it where it is. In doubt there is no base: a
-/// wrong one would lose rows.
-struct SplitProof {
+/// That is no proof: SQLite's format ties no log to a state of the database, so a log that was put back with its index
+/// may follow on another one. A base is used only if the user asks for it, and refused if times, logs or indexes
+/// contradict it or each other.
+package struct BaseContradiction {
     struct Database {
         /// Nil if the file system records none.
         let birth: Int64?
@@ -34,7 +32,7 @@ struct SplitProof {
         let isCheckpointed: Bool
         /// Nil for a log without a commit, which adds nothing to the database.
         let origin: WriteAheadLog.Origin?
-        /// A proof that the log is another database's; nil without one.
+        /// What shows that the log is another database's; nil if nothing does.
         let mismatch: LogMismatch?
         /// The creation time of the log's own index; nil without one.
         let indexBirth: Int64?
@@ -42,7 +40,7 @@ struct SplitProof {
 
     /// The least time from the database's last change to the creation of a log. Clocks are set back by a second where a
     /// leap second is inserted, and file times are those of the kernel's last tick.
-    static let margin = Duration.seconds(2)
+    package static let margin = Duration.seconds(2)
 
     let database: Database
     let logs: [Log]
@@ -57,8 +55,8 @@ struct SplitProof {
         return Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec)
     }
 
-    /// A phrase on what keeps the database from being a proved base; nil if it is one.
-    var obstacle: String? {
+    /// A phrase on what contradicts the database as a base; nil if nothing does.
+    var reason: String? {
         guard let birth = database.birth, logs.allSatisfy({ $0.birth != nil }) else {
             return "the file system records no creation times"
         }
@@ -82,11 +80,9 @@ struct SplitProof {
         guard Set(origins.flatMap(\.salts)).count == origins.count, origins.allSatisfy({ $0.salts.count == 1 }),
             Set(origins.map(\.firstCommit)).count == origins.count
         else { return "two logs have the same commits, or one has those of another" }
-        guard origins.allSatisfy({ $0.header != nil }) else {
-            return "a log has no change of the database's first page, which would prove that it follows on the database"
-        }
         // In WAL mode too, a connection that writes page 1 writes the counter that it has read there plus one (pager.c,
         // `pager_write_changecounter`), in exclusive locking mode and after a rollback as well.
+        // A log without page 1 shows nothing.
         guard let header = database.header, header.versionValidFor == header.changeCounter,
             origins.compactMap(\.header).allSatisfy({
                 $0.changeCounter == header.changeCounter &+ 1 && $0.versionValidFor == $0.changeCounter
