@@ -34,7 +34,8 @@ struct SplitBaseTests {
     }
 
     @Test func deletesNothingUnlessABaseIsAskedFor() throws {
-        let (_, other) = try split()
+        let (first, other) = try split()
+        defer { withExtendedLifetime(first) {} }
         try other.kill()
         let report = try rig.rescue(prefer: .legacy).run()
         #expect(report.merge?.base.isEmpty == true && report.merge?.deletedByOneSide == 0)
@@ -45,7 +46,8 @@ struct SplitBaseTests {
 
     /// A log without page 1 contradicts no base.
     @Test func takesABaseOfSmallCommits() throws {
-        let (_, other) = try split(isSmall: true)
+        let (first, other) = try split(isSmall: true)
+        defer { withExtendedLifetime(first) {} }
         try other.kill()
         let report = try rig.rescue(baseMargin: .zero).run()
         #expect(report.merge?.deletedByOneSide == 2 && report.merge?.changedByOneSide == 1 && report.notes.isEmpty)
@@ -155,7 +157,7 @@ struct SplitBaseTests {
         guard Glibc.rename(saved.string, rig.path.string + "-wal") == 0 else { throw Unexpected("rename: \(errno)") }
         rig.unlink("-shm")
         if copy == .earlierLogThatIsRead { try rig.holder().kill() }
-        try refuses("")
+        try refuses("common base")
         _ = try rig.rescue(prefer: .legacy).run()
         #expect(try rig.rows() == ["1=base", "2=new", "3=c", "4=d", "5=e", "6=f"])
     }
