@@ -44,6 +44,15 @@ import Testing
         #expect(failure?.code == "merge_undecided")
     }
 
+    @Test func saysThatRowsWithoutKeyHaveNoBase() throws {
+        let rig = try BaseRig(
+            "CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT); INSERT INTO t VALUES ('a', 'a'), ('b', 'b'), (NULL, 'n');",
+            group: "DELETE FROM t WHERE k = 'a'", legacy: "DELETE FROM t WHERE k IS NULL")
+        let report = try rig.merge(MergeOptions())
+        #expect(try rig.rows("SELECT v FROM t ORDER BY v") == ["b", "n"])
+        #expect(report.base.first?.hasRowsWithoutKey == true && report.base.first?.deletedByGroup.count == 1)
+    }
+
     /// One side deletes a parent with its children; the other adds a child.
     @Test func keepsARowThatOthersReferTo() throws {
         let rig = try BaseRig(

@@ -8,8 +8,8 @@ import StoreRelocation
 /// as it was is deleted in the other's copy; one that only one side has changed is changed in the other's copy. The
 /// merge itself then finds rows that are new, and rows that both sides have changed.
 ///
-/// The base must be an ancestor of both stores: a row of it that a store lacks must have been deleted there. To know that
-/// is the caller's part.
+/// The base must be an ancestor of both stores: a row of it that a store lacks must have been deleted there. The caller
+/// answers for that.
 struct CommonBase {
     private let store: StoreWriter
     private let subjects: [BaseSubject]
