@@ -21,7 +21,7 @@ struct RescueCommand: ParsableCommand {
             the running program, archives them, and merges their rows into the store at its name. The program may go \
             on; restart it afterwards, so that it opens the store again.
 
-            If a row differs on both sides, and no --prefer decides, nothing is changed, and the command exits with 65.
+            If a row differs on both sides, and no --prefer decides, nothing is changed, and the command exits with 65. \
             A row that only one side has is in the result, also if the other side has deleted it.
 
             With --three-way, what one side alone has deleted or changed since the split is deleted or changed. The base \
