@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// The relay's options for units, and what `groupstore` does with its stores.
-@Suite(.ownThreads, .timeLimit(.minutes(60)))
+@Suite(.ownThreads, .timeLimit(.minutes(60)), .enabled(if: !NATSServer.programs.isEmpty, "there is no nats-server"))
 struct RelayCommandTests {
     private let hosts: RelayHosts
 
