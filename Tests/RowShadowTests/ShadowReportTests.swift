@@ -83,4 +83,31 @@ import Testing
         #expect(FileStatus(following: shadow.place.path) == nil)
         #expect(try shadow.place.size() == 0 && shadow.place.reports(of: shadow.store).isEmpty)
     }
+
+    /// It may also have been moved away with its directory.
+    @Test func findsTheCopiesOfAStoreThatIsGone() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let state = shadow.directory.path.appending("state")
+        let used = try #require(try KeptShadows.all(stateDirectory: state).first)
+        #expect(used.store == shadow.store && used.place == shadow.place.path && used.isUsed && !used.isOrphaned)
+        #expect(try used.count == 1 && used.size == shadow.place.size() && used.lastUse > 0)
+        shadow.abandon()
+        try FileManager.default.removeItem(atPath: shadow.store.string)
+        let orphan = try #require(try KeptShadows.all(stateDirectory: state).first)
+        #expect(!orphan.isUsed && orphan.isOrphaned)
+        #expect(orphan.removal == "groupstore rows disable \(shadow.store)")
+        #expect(try shadow.place.removeAll() == 0)
+        #expect(try KeptShadows.all(stateDirectory: state).isEmpty)
+    }
+
+    @Test func findsTheCopiesInAGroup() throws {
+        let directory = try TemporaryDirectory()
+        #expect(try KeptShadows.all(inGroup: directory.path).isEmpty)
+        let store = directory.path.appending("gone.db")
+        let slot = try ShadowPlace(of: "gone.db", inGroup: directory.path).takeSlot(epoch: nil)
+        let follower = try RowFollower(store, slot, limit: .max, within: .ample)
+        let found = try #require(try KeptShadows.all(inGroup: directory.path).first)
+        #expect(found.store == store && found.isOrphaned && found.isUsed)
+        withExtendedLifetime(follower) {}
+    }
 }

@@ -65,6 +65,7 @@ package final class RowFollower {
         hasExactTimes = FileTimes.areExact(in: directory)
         if let (known, map) = try RowShadow.known(slot) {
             (shadow, isNew, self.map) = (known, false, map)
+            try slot.directory.record(store: path)
         } else {
             (shadow, files) = try RowShadow.copy(
                 path, name, slot, limit: limit, hasExactTimes: hasExactTimes, Deadline(after: patience))

@@ -83,6 +83,7 @@ package final class RowShadow {
         let directory = slot.directory
         self.slot = slot
         try directory.removeShadow()
+        try directory.record(store: path)
         let copy = try OwnFile(ShadowName.pages, in: directory)
         let header = try files?.header()
         if files != nil {

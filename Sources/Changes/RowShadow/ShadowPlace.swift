@@ -17,7 +17,12 @@ package struct ShadowPlace {
     ///   - store: The absolute path of the database.
     ///   - stateDirectory: `$XDG_STATE_HOME`, or what stands for it.
     package init(of store: FilePath, stateDirectory: FilePath) {
-        path = stateDirectory.appending("groupstore").appending("rows").appending(Self.name(of: store))
+        path = Self.parent(stateDirectory: stateDirectory).appending(Self.name(of: store))
+    }
+
+    /// The directory of the places of all stores in the user's state directory.
+    static func parent(stateDirectory: FilePath) -> FilePath {
+        stateDirectory.appending("groupstore").appending(groupName)
     }
 
     /// Returns a directory's name for a store, which no other store of the same file name has.
@@ -38,7 +43,12 @@ package struct ShadowPlace {
     ///   - name: The store's file name.
     ///   - directory: The group's directory.
     package init(of name: FilePath.Component, inGroup directory: FilePath) {
-        path = directory.appending(".groupstore").appending(Self.groupName).appending(name)
+        path = Self.parent(inGroup: directory).appending(name)
+    }
+
+    /// The directory of the places of a group's stores.
+    static func parent(inGroup directory: FilePath) -> FilePath {
+        directory.appending(".groupstore").appending(groupName)
     }
 
     /// FNV-1a: it keeps stores of the same name apart, whose shadows also name their file.
@@ -194,11 +204,12 @@ enum ShadowName {
     static let pages: FilePath.Component = "pages"
     static let sums: FilePath.Component = "sums"
     static let redo: FilePath.Component = "redo"
+    static let store: FilePath.Component = "store"
     static let lock: FilePath.Component = "lock"
 
     /// True for the files of a shadow that are made anew with it.
     static func isOwn(_ name: FilePath.Component) -> Bool {
-        [state, pages, sums, redo].contains(name) || firstStep(name) != nil
+        [state, pages, sums, redo, store].contains(name) || firstStep(name) != nil
     }
 
     /// The log file whose first step has that number.

@@ -50,14 +50,14 @@ package struct ShadowReport: Sendable {
             let bytes = try directory.status(name)?.size ?? 0
             if name == ShadowName.pages {
                 size = bytes
-            } else if name != ShadowName.state, name != ShadowName.sums {
+            } else if ![ShadowName.state, ShadowName.sums, ShadowName.store].contains(name) {
                 logSize += bytes
             }
         }
         guard !isEmpty else { return nil }
         (self.size, self.logSize) = (size, logSize)
         // The lock's file is of the user, and so is the note.
-        isUsed = try directory.status(ShadowName.lock) != nil && !OpenFileLock.isFree(ShadowName.lock, in: directory)
+        isUsed = try directory.isShadowUsed()
         let note = OpenFileLock.note(ShadowName.lock, in: directory)
         user = isUsed && !note.isEmpty ? String(decoding: note, as: UTF8.self) : nil
         guard let state = try Self.state(directory) else {

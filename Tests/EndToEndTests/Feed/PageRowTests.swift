@@ -272,6 +272,13 @@ import Testing
         #expect(shown.first?.object("follower")?.string("program") == "groupstore")
         #expect(try rows("disable").status == 75)
         try watch.killAtOnce()
+        // The store is gone, and its copy is named by the commands that find it.
+        try run("rm", ["-f", Word(scene.store), Word("\(scene.store)-wal"), Word("\(scene.store)-shm")])
+        let command = "groupstore rows disable \(scene.store)"
+        let all = try groupstore("rows", "show", "--json", environment: scene.environment)
+        #expect(all.lines.compactMap { JSONObject(line: $0) }.first?.string("remedy") == command, "\(all.output)")
+        let doctor = try groupstore("doctor", "--json", environment: scene.environment)
+        #expect(doctor.lines.compactMap { JSONObject(line: $0) }.contains { $0.string("remedy") == command })
         let removed = try rows("disable")
         #expect(removed.status == 0 && removed.objects.first?.integer("bytes") ?? 0 > 0)
         #expect(try rows("show").objects.first?.integer("copies") == 0)

@@ -78,15 +78,22 @@ struct KnownNames {
     }
 
     private mutating func addLocal(_ environment: [String: String]) {
-        var configuration = (try? Configuration.standard(environment: environment)) ?? Configuration()
-        configuration.containers = GroupIdentifier.defaultDirectories(environment: environment)
-        configuration.discoverGroups()
-        for group in configuration.groups {
+        for group in Configuration.localGroups(environment: environment) {
             let present = (try? GroupDirectoryStatus.stores(in: Directory(group.directory))) ?? []
             add(
                 group.identifier.rawValue,
                 stores: group.stores.map(\.name.database.bytes) + present.map(\.bytes))
         }
+    }
+}
+
+extension Configuration {
+    /// The groups of the standard configuration, and those in the standard place. No error is reported.
+    static func localGroups(environment: [String: String]) -> [Group] {
+        var configuration = (try? Configuration.standard(environment: environment)) ?? Configuration()
+        configuration.containers = GroupIdentifier.defaultDirectories(environment: environment)
+        configuration.discoverGroups()
+        return configuration.groups
     }
 }
 

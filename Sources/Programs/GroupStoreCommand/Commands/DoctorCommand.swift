@@ -38,7 +38,7 @@ struct DoctorCommand: ProcIndependentCommand {
         let findings =
             SystemDiagnosis.findings() + InotifyDiagnosis().findings + configurationFindings + [socket(configuration)]
             + agent(configuration)
-            + missingStores + directories(configuration).flatMap(Self.findings)
+            + missingStores + directories(configuration).flatMap(Self.findings) + ownCopies(configuration)
         for finding in findings { print(finding, output) }
         summarize(findings, output)
         if let status = findings.lazy.compactMap(\.status).first { throw status.code }
@@ -47,6 +47,14 @@ struct DoctorCommand: ProcIndependentCommand {
     private static func findings(_ directory: FilePath) -> [Finding] {
         DirectoryDiagnosis(directory).findings() + OwnerDiagnosis(directory).findings()
             + HolderDiagnosis(directory).findings() + HazardDiagnosis(directory).findings()
+            + CopyDiagnosis(group: directory).findings()
+    }
+
+    /// The findings about this user's own copies of stores that are gone.
+    private func ownCopies(_ configuration: Configuration?) -> [Finding] {
+        guard let state = try? DirectRows.stateDirectory() else { return [] }
+        let named = paths.isEmpty ? nil : directories(configuration)
+        return CopyDiagnosis(stateDirectory: state, in: named).findings()
     }
 
     private func configuration() -> (Configuration?, [Finding]) {

@@ -91,13 +91,14 @@ struct RowsDisableCommand: ParsableCommand {
         commandName: "disable",
         abstract: "Remove the copies of a store's pages and the logs of its rows.",
         discussion: """
-            Tokens of 'watch --values' end with them: whoever continues from one gets a reset.
+            Tokens of 'watch --values' end with them: whoever continues from one gets a reset. The store may be gone; \
+            'groupstore rows show' lists those that have left copies.
 
             Example:
               groupstore rows disable Notes.sqlite
             """)
 
-    @Argument(help: "The store's database file.", completion: .stores)
+    @Argument(help: "The store's database file. It may be gone.", completion: .stores)
     var store: String
 
     @OptionGroup var outputOptions: OutputOptions

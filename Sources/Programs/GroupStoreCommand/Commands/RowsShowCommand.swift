@@ -3,35 +3,41 @@ import ArgumentParser
 import CommandSupport
 import LinuxSystem
 import RowShadow
+import SystemPackage
 
 struct RowsShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Show the copies of a store's pages, and what the logs of its rows keep.",
+        abstract: "Show the copies of stores' pages, and what the logs of their rows keep.",
         discussion: """
             Each program that follows the store by itself has a copy of its own, and so has an agent with 'rows: true'. \
             The copy differs from the store after \
             changes that nobody was told of yet. The values of deleted rows stay in the log until it has grown by 256 \
             MiB, or until 'groupstore rows disable'.
 
+            Without STORE, lists the stores that have copies, this user's and those in the groups' directories. A store \
+            that was removed or moved away leaves its copies; nothing removes them but 'groupstore rows disable'.
+
             Example:
               groupstore rows show Notes.sqlite
+              groupstore rows show
             """)
 
-    @Argument(help: "The store's database file.", completion: .stores)
-    var store: String
+    @Argument(help: "The store's database file. It may be gone.", completion: .stores)
+    var store: String?
 
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
+            guard let store else { return try CopiesOfStores().print(output) }
             let rows = try RowsPlace(store)
             let place = rows.own
             let own = try place.reports(of: rows.store)
-            for report in own { describe(report, output) }
+            for report in own { describe(report, of: rows.store, output) }
             let agents = try rows.agents(for: "show")?.reports(of: rows.store) ?? []
-            for report in agents { describe(report, output) }
+            for report in agents { describe(report, of: rows.store, output) }
             let reports = own + agents
             var summary: JSONObject = ["type": "summary", "outcome": "shown", "copies": .integer(Int64(reports.count))]
             summary["bytes"] = .integer(reports.reduce(0) { $0 + $1.size })
@@ -44,7 +50,7 @@ struct RowsShowCommand: ParsableCommand {
         }
     }
 
-    private func describe(_ report: ShadowReport, _ output: Output) {
+    private func describe(_ report: ShadowReport, of store: FilePath, _ output: Output) {
         let log = report.log
         var object: JSONObject = ["type": "copy"]
         object.setPath("path", bytes: report.path.bytes)
@@ -70,10 +76,10 @@ struct RowsShowCommand: ParsableCommand {
         if let user, user.count == 2, let pid = Int64(user[0]) {
             object["follower"] = .object(["pid": .integer(pid), "program": .string(user[1])])
         }
-        output.record(object, lines: lines(report, user))
+        output.record(object, lines: lines(report, of: store, user))
     }
 
-    private func lines(_ report: ShadowReport, _ user: [String]?) -> [String] {
+    private func lines(_ report: ShadowReport, of store: FilePath, _ user: [String]?) -> [String] {
         let log = report.log
         var table = TextTable()
         table.add(.text("copy"), .text("\(PrintablePath(report.path)) (\(ByteCount(report.size)))"))
@@ -88,6 +94,7 @@ struct RowsShowCommand: ParsableCommand {
             case .agrees: "the copy has the store's present state"
             case .differs(let pages): "\(Counted(Int64(pages), "page")) of the store were written since"
             case .unknown where report.epoch == nil: "the copy isn't usable, and is made anew"
+            case .unknown where FileStatus(following: store) == nil: "the store is gone"
             case .unknown: "the store can't be read now"
             }
         table.add(.text("state"), .text(state))

@@ -3,6 +3,7 @@ import Glibc
 import GroupContainers
 import GroupStoreAgent
 import LinuxSystem
+import RowShadow
 import SQLiteFormat
 import SystemPackage
 
@@ -27,6 +28,23 @@ struct GroupDirectoryStatus {
             storeCount += 1
             try add(name, header, in: container.directory, receipts: receipts)
         }
+        for copy in CopyDiagnosis(group: path).orphans where store.map({ $0 == copy.store?.lastComponent }) ?? true {
+            add(copy)
+        }
+    }
+
+    private mutating func add(_ copy: KeptShadows) {
+        guard let store = copy.store else { return }
+        var row: JSONObject = ["code": "orphaned_copy"]
+        row.setPath("store", bytes: store.bytes)
+        row.setPath("path", bytes: copy.place.bytes)
+        row["bytes"] = .integer(copy.size)
+        row["remedy"] = .string(copy.removal)
+        rows.append(
+            StatusRow(
+                "copy", row,
+                lines: "  \(PrintablePath(store)) is gone, and left a copy of its pages and the log of its rows "
+                    + "(\(ByteCount(copy.size))); remove them: \(copy.removal)"))
     }
 
     /// Returns the names of the stores in a group's directory. Throws `SystemError`.

@@ -1,0 +1,62 @@
+import AgentProtocol
+import CommandSupport
+import GroupStoreAgent
+import LinuxSystem
+import RowShadow
+import SystemPackage
+
+/// The stores that have copies of their pages: this user's, and those of agents in the groups' directories.
+struct CopiesOfStores {
+    private var stores: [KeptShadows]
+    /// The groups whose copies only another user may see.
+    private var closed: [FilePath] = []
+
+    /// Looks for them. Throws `SystemError`, and `CommandFailure` if the environment has no state directory.
+    init() throws {
+        stores = try KeptShadows.all(stateDirectory: DirectRows.stateDirectory())
+        for group in Configuration.localGroups(environment: ProcessVariables.all) {
+            do throws(SystemError) { stores += try KeptShadows.all(inGroup: group.directory) } catch {
+                guard error.isPermission else { throw error }
+                closed.append(group.directory)
+            }
+        }
+    }
+
+    func print(_ output: Output) {
+        var table = TextTable()
+        for store in stores {
+            output.record(Self.object(store), lines: [])
+            table.add(
+                .text("\(PrintablePath(store.store ?? store.place))"), .number("\(ByteCount(store.size))"),
+                .text("last written \(LocalTime(store.lastUse))"), .text(Self.state(store)))
+        }
+        var lines = stores.isEmpty ? ["no store has a copy: 'watch --values' makes one"] : table.lines()
+        lines += closed.map { "only another user may see whether there are copies in \(PrintablePath($0))" }
+        let gone = stores.filter(\.isOrphaned)
+        var summary: JSONObject = ["type": "summary", "outcome": "shown", "stores": .integer(Int64(stores.count))]
+        summary["bytes"] = .integer(stores.reduce(0) { $0 + $1.size })
+        summary["gone"] = .integer(Int64(gone.count))
+        summary["gone_bytes"] = .integer(gone.reduce(0) { $0 + $1.size })
+        summary["closed"] = .array(closed.map { .string("\(PrintablePath($0))") })
+        output.record(summary, lines: lines)
+    }
+
+    private static func object(_ store: KeptShadows) -> JSONObject {
+        var object: JSONObject = ["type": "store"]
+        if let path = store.store { object.setPath("store", bytes: path.bytes) }
+        object.setPath("path", bytes: store.place.bytes)
+        object["copies"] = .integer(Int64(store.count))
+        object["bytes"] = .integer(store.size)
+        object["written"] = .time(store.lastUse)
+        object["followed"] = .bool(store.isUsed)
+        object["gone"] = store.store == nil ? .null : .bool(store.isOrphaned)
+        object["remedy"] = store.isOrphaned ? .string(store.removal) : nil
+        return object
+    }
+
+    private static func state(_ store: KeptShadows) -> String {
+        if store.store == nil { return "which store's isn't recorded (remove them: \(store.removal))" }
+        let follower = store.isUsed ? "a program follows it" : "no program follows it"
+        return store.isOrphaned ? "the store is gone; \(follower) (remove its copies: \(store.removal))" : follower
+    }
+}
