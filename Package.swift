@@ -101,8 +101,7 @@ let changes = floor(
     room("StoreHazards", "CLinux", "GroupContainers", "LinuxSystem", "SQLiteFormat"),
     room("ChangeFeed", "CLinux", "DirectoryWatching", "LinuxSystem", "SQLiteFormat"),
     room(
-        "RowShadow", "CLinux", "CXXHash", "ChangeFeed", "LinuxSystem", "RowChanges",
-        "SQLiteFormat"),
+        "RowShadow", "CLinux", "CXXHash", "ChangeFeed", "LinuxSystem", "RowChanges", "SQLiteFormat", "SQLiteStore"),
     room(
         "StoreWatching", "AgentProtocol", "ChangeFeed", "DirectoryWatching", "LinuxSystem", "SQLiteFormat",
         "StoreHazards"),

@@ -11,13 +11,8 @@ struct StepRows: StepRowReceiver {
     struct Continuation {
         /// The number of the last row of the page.
         let number: UInt64
-        /// A table, and a place in the log within its rows.
+        /// A table, and the place in the log behind that row.
         fileprivate let place: (table: LoggedTable, offset: Int64)
-        /// The number of the last row before that place.
-        fileprivate let numberBefore: UInt64
-        /// Rows that were read and found no room. They are before the place if they are all that the table has, and
-        /// else behind it.
-        fileprivate var rest: ArraySlice<Row> = []
     }
 
     private let known: UInt64
@@ -35,24 +30,16 @@ struct StepRows: StepRowReceiver {
     private(set) var lastNumber: UInt64
     /// True if there are more rows than `limit`.
     private(set) var isFull = false
-    /// The rows of the present table, of which those WITHOUT ROWID come in another order.
+    /// The rows of the present table.
     private var rows: [Row] = []
     private var bytes = 0
     private var offset: Int64 = 0
-    /// Where the rows of the present table begin.
-    private var tableStart: (offset: Int64, number: UInt64) = (0, 0)
     /// Where the next page begins; nil if that is another step, or if nothing was added.
     private(set) var continuation: Continuation?
 
     /// The number of bytes from which on a page is full.
     private static let maximumBytes = 1 << 20
-    /// The number of rows without room that are kept. A table WITHOUT ROWID has its rows in order only once all of them
-    /// are read.
-    private static let maximumRest = 1 << 15
-    private struct Enough: Error {
-        /// True if the rows of the present table are all read, and in their order.
-        var isAtEnd = false
-    }
+    private struct Enough: Error {}
 
     /// - Parameter known: The number of the last row that is known already.
     init(after known: UInt64, limit: Int, values start: String?, filter: HistoryOperation.Filter?) {
@@ -70,7 +57,7 @@ struct StepRows: StepRowReceiver {
     mutating func read(_ reader: StepReader, from former: Continuation? = nil) throws -> Bool {
         let step = reader.step
         guard step.kind != .gap else { return false }
-        number = former?.numberBefore ?? step.firstRow - 1
+        number = former?.number ?? step.firstRow - 1
         var transaction: JSONObject = ["id": .integer(Int64(step.number)), "exact": .bool(step.kind == .exact)]
         if step.kind == .net { transaction["net"] = true }
         end = ["time": .time(step.time), "transaction": .object(transaction)]
@@ -89,44 +76,29 @@ struct StepRows: StepRowReceiver {
         }
         var table: StepTable?
         do {
-            if let former, !former.rest.isEmpty {
-                takeRest(of: former, try opened(former.place.table))
-                return true
-            }
             try reader.forEach(from: former?.place) { logged in
-                try finish(&table)
-                (offset, tableStart) = (reader.offset, (reader.offset, number))
+                if let table { append(of: table) }
+                table = nil
                 guard tables?.admits(logged.name) ?? true else { return }
                 table = try opened(logged)
             } row: { row in
                 number += 1
                 offset = reader.offset
-                // The rows WITHOUT ROWID are paired, whichever of a pair is known.
-                guard number > known || table?.logged.hasRowids == false else { return }
-                try table?.add(row, &self)
-                // All rows of such a table come when it ends, so this counts only rows in their order.
+                guard number > known else { return }
+                try table?.add(row, to: &self)
                 if rows.count + count > limit || bytes > Self.maximumBytes { throw Enough() }
             }
-            try finish(&table)
-        } catch let reason as Enough {
-            cut(table, isAtEnd: reason.isAtEnd)
+            if let table { append(of: table) }
+        } catch is Enough {
+            isFull = true
+            rows.removeSubrange(min(rows.count, max(limit - count, 0))...)
+            if let table, !rows.isEmpty { append(of: table) }
         } catch is StoreError {
             return false
         } catch is MalformedRecord {
             return false
         }
         return true
-    }
-
-    /// Ends a table.
-    private mutating func finish(_ table: inout StepTable?) throws {
-        guard let ended = table else { return }
-        var unpaired = ended
-        unpaired.finish(&self)
-        rows.sort { $0.number < $1.number }
-        if rows.count + count > limit { throw Enough(isAtEnd: true) }
-        append(of: ended)
-        table = nil
     }
 
     private mutating func append(of table: StepTable) {
@@ -139,46 +111,15 @@ struct StepRows: StepRowReceiver {
             lastNumber = row.number
         }
         if let last = rows.last {
-            let isInOrder = table.logged.hasRowids
-            continuation = Continuation(
-                number: last.number, place: (table.logged, isInOrder ? last.end : offset),
-                numberBefore: isInOrder ? last.number : number)
+            continuation = Continuation(number: last.number, place: (table.logged, last.end))
         }
         count += rows.count
         rows = []
     }
 
-    /// Keeps as many of the table's rows as there is room for.
-    private mutating func cut(_ table: StepTable?, isAtEnd: Bool) {
-        isFull = true
-        let rest = rows[min(rows.count, max(limit - count, 0))...]
-        rows.removeSubrange(rest.startIndex...)
-        guard let table else { return }
-        if !rows.isEmpty { append(of: table) }
-        guard isAtEnd, !table.logged.hasRowids else { return }
-        let isWhole = rest.count <= Self.maximumRest
-        continuation = Continuation(
-            number: lastNumber, place: (table.logged, isWhole ? offset : tableStart.offset),
-            numberBefore: isWhole ? number : tableStart.number, rest: Array(rest.prefix(Self.maximumRest))[...])
-    }
-
-    /// Adds rows that the page before this one had no room for.
-    private mutating func takeRest(of former: Continuation, _ table: StepTable) {
-        isFull = true
-        var rest = former.rest
-        while rows.count < limit, bytes <= Self.maximumBytes, let row = rest.popFirst() {
-            rows.append(row)
-            bytes += row.object.text.utf8.count
-        }
-        append(of: table)
-        continuation = Continuation(
-            number: lastNumber, place: former.place, numberBefore: former.numberBefore, rest: rest)
-    }
-
     mutating func addRow(
         _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64
     ) {
-        guard number > known else { return }
         let isSame = before.flatMap { former in after.map { table.sameColumns(former, $0) } }
         if let isSame, isSame.allSatisfy({ $0 }) { return }
         let operation = before == nil ? "insert" : after == nil ? "delete" : "update"

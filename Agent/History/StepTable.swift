@@ -19,25 +19,6 @@ package struct StepTable {
     package let logged: LoggedTable
     package let before: StoredTable?
     package let after: StoredTable?
-    /// A row of a table WITHOUT ROWID. Keys are compared by their bytes: Swift takes some texts for equal.
-    private struct Row {
-        let key: [StoredValue]
-        let values: [StoredValue]
-        let bytes: [UInt8]
-        let number: UInt64
-
-        init(_ key: [StoredValue], _ values: [StoredValue], number: UInt64) {
-            (self.key, self.values, self.number) = (key, values, number)
-            bytes = key.reduce(into: []) {
-                ValueJSON.append($1, to: &$0)
-                $0.append(UInt8(ascii: ","))
-            }
-        }
-    }
-
-    private var gone: [Row] = []
-    private var came: [Row] = []
-
     package init(_ logged: LoggedTable, before: StoredTable?, after: StoredTable?) {
         self.logged = logged
         self.before = before
@@ -70,29 +51,13 @@ package struct StepTable {
         return object
     }
 
-    /// Adds a row, or keeps it for `finish`. Throws `MalformedRecord`.
-    package mutating func add(_ row: LoggedRow, _ lines: inout some StepRowReceiver) throws {
+    /// Passes on a row. Throws `MalformedRecord`, and what `lines` throws.
+    package func add(_ row: LoggedRow, to lines: inout some StepRowReceiver) throws {
         let former = try row.before.map { try Self.values(before, row.rowid, $0) }
         let latter = try row.after.map { try Self.values(after, row.rowid, $0) }
-        if logged.hasRowids {
-            let key = [StoredValue.integer(row.rowid)]
-            return lines.addRow(self, key, before: former, after: latter, number: lines.number)
-        }
-        if let former, let key = before?.key(rowid: 0, former) { gone.append(Row(key, former, number: lines.number)) }
-        if let latter, let key = after?.key(rowid: 0, latter) { came.append(Row(key, latter, number: lines.number)) }
-    }
-
-    /// Pairs the rows of a table WITHOUT ROWID by their keys.
-    package mutating func finish(_ lines: inout some StepRowReceiver) {
-        let latter = Set(came.map(\.bytes))
-        let former = Dictionary(gone.map { ($0.bytes, $0.values) }, uniquingKeysWith: { first, _ in first })
-        for row in gone where !latter.contains(row.bytes) {
-            lines.addRow(self, row.key, before: row.values, after: nil, number: row.number)
-        }
-        for row in came {
-            lines.addRow(self, row.key, before: former[row.bytes], after: row.values, number: row.number)
-        }
-        (gone, came) = ([], [])
+        let present = latter.flatMap { after?.key(rowid: row.rowid, $0) }
+        guard let key = present ?? former.flatMap({ before?.key(rowid: row.rowid, $0) }) else { throw MalformedRecord() }
+        lines.addRow(self, key, before: former, after: latter, number: lines.number)
     }
 
     private static func values(_ table: StoredTable?, _ rowid: Int64, _ record: [UInt8]) throws -> [StoredValue] {

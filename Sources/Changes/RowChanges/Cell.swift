@@ -6,6 +6,8 @@ struct Cell {
     let rowid: Int64
     /// The page that has the cell.
     let page: UInt32
+    /// The cell's place among those of the page.
+    let index: UInt16
     /// The first overflow page, or 0.
     let overflow: UInt32
     /// The offset of the payload on the page, in bytes.
@@ -15,9 +17,10 @@ struct Cell {
     /// The length of the whole payload in bytes.
     let length: UInt32
 
-    init(_ payload: BTreePage.Payload, rowid: Int64, page: UInt32) {
+    init(_ payload: BTreePage.Payload, rowid: Int64, page: UInt32, index: Int) {
         self.rowid = rowid
         self.page = page
+        self.index = UInt16(truncatingIfNeeded: index)
         overflow = payload.overflow
         offset = UInt32(payload.local.lowerBound)
         localLength = UInt32(payload.local.count)
@@ -31,19 +34,58 @@ struct Cell {
     static func append(_ node: BTreePage, page: UInt32, to cells: inout [Cell]) throws(Contradiction) {
         guard node.kind != .tableInterior else { return }
         cells.reserveCapacity(cells.count + node.cellCount)
-        for index in 0..<node.cellCount {
-            guard let payload = node.payload(index) else { throw .malformed(page: page) }
-            var rowid: Int64 = 0
-            if node.kind == .tableLeaf {
-                guard let found = node.rowid(index) else { throw .malformed(page: page) }
-                rowid = found
-            }
-            cells.append(Cell(payload, rowid: rowid, page: page))
-        }
+        for index in 0..<node.cellCount { cells.append(try Cell(node, index, page: page)) }
     }
+
+    /// Reads a cell of a page.
+    init(_ node: BTreePage, _ index: Int, page: UInt32) throws(Contradiction) {
+        guard index < node.cellCount, let payload = node.payload(index) else { throw .malformed(page: page) }
+        var rowid: Int64 = 0
+        if node.kind == .tableLeaf {
+            guard let found = node.rowid(index) else { throw .malformed(page: page) }
+            rowid = found
+        }
+        self.init(payload, rowid: rowid, page: page, index: index)
+    }
+
+    var place: CellPlace { CellPlace(page: page, index: index) }
+}
+
+/// Where a cell is found again. A step may have millions of rows.
+struct CellPlace {
+    let page: UInt32
+    let index: UInt16
 }
 
 extension DatabaseState {
+    /// Reads the cell of a place.
+    func cell(_ place: CellPlace, usableSize: Int) throws -> Cell {
+        try withPage(place.page) {
+            guard let node = BTreePage($0, page: place.page, usableSize: usableSize) else {
+                throw Contradiction.malformed(page: place.page)
+            }
+            return try Cell(node, Int(place.index), page: place.page)
+        }
+    }
+
+    /// Calls `body` with the parts of a cell's record that its first fields have: their types and their values.
+    func withKey<Result>(
+        _ cell: Cell, fields: Int, usableSize: Int, buffer: inout [UInt8],
+        _ body: (_ types: UnsafeRawBufferPointer, _ values: UnsafeRawBufferPointer) throws -> Result
+    ) throws -> Result {
+        func found(_ bytes: UnsafeRawBufferPointer) throws -> Result? {
+            guard let (types, values) = RowRecord.prefix(bytes, fields: fields) else { return nil }
+            return try body(
+                UnsafeRawBufferPointer(rebasing: bytes[types]), UnsafeRawBufferPointer(rebasing: bytes[values]))
+        }
+        // Mostly, the key lies on the page.
+        let local = try withPage(cell.page) { try found(UnsafeRawBufferPointer(rebasing: $0[cell.local])) }
+        if let local { return local }
+        let whole = try withPayload(cell, usableSize: usableSize, buffer: &buffer, found)
+        guard let whole else { throw Contradiction.malformed(page: cell.page) }
+        return whole
+    }
+
     /// Calls `body` with the payload of a cell, which is gathered in `buffer` if it has overflow pages.
     func withPayload<Result>(
         _ cell: Cell, usableSize: Int, buffer: inout [UInt8], _ body: (UnsafeRawBufferPointer) throws -> Result

@@ -16,10 +16,19 @@ package struct PageDifference {
         package var rowCount: Int { rows.count }
     }
 
-    /// A row in both states; one of them may lack it.
+    /// A row in both states; one of them may lack it. It takes twelve bytes.
     struct CellPair {
-        let before: Cell?
-        let after: Cell?
+        private let (formerPage, latterPage): (UInt32, UInt32)
+        private let (formerIndex, latterIndex): (UInt16, UInt16)
+
+        init(before: CellPlace?, after: CellPlace?) {
+            // No page has the number 0.
+            (formerPage, latterPage) = (before?.page ?? 0, after?.page ?? 0)
+            (formerIndex, latterIndex) = (before?.index ?? 0, after?.index ?? 0)
+        }
+
+        var before: CellPlace? { formerPage == 0 ? nil : CellPlace(page: formerPage, index: formerIndex) }
+        var after: CellPlace? { latterPage == 0 ? nil : CellPlace(page: latterPage, index: latterIndex) }
     }
 
     /// The tables that differ: the schema itself, as `sqlite_schema`, then those that are gone, those in both states,
@@ -30,15 +39,17 @@ package struct PageDifference {
     let usableSize: Int
 
     /// Calls `body` with each row of `table` that differs: its rowid (0 in a table WITHOUT ROWID), and its record in
-    /// each state, or nil where there is none. The states are those that were compared. In a table WITHOUT ROWID, a
-    /// changed row is one that went and one that came; only the columns of its key can pair them.
+    /// each state, or nil where there is none. The states are those that were compared. In a table WITHOUT ROWID the
+    /// rows that are gone come first. A changed row whose key's length wasn't known is one that went and one that came.
     package func forEachRow(
         of table: Table, from old: some DatabaseState, to new: some DatabaseState,
         _ body: (_ rowid: Int64, _ before: UnsafeRawBufferPointer?, _ after: UnsafeRawBufferPointer?) throws -> Void
     ) throws {
         var (former, latter): ([UInt8], [UInt8]) = ([], [])
         for row in table.rows {
-            switch (row.before, row.after) {
+            let before = try row.before.map { try old.cell($0, usableSize: usableSize) }
+            let after = try row.after.map { try new.cell($0, usableSize: usableSize) }
+            switch (before, after) {
             case (let before?, let after?):
                 try old.withPayload(before, usableSize: usableSize, buffer: &former) { first in
                     try new.withPayload(after, usableSize: usableSize, buffer: &latter) {

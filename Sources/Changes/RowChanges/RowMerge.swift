@@ -17,17 +17,17 @@ extension TreeMap {
             switch (before, after) {
             case (let first?, let second?) where first.rowid == second.rowid:
                 if try !isSame(first, second, pair, old, new, &walk), collectsRows {
-                    rows.append(.init(before: first, after: second))
+                    rows.append(.init(before: first.place, after: second.place))
                 }
                 before = try former.nextCell(oldTouched)
                 after = try latter.nextCell(newTouched)
             case (let first?, let second) where second.map({ first.rowid < $0.rowid }) ?? true:
                 try leaveChain(first, pair, old, &walk)
-                if collectsRows { rows.append(.init(before: first, after: nil)) }
+                if collectsRows { rows.append(.init(before: first.place, after: nil)) }
                 before = try former.nextCell(oldTouched)
             case (_, let second?):
                 try claimChain(second, pair, new, &walk)
-                if collectsRows { rows.append(.init(before: nil, after: second)) }
+                if collectsRows { rows.append(.init(before: nil, after: second.place)) }
                 after = try latter.nextCell(newTouched)
             case (_, nil): break
             }
@@ -35,52 +35,93 @@ extension TreeMap {
         return rows
     }
 
-    /// Matches the touched records of a table WITHOUT ROWID, and returns those that only one state has. Their order
-    /// depends on collations, which only the program that defines them knows; so equal records are found by hash.
+    /// Matches the touched records of a table WITHOUT ROWID, and returns those that differ: first those that are gone.
+    /// Their order depends on collations, which only the program that defines them knows; so they are found by hash.
     mutating func matchRecords(
         _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState, _ walk: inout Walk
     ) throws -> [PageDifference.CellPair] {
-        var buffer: [UInt8] = []
-        var former: [Int: [Cell]] = [:]
-        for cell in try cells(of: sets.oldTouched, in: old, walk) {
-            let hash = try old.withPayload(cell, usableSize: walk.usableSize, buffer: &buffer) { Self.hash($0) }
-            former[hash, default: []].append(cell)
+        let keyLength = walk.keyLength(of: pair)
+        var former = RecordIndex()
+        try forEachCell(of: sets.oldTouched, in: old, walk) {
+            former.add($0.place, hash: try Self.hash($0, keyLength, old, walk))
+        }
+        former.sort()
+        var came: [PageDifference.CellPair] = []
+        let newTouched = sets.newTouched
+        for page in newTouched.members {
+            for cell in try cells(of: page, in: new, walk) {
+                var counterpart: Cell?
+                var isSame = false
+                if !former.isEmpty {
+                    for number in former.numbers(of: try Self.hash(cell, keyLength, new, walk)) {
+                        let candidate = try old.cell(former.places[number], usableSize: walk.usableSize)
+                        isSame = try isEqual(candidate, cell, pair, old, new, walk)
+                        guard try isSame || Self.hasSameKey(candidate, cell, keyLength, old, new, walk) else { continue }
+                        former.take(number)
+                        counterpart = candidate
+                        break
+                    }
+                }
+                if isSame, let counterpart {
+                    try moveChain(counterpart, cell, pair, old, new, &walk)
+                    continue
+                }
+                if let counterpart { try leaveChain(counterpart, pair, old, &walk) }
+                try claimChain(cell, pair, new, &walk)
+                if walk.collectsRows { came.append(.init(before: counterpart?.place, after: cell.place)) }
+            }
         }
         var rows: [PageDifference.CellPair] = []
-        for cell in try cells(of: sets.newTouched, in: new, walk) {
-            let hash = try new.withPayload(cell, usableSize: walk.usableSize, buffer: &buffer) { Self.hash($0) }
-            var match: Int?
-            for (index, candidate) in (former[hash] ?? []).enumerated() where match == nil {
-                if try isEqual(candidate, cell, pair, old, new, walk) { match = index }
-            }
-            if let match, let same = former[hash]?.remove(at: match) {
-                try moveChain(same, cell, pair, old, new, &walk)
-            } else {
-                try claimChain(cell, pair, new, &walk)
-                rows.append(.init(before: nil, after: cell))
-            }
-        }
-        for cell in former.values.joined() {
+        for place in former.rest {
+            let cell = try old.cell(place, usableSize: walk.usableSize)
             try leaveChain(cell, pair, old, &walk)
-            rows.append(.init(before: cell, after: nil))
+            if walk.collectsRows { rows.append(.init(before: place, after: nil)) }
         }
-        // What goes is told before what comes.
-        rows = rows.filter { $0.after == nil } + rows.filter { $0.after != nil }
-        return walk.collectsRows ? rows : []
+        if rows.isEmpty { return came }
+        rows.append(contentsOf: came)
+        return rows
     }
 
-    private static func hash(_ bytes: UnsafeRawBufferPointer) -> Int {
+    /// Returns a hash of a record's key, or of the whole record if the key's length isn't known.
+    private static func hash(
+        _ cell: Cell, _ keyLength: Int?, _ state: some DatabaseState, _ walk: Walk
+    ) throws -> UInt32 {
+        var buffer: [UInt8] = []
         var hasher = Hasher()
-        hasher.combine(bytes: bytes)
-        return hasher.finalize()
+        if let keyLength {
+            try state.withKey(cell, fields: keyLength, usableSize: walk.usableSize, buffer: &buffer) {
+                hasher.combine(bytes: $0)
+                hasher.combine(bytes: $1)
+            }
+        } else {
+            try state.withPayload(cell, usableSize: walk.usableSize, buffer: &buffer) { hasher.combine(bytes: $0) }
+        }
+        return UInt32(truncatingIfNeeded: hasher.finalize())
     }
 
-    private func cells(of touched: PageSet, in state: some DatabaseState, _ walk: Walk) throws -> [Cell] {
-        var cells: [Cell] = []
-        for page in touched.members {
-            try walk.withNode(page, in: state) { try Cell.append($0, page: page, to: &cells) }
+    private static func hasSameKey(
+        _ before: Cell, _ after: Cell, _ keyLength: Int?, _ old: some DatabaseState, _ new: some DatabaseState,
+        _ walk: Walk
+    ) throws -> Bool {
+        guard let keyLength else { return false }
+        var (former, latter): ([UInt8], [UInt8]) = ([], [])
+        return try old.withKey(before, fields: keyLength, usableSize: walk.usableSize, buffer: &former) { types, values in
+            try new.withKey(after, fields: keyLength, usableSize: walk.usableSize, buffer: &latter) {
+                types.hasSameBytes(as: $0) && values.hasSameBytes(as: $1)
+            }
         }
+    }
+
+    private func cells(of page: UInt32, in state: some DatabaseState, _ walk: Walk) throws -> [Cell] {
+        var cells: [Cell] = []
+        try walk.withNode(page, in: state) { try Cell.append($0, page: page, to: &cells) }
         return cells
+    }
+
+    private func forEachCell(
+        of touched: PageSet, in state: some DatabaseState, _ walk: Walk, _ body: (Cell) throws -> Void
+    ) throws {
+        for page in touched.members { try cells(of: page, in: state, walk).forEach(body) }
     }
 
     // MARK: - Payloads and their chains
@@ -151,4 +192,37 @@ extension TreeMap {
             parent = page
         }
     }
+}
+
+/// The records of a table's earlier state, found by hash. A record takes seventeen bytes.
+private struct RecordIndex {
+    private(set) var places: [CellPlace] = []
+    private var isTaken: [Bool] = []
+    private var order: [(hash: UInt32, number: UInt32)] = []
+
+    var isEmpty: Bool { places.isEmpty }
+
+    mutating func add(_ place: CellPlace, hash: UInt32) {
+        order.append((hash, UInt32(places.count)))
+        places.append(place)
+        isTaken.append(false)
+    }
+
+    /// Call it after the last `add`.
+    mutating func sort() { order.sort { $0 < $1 } }
+
+    /// The records with that hash that are not taken.
+    func numbers(of hash: UInt32) -> [Int] {
+        var (low, high) = (0, order.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if order[middle].hash < hash { low = middle + 1 } else { high = middle }
+        }
+        return order[low...].prefix { $0.hash == hash }.map { Int($0.number) }.filter { !isTaken[$0] }
+    }
+
+    mutating func take(_ number: Int) { isTaken[number] = true }
+
+    /// Those that are not taken, in the order in which they were added.
+    var rest: some Sequence<CellPlace> { places.indices.lazy.filter { !isTaken[$0] }.map { places[$0] } }
 }

@@ -50,16 +50,18 @@ package struct TreeMap: Sendable {
     ///   - changed: The pages that may differ. Others of the earlier state don't. Pages beyond its end needn't be
     ///     named.
     ///   - collectsRows: False if only the map is wanted.
+    ///   - keyLength: Returns the number of a table's fields that are its key, for a table WITHOUT ROWID, whose records
+    ///     begin with them; nil if it isn't known. Rows with the same key are told as one.
     package mutating func advance(
         from old: some DatabaseState, to new: some DatabaseState, changed: some Sequence<UInt32>,
-        collectsRows: Bool = true
+        collectsRows: Bool = true, keyLength: @escaping (SchemaEntry) -> Int? = { _ in nil }
     ) throws -> PageDifference {
         let format = try Self.commonFormat(old, new)
         self.format = format
         guard let format else { return PageDifference(tables: [], pages: [], usableSize: 0) }
         let oldCount = old.pageCount
         let charged = try markDirty(changed, old, new)
-        var walk = Walk(usableSize: format.usableSize, collectsRows: collectsRows)
+        var walk = Walk(usableSize: format.usableSize, collectsRows: collectsRows, keyLength: keyLength)
         resize(to: max(oldCount, new.pageCount))
 
         var tables: [PageDifference.Table] = []
@@ -70,7 +72,7 @@ package struct TreeMap: Sendable {
                 after: new.pageCount == 0 ? nil : Self.schemaEntry, hasRowids: true)
             let rows = try compare(schema, old, new, &walk)
             tables.append(.init(before: schema.before, after: schema.after, hasRowids: true, rows: rows))
-            pairs = try updateSchema(rows, new, format)
+            pairs = try updateSchema(rows, old, new, format)
         }
         let paired = Set(pairs.map(\.tree))
         for tree in charged where tree != Self.schemaTree && !paired.contains(tree) {
@@ -146,12 +148,13 @@ package struct TreeMap: Sendable {
 
     /// Applies the changed rows of the schema, and returns the tables whose entries differ.
     private mutating func updateSchema(
-        _ rows: [PageDifference.CellPair], _ new: some DatabaseState, _ format: PageFormat
+        _ rows: [PageDifference.CellPair], _ old: some DatabaseState, _ new: some DatabaseState, _ format: PageFormat
     ) throws -> [Pair] {
         var buffer: [UInt8] = []
         for row in rows {
-            if let before = row.before { entries[before.rowid] = nil }
-            guard let after = row.after else { continue }
+            if let before = row.before { entries[try old.cell(before, usableSize: format.usableSize).rowid] = nil }
+            guard let place = row.after else { continue }
+            let after = try new.cell(place, usableSize: format.usableSize)
             entries[after.rowid] = try new.withPayload(after, usableSize: format.usableSize, buffer: &buffer) {
                 guard let entry = SchemaEntry(record: $0, format.encoding) else {
                     throw Contradiction.malformed(page: after.page)

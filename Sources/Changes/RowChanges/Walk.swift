@@ -4,6 +4,7 @@ import SQLiteFormat
 struct Walk {
     let usableSize: Int
     let collectsRows: Bool
+    private let keyFields: (SchemaEntry) -> Int?
     /// The pages that trees no longer have where they had them.
     var left: [(page: UInt32, tree: UInt32)] = []
     /// Clean pages, and the pages that link to them now.
@@ -14,9 +15,19 @@ struct Walk {
     var oldClean: [[UInt32]] = []
     var newClean: [[(page: UInt32, parent: UInt32)]] = []
 
-    init(usableSize: Int, collectsRows: Bool) {
+    init(usableSize: Int, collectsRows: Bool, keyLength: @escaping (SchemaEntry) -> Int?) {
         self.usableSize = usableSize
         self.collectsRows = collectsRows
+        keyFields = keyLength
+    }
+
+    /// Returns the number of fields in the key of a table WITHOUT ROWID; nil if it isn't known, or isn't the same in
+    /// both states.
+    func keyLength(of pair: Pair) -> Int? {
+        guard collectsRows, let before = pair.before, let after = pair.after, let length = keyFields(after) else {
+            return nil
+        }
+        return before == after || keyFields(before) == length ? length : nil
     }
 
     /// The height of a tree: the number of links from its root to a leaf, which is the same for all leaves.

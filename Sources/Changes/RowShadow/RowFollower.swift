@@ -2,6 +2,7 @@ import ChangeFeed
 import LinuxSystem
 import RowChanges
 import SQLiteFormat
+import SQLiteStore
 import SystemPackage
 
 /// Follows a store by its pages: brings the shadow to the store's present state, step by step.
@@ -45,6 +46,7 @@ package final class RowFollower {
     private var map: TreeMap?
     /// True if the shadow is of no use until it is made anew.
     private var isDamaged = false
+    private let keyLengths = KeyLengths()
 
     /// Opens a store's shadow, or makes one, which is `isNew` and has the store's present state.
     ///
@@ -340,9 +342,10 @@ package final class RowFollower {
         var difference: PageDifference?
         for attempt in 0..<2 where difference == nil {
             if attempt > 0 || current == nil { current = try shadow.map() }
-            do { difference = try current?.advance(from: shadow.pages, to: staged, changed: staged.numbers) } catch {
-                guard error is Contradiction else { throw error }
-            }
+            do {
+                difference = try current?.advance(
+                    from: shadow.pages, to: staged, changed: staged.numbers, keyLength: keyLengths.length)
+            } catch { guard error is Contradiction else { throw error } }
         }
         let encoding = current?.format?.encoding ?? .utf8
         guard let difference else {
@@ -359,5 +362,20 @@ package final class RowFollower {
             try shadow.advance(to: staged, pageSize: pageSize, .gap, nil, encoding, identity: identity)
             map = try shadow.map()
         }
+    }
+}
+
+/// The lengths of keys of tables WITHOUT ROWID, as SQLite interprets their definitions.
+private final class KeyLengths {
+    private var known: [String: Int?] = [:]
+
+    /// Returns the number of columns of a table's key; nil if SQLite doesn't understand the definition.
+    func length(_ table: SchemaEntry) -> Int? {
+        if let length = known[table.sql] { return length }
+        if known.count > 512 { known = [:] }
+        let stored = try? StoredTable(name: table.name, creation: table.sql, encoding: .utf8)
+        let length = stored.flatMap { $0.key.isEmpty ? nil : $0.key.count }
+        known[table.sql] = .some(length)
+        return length
     }
 }

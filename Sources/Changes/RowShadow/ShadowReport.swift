@@ -19,8 +19,7 @@ package struct ShadowReport: Sendable {
     package struct Log: Sendable, Equatable {
         package fileprivate(set) var steps: UInt64 = 0
         package fileprivate(set) var rows: UInt64 = 0
-        /// The rows that were deleted and whose values are in the log. In a table WITHOUT ROWID, also each that was
-        /// updated.
+        /// The rows that were deleted and whose values are in the log.
         package fileprivate(set) var deletedRows: UInt64 = 0
         package fileprivate(set) var first: LoggedStep?
         package fileprivate(set) var last: LoggedStep?

@@ -37,6 +37,22 @@ package struct RowRecord {
         self.fields = fields
     }
 
+    /// Returns the ranges of a record's bytes that its first fields have: their types in the header, and their values.
+    /// Returns nil if the bytes end before those values do.
+    package static func prefix(
+        _ bytes: UnsafeRawBufferPointer, fields count: Int
+    ) -> (types: Range<Int>, values: Range<Int>)? {
+        guard let (length, first) = bytes.varint(0, end: bytes.count), length <= UInt64(bytes.count) else { return nil }
+        let end = Int(length)
+        var (header, body) = (first, end)
+        for _ in 0..<count {
+            guard let (serial, next) = bytes.varint(header, end: end), serial <= 0xFFFF_FFFF else { return nil }
+            header = next
+            body += Int(UnsafeRawBufferPointer.length(ofSerial: serial))
+        }
+        return body <= bytes.count ? (first..<header, end..<body) : nil
+    }
+
     private static func field(_ serial: UInt64, _ bytes: UnsafeRawBufferPointer) -> Field {
         switch serial {
         case 0: .null

@@ -47,7 +47,6 @@ struct StepPrinter {
         let encoding = TextEncoding(reader.step.encoding)
         do {
             try reader.forEach { logged in
-                table?.finish(&lines)
                 names.formUnion([logged.before?.name, logged.after?.name].compactMap { $0 })
                 guard tables?.contains(logged.name) ?? true else { return table = nil }
                 if !isPrinted { lines.addBatch(from: token, encoding) }
@@ -58,9 +57,8 @@ struct StepPrinter {
                 if let table { lines.add(table) }
             } row: { row in
                 lines.countRow()
-                try table?.add(row, &lines)
+                try table?.add(row, to: &lines)
             }
-            table?.finish(&lines)
         } catch is StoreError {
             lines.flush()
             return nil
