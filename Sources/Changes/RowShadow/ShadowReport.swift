@@ -59,49 +59,24 @@ package struct ShadowReport: Sendable {
         isUsed = try directory.isShadowUsed()
         let note = OpenFileLock.note(ShadowName.lock, in: directory)
         user = isUsed && !note.isEmpty ? String(decoding: note, as: UTF8.self) : nil
-        guard let state = try Self.state(directory) else {
+        guard let steps = try LoggedSteps.open(directory) else {
             (epoch, log, agreement) = (nil, Log(), .unknown)
             return
         }
-        epoch = state.epoch
-        log = try Self.log(directory)
+        epoch = steps.epoch
+        log = try Self.counts(of: steps)
         agreement = try Self.agreement(directory, store, isUsed: isUsed)
     }
 
-    /// The state, if it counts.
-    private static func state(_ directory: Directory) throws(SystemError) -> ShadowState? {
-        let bytes = try DurableFile.read(ShadowName.state, in: directory, limit: ShadowState.length)
-        return bytes.flatMap { ShadowState($0) }.flatMap { $0.boot == .current || $0.isSynced ? $0 : nil }
-    }
-
-    /// Reads the log. The oldest file may be removed meanwhile: then it is read again.
-    private static func log(_ directory: Directory) throws -> Log {
-        for _ in 0..<5 {
-            do { return try readLog(directory) } catch let error as SystemError {
-                guard error.errno == .noSuchFileOrDirectory else { throw error }
-            }
-        }
-        return try readLog(directory)
-    }
-
-    private static func readLog(_ directory: Directory) throws -> Log {
-        guard let state = try state(directory) else { return Log() }
-        let files = try directory.names().compactMap(ShadowName.firstStep).sorted().filter { $0 <= state.step }
+    private static func counts(of steps: LoggedSteps) throws -> Log {
         var log = Log()
-        for (place, first) in files.enumerated() {
-            let file = try OwnFile(reading: ShadowName.log(first), in: directory)
-            let end = place + 1 < files.count ? files[place + 1] : state.step + 1
-            var offset: Int64 = 0
-            for number in first..<end {
-                let reader = try StepReader(file, at: offset)
-                guard reader.step.number == number else { throw RowShadowError.damaged(file.path) }
-                log.steps += 1
-                log.rows += reader.step.rowCount
-                log.deletedRows += try reader.deletedRowCount()
-                log.first = log.first ?? reader.step
-                log.last = reader.step
-                offset = reader.next
-            }
+        try steps.forEach { reader in
+            log.steps += 1
+            log.rows += reader.step.rowCount
+            log.deletedRows += try reader.deletedRowCount()
+            log.first = log.first ?? reader.step
+            log.last = reader.step
+            return true
         }
         return log
     }
@@ -117,7 +92,7 @@ package struct ShadowReport: Sendable {
         repeat {
             if isRepeated { pause(.milliseconds(20)) }
             isRepeated = true
-            guard let files = try StoreFiles.current(place, name, unless: nil), let state = try state(directory)
+            guard let files = try StoreFiles.current(place, name, unless: nil), let state = try ShadowState.current(in: directory)
             else { return .unknown }
             defer { files.closeDatabase() }
             let pages = ShadowPages(
@@ -129,7 +104,7 @@ package struct ShadowReport: Sendable {
                 guard let view = try StoreView(files, path: store, hasExactTimes: hasExactTimes) else { continue }
                 var count = Int(state.pageCount) - Int(min(view.pageCount, state.pageCount))
                 try view.forEachDifference(from: pages) { _, _ in count += 1 }
-                guard try view.isConfirmed(), try Self.state(directory) == state else { continue }
+                guard try view.isConfirmed(), try ShadowState.current(in: directory) == state else { continue }
                 if count == 0 { return .agrees }
                 found = .differs(pages: count)
                 if !isUsed { return found }

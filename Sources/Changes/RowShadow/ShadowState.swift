@@ -62,6 +62,12 @@ struct ShadowState: Equatable {
         serial = words[13]
     }
 
+    /// Reads the state of the shadow in a directory. Returns nil if there is none that counts. Throws `SystemError`.
+    static func current(in directory: Directory) throws(SystemError) -> ShadowState? {
+        let bytes = try DurableFile.read(ShadowName.state, in: directory, limit: length)
+        return bytes.flatMap { ShadowState($0) }.flatMap { $0.boot == .current || $0.isSynced ? $0 : nil }
+    }
+
     /// FNV-1a over words (http://www.isthe.com/chongo/tech/comp/fnv/): it tells a torn write, not an attack.
     static func checksum(_ words: [UInt64]) -> UInt64 {
         words.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ $1) &* 0x0000_0100_0000_01B3 }

@@ -62,6 +62,34 @@ import Testing
         #expect(try scene.next(watch, "change")["tables"] == ["note"])
     }
 
+    /// The watch goes on meanwhile, and nothing waits for it.
+    @Test func changesReadsTheRowsThatAreLoggedAfterAToken() throws {
+        let scene = try Scene()
+        let watch = try scene.watch("--values", "--json")
+        let first = try #require(try scene.next(watch, "watching").string("token"))
+        var told: [String] = []
+        for sql in ["INSERT INTO note VALUES (7, 'a'); INSERT INTO tag VALUES ('t')", "UPDATE note SET title = 'b'"] {
+            try sqlite(scene.store, "BEGIN; \(sql); COMMIT")
+            try watch.line { line in
+                if JSONObject(line: line)?.type != "change" { told.append(line) }
+                return JSONObject(line: line)?.type == "change"
+            }
+        }
+        func changes(_ words: Word...) throws -> FinishedProcess {
+            try groupstore(
+                "changes", options: [Word(scene.store), "--json", "--since"] + words, environment: scene.environment)
+        }
+        let whole = try changes(Word(first), "--values")
+        #expect(Array(whole.lines.dropLast()) == told)
+        #expect(whole.summary["changes"] == 3 && whole.summary["more"] == false)
+        let page = try changes(Word(first), "--tables", "note", "--limit", "1")
+        #expect(page.objects.map(\.type) == ["row", "summary"] && page.summary["more"] == true, "\(page.output)")
+        let rest = try changes(Word(page.summary.string("token") ?? ""), "--operations", "update")
+        #expect(rest.objects.first?["key"] == 7 && rest.summary["token"] == whole.summary["token"])
+        #expect(try changes("rows1-1-0").objects.first?.string("reason") == "epoch")
+        #expect(try changes(Word(first), "--authors", "me").status == 64)
+    }
+
     /// The rows are the difference from what was told before, so nobody has to read the store again.
     @Test func rowsOfExclusiveModeComeWithoutAReset() throws {
         let scene = try Scene()

@@ -12,8 +12,9 @@ struct ChangesCommand: ParsableCommand {
         commandName: "changes",
         abstract: "Print the rows of a store that changed since a token.",
         discussion: """
-            Reads the store's history: groupstore's own (see 'groupstore history enable'), or Core Data's. Needs no \
-            agent. The summary has the token for the next run. A page ends after --limit changes or about 4 MiB; if \
+            Reads the store's history: groupstore's own (see 'groupstore history enable'), or Core Data's. After a \
+            token of 'watch --direct --rows' or --values of a store that keeps none, reads the log that the watch keeps: \
+            its steps, each whole, in order. Needs no agent. The summary has the token for the next run. A page ends after --limit changes or about 4 MiB; if \
             the summary says 'more', the next page is available at once. If the token is no longer valid, prints one \
             'reset': everything read from the store before is stale.
 
@@ -50,6 +51,9 @@ struct ChangesCommand: ParsableCommand {
     func run() throws {
         let output = Output(outputOptions)
         try reporting(output) {
+            if let token = since.flatMap(RowToken.init) {
+                return try LoggedChanges(options: batch, filter: filter, output: output).print(store, since: token)
+            }
             let position = try since.map { text in
                 guard let token = HistoryToken(text) else { throw HistoryAccess.badToken(text) }
                 return token
@@ -127,7 +131,7 @@ struct RowFilterOptions: ParsableArguments {
         }
     }
 
-    fileprivate static func names(_ list: String?) -> Set<String>? {
+    static func names(_ list: String?) -> Set<String>? {
         list.map { Set(EscapedNames.names($0).filter { !$0.isEmpty }) }
     }
 

@@ -11,6 +11,8 @@ struct StepLines: StepRowReceiver {
     struct Form {
         /// The member `store` of the lines.
         let store: [UInt8]
+        /// True if there are lines of batches and tables, too.
+        var listsTables = true
         /// True if rows have their values.
         let values: Bool
         /// The only operations to print; nil for all.
@@ -37,6 +39,8 @@ struct StepLines: StepRowReceiver {
     private var columns: [[UInt8]] = []
     /// The number of the row that was counted last.
     private(set) var number: UInt64
+    /// The number of rows that were added.
+    private(set) var count = 0
 
     private static let limit = 1 << 16
 
@@ -62,7 +66,7 @@ struct StepLines: StepRowReceiver {
 
     /// Adds the first line.
     mutating func addBatch(from token: String, _ encoding: TextEncoding) {
-        guard output.json, form.envelope == nil else { return }
+        guard output.json, form.listsTables, form.envelope == nil else { return }
         var object = Self.line("batch", form.store)
         object["from"] = .string(token)
         object["schema"] = .string("\(step.schemaVersion)")
@@ -78,7 +82,7 @@ struct StepLines: StepRowReceiver {
         columns = present.columns.map { Array(JSONValue.string($0).text.utf8) }
         let isAltered = table.logged.before != table.logged.after
         defer { if isAltered { addHead() } }
-        guard output.json, form.envelope == nil else { return }
+        guard output.json, form.listsTables, form.envelope == nil else { return }
         var object = Self.line("table", form.store)
         for member in table.definition?.members ?? [] { object[member.key] = member.value }
         tableLine = Self.bytes(object)
@@ -106,6 +110,7 @@ struct StepLines: StepRowReceiver {
         let operation = before == nil ? "insert" : after == nil ? "delete" : "update"
         guard form.operations?.contains(operation) ?? true else { return }
         addHead()
+        count += 1
         if let envelope = form.envelope {
             bytes += Self.bytes(
                 envelope.json(

@@ -17,6 +17,8 @@ struct StepPrinter {
     private var knownEncoding = PageFormat.Encoding.utf8
     /// The last lines of the step for programs, which are to be written together with the event's line.
     private(set) var rest: [UInt8] = []
+    /// The number of rows of the step that was printed last.
+    private(set) var rowCount = 0
 
     /// True if the step that was printed last has a row, or a change of the schema, that the filter admits.
     private var hasContent = false
@@ -66,7 +68,7 @@ struct StepPrinter {
             lines.flush()
             return nil
         }
-        hasContent = lines.hasContent
+        (hasContent, rowCount) = (lines.hasContent, lines.count)
         // Only a line for programs follows together with them.
         if output.json { rest = lines.takeRest() } else { lines.flush() }
         return names
