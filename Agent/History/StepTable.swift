@@ -56,7 +56,8 @@ package struct StepTable {
         let former = try row.before.map { try Self.values(before, row.rowid, $0) }
         let latter = try row.after.map { try Self.values(after, row.rowid, $0) }
         let present = latter.flatMap { after?.key(rowid: row.rowid, $0) }
-        guard let key = present ?? former.flatMap({ before?.key(rowid: row.rowid, $0) }) else { throw MalformedRecord() }
+        let key = present ?? former.flatMap { before?.key(rowid: row.rowid, $0) }
+        guard let key else { throw MalformedRecord() }
         lines.addRow(self, key, before: former, after: latter, number: lines.number)
     }
 

@@ -56,7 +56,8 @@ extension TreeMap {
                     for number in former.numbers(of: try Self.hash(cell, keyLength, new, walk)) {
                         let candidate = try old.cell(former.places[number], usableSize: walk.usableSize)
                         isSame = try isEqual(candidate, cell, pair, old, new, walk)
-                        guard try isSame || Self.hasSameKey(candidate, cell, keyLength, old, new, walk) else { continue }
+                        let isPaired = try isSame || Self.hasSameKey(candidate, cell, keyLength, old, new, walk)
+                        if !isPaired { continue }
                         former.take(number)
                         counterpart = candidate
                         break
@@ -105,8 +106,9 @@ extension TreeMap {
     ) throws -> Bool {
         guard let keyLength else { return false }
         var (former, latter): ([UInt8], [UInt8]) = ([], [])
-        return try old.withKey(before, fields: keyLength, usableSize: walk.usableSize, buffer: &former) { types, values in
-            try new.withKey(after, fields: keyLength, usableSize: walk.usableSize, buffer: &latter) {
+        let usableSize = walk.usableSize
+        return try old.withKey(before, fields: keyLength, usableSize: usableSize, buffer: &former) { types, values in
+            try new.withKey(after, fields: keyLength, usableSize: usableSize, buffer: &latter) {
                 types.hasSameBytes(as: $0) && values.hasSameBytes(as: $1)
             }
         }

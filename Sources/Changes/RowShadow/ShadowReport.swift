@@ -92,7 +92,8 @@ package struct ShadowReport: Sendable {
         repeat {
             if isRepeated { pause(.milliseconds(20)) }
             isRepeated = true
-            guard let files = try StoreFiles.current(place, name, unless: nil), let state = try ShadowState.current(in: directory)
+            guard let files = try StoreFiles.current(place, name, unless: nil),
+                let state = try ShadowState.current(in: directory)
             else { return .unknown }
             defer { files.closeDatabase() }
             let pages = ShadowPages(

@@ -99,6 +99,7 @@ import Testing
         let source = scene.places.scratch("program.py")
         try write(
             #"""
+            import asyncio
             import sys
             import groupstore
             token = sys.argv[2]
@@ -106,6 +107,8 @@ import Testing
                 rows, reset, more = [], None, True
                 while more:
                     page = groupstore.read_changes(sys.argv[1], token, values=True, limit=2)
+                    same = asyncio.run(groupstore.read_changes_async(sys.argv[1], token, values=True, limit=2))
+                    assert (same.rows, same.token, same.more) == (page.rows, page.token, page.more), same
                     rows += [(row.operation, row.key, row.before, row.values, row.transaction is not None)
                              for row in page.rows]
                     token, more, reset = page.token, page.more, reset or page.reset
