@@ -317,6 +317,23 @@ import Testing
                 "0: 4,'en','\(key)' > 10,'en','\(key)','x'", "0: 9,'en','a' > 10,'en','a','x'",
             ])
     }
+
+    /// `DROP COLUMN` writes a whole number in a REAL column as a real, and `UPDATE` writes it as an integer.
+    @Test func pairsKeysByTheirValues() throws {
+        let shadow = try FollowedShadow(
+            """
+            CREATE TABLE a (c0 REAL, c1, c3 INT, x, PRIMARY KEY (c0, c3)) WITHOUT ROWID;
+            INSERT INTO a VALUES (0, 1, 107, 1), (1, 2, 5, 1), (0.5, 4, 5, 1), (7, 1, x'31', 2);
+            """)
+        _ = try shadow.steps()
+        try shadow.write("ALTER TABLE a DROP COLUMN x")
+        #expect(try shadow.steps().flatMap(\.rows).allSatisfy { !$0.contains("none") })
+        try shadow.write("UPDATE a SET c1 = 5")
+        #expect(
+            try shadow.steps().flatMap(\.rows) == [
+                "0: 0.0,1,107 > 0.0,5,107", "0: 0.5,4,5 > 0.5,5,5", "0: 1.0,2,5 > 1.0,5,5", "0: 7.0,1,x1 > 7.0,5,x1",
+            ])
+    }
 }
 
 extension FilePath {

@@ -68,15 +68,13 @@ extension DatabaseState {
         }
     }
 
-    /// Calls `body` with the parts of a cell's record that its first fields have: their types and their values.
+    /// Calls `body` with the first fields of a cell's record.
     func withKey<Result>(
-        _ cell: Cell, fields: Int, usableSize: Int, buffer: inout [UInt8],
-        _ body: (_ types: UnsafeRawBufferPointer, _ values: UnsafeRawBufferPointer) throws -> Result
+        _ cell: Cell, fields: Int, usableSize: Int, buffer: inout [UInt8], _ body: ([RowRecord.Field]) throws -> Result
     ) throws -> Result {
         func found(_ bytes: UnsafeRawBufferPointer) throws -> Result? {
-            guard let (types, values) = RowRecord.prefix(bytes, fields: fields) else { return nil }
-            return try body(
-                UnsafeRawBufferPointer(rebasing: bytes[types]), UnsafeRawBufferPointer(rebasing: bytes[values]))
+            guard let record = RowRecord(bytes, first: fields) else { return nil }
+            return try body(record.fields)
         }
         // Mostly, the key lies on the page.
         let local = try withPage(cell.page) { try found(UnsafeRawBufferPointer(rebasing: $0[cell.local])) }

@@ -91,8 +91,7 @@ extension TreeMap {
         var hasher = Hasher()
         if let keyLength {
             try state.withKey(cell, fields: keyLength, usableSize: walk.usableSize, buffer: &buffer) {
-                hasher.combine(bytes: $0)
-                hasher.combine(bytes: $1)
+                hasher.combine($0)
             }
         } else {
             try state.withPayload(cell, usableSize: walk.usableSize, buffer: &buffer) { hasher.combine(bytes: $0) }
@@ -107,10 +106,8 @@ extension TreeMap {
         guard let keyLength else { return false }
         var (former, latter): ([UInt8], [UInt8]) = ([], [])
         let usableSize = walk.usableSize
-        return try old.withKey(before, fields: keyLength, usableSize: usableSize, buffer: &former) { types, values in
-            try new.withKey(after, fields: keyLength, usableSize: usableSize, buffer: &latter) {
-                types.hasSameBytes(as: $0) && values.hasSameBytes(as: $1)
-            }
+        return try old.withKey(before, fields: keyLength, usableSize: usableSize, buffer: &former) { key in
+            try new.withKey(after, fields: keyLength, usableSize: usableSize, buffer: &latter) { $0 == key }
         }
     }
 

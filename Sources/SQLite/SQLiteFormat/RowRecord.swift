@@ -19,38 +19,33 @@ package struct RowRecord {
 
     /// Parses a whole record. Returns nil if it is malformed, or longer or shorter than its header says.
     package init?(_ bytes: UnsafeRawBufferPointer) {
+        guard let (fields, isWhole) = Self.fields(bytes, limit: .max), isWhole else { return nil }
+        self.fields = fields
+    }
+
+    /// Parses a record's first fields. Returns nil if it is malformed, or if the bytes end before those fields do.
+    package init?(_ bytes: UnsafeRawBufferPointer, first count: Int) {
+        guard let (fields, _) = Self.fields(bytes, limit: count), fields.count == count else { return nil }
+        self.fields = fields
+    }
+
+    /// Returns the fields, but not more than `limit`, and true if nothing follows them.
+    private static func fields(_ bytes: UnsafeRawBufferPointer, limit: Int) -> (fields: [Field], isWhole: Bool)? {
         guard let (length, first) = bytes.varint(0, end: bytes.count), length <= UInt64(bytes.count) else { return nil }
         let end = Int(length)
         var (header, body) = (first, end)
         var fields: [Field] = []
-        while header < end {
+        while header < end, fields.count < limit {
             // SQLite reserves two of the types.
             guard let (serial, next) = bytes.varint(header, end: end), serial <= 0xFFFF_FFFF, serial != 10, serial != 11
             else { return nil }
             let size = Int(UnsafeRawBufferPointer.length(ofSerial: serial))
             guard body + size <= bytes.count else { return nil }
             header = next
-            fields.append(Self.field(serial, UnsafeRawBufferPointer(rebasing: bytes[body..<body + size])))
+            fields.append(field(serial, UnsafeRawBufferPointer(rebasing: bytes[body..<body + size])))
             body += size
         }
-        guard header == end, body == bytes.count else { return nil }
-        self.fields = fields
-    }
-
-    /// Returns the ranges of a record's bytes that its first fields have: their types in the header, and their values.
-    /// Returns nil if the bytes end before those values do.
-    package static func prefix(
-        _ bytes: UnsafeRawBufferPointer, fields count: Int
-    ) -> (types: Range<Int>, values: Range<Int>)? {
-        guard let (length, first) = bytes.varint(0, end: bytes.count), length <= UInt64(bytes.count) else { return nil }
-        let end = Int(length)
-        var (header, body) = (first, end)
-        for _ in 0..<count {
-            guard let (serial, next) = bytes.varint(header, end: end), serial <= 0xFFFF_FFFF else { return nil }
-            header = next
-            body += Int(UnsafeRawBufferPointer.length(ofSerial: serial))
-        }
-        return body <= bytes.count ? (first..<header, end..<body) : nil
+        return (fields, header == end && body == bytes.count)
     }
 
     private static func field(_ serial: UInt64, _ bytes: UnsafeRawBufferPointer) -> Field {
@@ -66,5 +61,38 @@ package struct RowRecord {
 
     private static func integer(_ bytes: UnsafeRawBufferPointer) -> Int64 {
         bytes.dropFirst().reduce(Int64(Int8(bitPattern: bytes[0]))) { $0 << 8 | Int64($1) }
+    }
+}
+
+extension RowRecord.Field: Hashable {
+    /// True if both are equal in a key: numbers by their value, whether stored as integers or as reals, and texts and
+    /// blobs by their bytes.
+    package static func == (first: Self, second: Self) -> Bool {
+        switch (first, second) {
+        case (.null, .null): true
+        case (.text(let one), .text(let other)), (.blob(let one), .blob(let other)): one.hasSameBytes(as: other)
+        case (.integer, _), (.real, _): first.number.map { $0 == second.number } ?? false
+        default: false
+        }
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(number)
+        if case .text(let bytes) = self { hasher.combine(bytes: bytes) }
+        if case .blob(let bytes) = self { hasher.combine(bytes: bytes) }
+    }
+
+    private enum Number: Hashable {
+        case integer(Int64)
+        case bits(UInt64)
+    }
+
+    /// A real that is a whole number counts as that integer.
+    private var number: Number? {
+        switch self {
+        case .integer(let number): .integer(number)
+        case .real(let number): Int64(exactly: number).map { .integer($0) } ?? .bits(number.bitPattern)
+        default: nil
+        }
     }
 }
