@@ -7,9 +7,13 @@ import SystemPackage
 package struct ShadowPlace {
     /// The directory.
     package let path: FilePath
+    /// The number of the path's last components that no symbolic link may stand for.
+    private let ownComponents: Int
 
     /// A place of another kind, in a directory that is the caller's.
-    package init(path: FilePath) { self.path = path }
+    package init(path: FilePath) { self.init(path: path, ownComponents: 0) }
+
+    init(path: FilePath, ownComponents: Int) { (self.path, self.ownComponents) = (path, ownComponents) }
 
     /// The place in the user's state directory.
     ///
@@ -17,7 +21,8 @@ package struct ShadowPlace {
     ///   - store: The absolute path of the database.
     ///   - stateDirectory: `$XDG_STATE_HOME`, or what stands for it.
     package init(of store: FilePath, stateDirectory: FilePath) {
-        path = Self.parent(stateDirectory: stateDirectory).appending(Self.name(of: store))
+        self.init(
+            path: Self.parent(stateDirectory: stateDirectory).appending(Self.name(of: store)), ownComponents: 1)
     }
 
     /// The directory of the places of all stores in the user's state directory.
@@ -43,7 +48,7 @@ package struct ShadowPlace {
     ///   - name: The store's file name.
     ///   - directory: The group's directory.
     package init(of name: FilePath.Component, inGroup directory: FilePath) {
-        path = Self.parent(inGroup: directory).appending(name)
+        self.init(path: Self.parent(inGroup: directory).appending(name), ownComponents: 3)
     }
 
     /// The directory of the places of a group's stores.
@@ -75,9 +80,18 @@ package struct ShadowPlace {
 
     private static let slotCount = 64
 
+    /// Opens the place, but not through a symbolic link: what is behind it may be another store's, or no copy at all.
+    private func opened() throws(SystemError) -> Directory {
+        let components = path.components.suffix(ownComponents)
+        let outer = components.reduce(path) { parent, _ in parent.removingLastComponent() }
+        var directory = try Directory(outer.isEmpty ? "." : outer)
+        for name in components { directory = try directory.directoryWithoutLink(name) }
+        return directory
+    }
+
     /// Opens the place. Returns nil if there is none. Throws `SystemError`, also if this user can't know.
-    private func existing() throws(SystemError) -> Directory? {
-        do throws(SystemError) { return try Directory(path) } catch {
+    func existing() throws(SystemError) -> Directory? {
+        do throws(SystemError) { return try opened() } catch {
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return nil
         }
@@ -89,12 +103,16 @@ package struct ShadowPlace {
     /// The shadows that are there, the first one first. Throws `SystemError`.
     func directories() throws(SystemError) -> [Directory] {
         guard let base = try existing() else { return [] }
+        return try Self.directories(in: base)
+    }
+
+    private static func directories(in base: Directory) throws(SystemError) -> [Directory] {
         var found: [Directory] = []
-        for number in 0..<Self.slotCount {
-            guard let name = FilePath.Component("\(number)"), try base.status(name)?.kind == .directory else {
-                continue
-            }
-            found.append(try base.directory(name))
+        for number in 0..<slotCount {
+            guard let name = FilePath.Component("\(number)"), let kind = try base.status(name)?.kind,
+                kind == .directory || kind == .symbolicLink
+            else { continue }
+            found.append(try base.directoryWithoutLink(name))
         }
         return found
     }
@@ -150,12 +168,11 @@ package struct ShadowPlace {
     /// Throws `SystemError`: ENOTEMPTY if another program has put something into a shadow's directory.
     package func removeAll() throws(SystemError) -> Int {
         guard let base = try existing() else { return 0 }
+        // Throws for a link before anything is removed.
+        let found = try Self.directories(in: base)
         var used = 0
-        for number in 0..<Self.slotCount {
-            guard let name = FilePath.Component("\(number)"), try base.status(name)?.kind == .directory else {
-                continue
-            }
-            let directory = try base.directory(name)
+        for directory in found {
+            guard let name = directory.path.lastComponent else { continue }
             // Held until its file is gone: nobody makes a shadow meanwhile.
             guard let lock = try OpenFileLock(ShadowName.lock, in: directory) else {
                 used += 1
@@ -186,11 +203,19 @@ package struct ShadowPlace {
             let status = made.withPlatformString { mkdir($0, 0o700) }
             guard status == 0 || errno == EEXIST else { throw .last("mkdir", path: made) }
         }
-        return try Directory(path)
+        return try opened()
     }
 }
 
 extension Directory {
+    /// Returns the directory `name` in this one. Throws ELOOP for a symbolic link.
+    fileprivate func directoryWithoutLink(_ name: FilePath.Component) throws(SystemError) -> Directory {
+        guard try status(name)?.kind != .symbolicLink else {
+            throw SystemError("open", .tooManySymbolicLinkLevels, path: path.appending(name))
+        }
+        return try directory(name)
+    }
+
     /// Removes a shadow's own files, but the lock. All of it is a copy of the store or told from one: whoever follows
     /// the store gets a reset.
     func removeShadow() throws(SystemError) {
