@@ -107,6 +107,15 @@ struct RowsDisableCommand: ParsableCommand {
         let output = Output(outputOptions)
         try reporting(output) {
             let rows = try RowsPlace(store)
+            // The places may be there without a store, or the store without a copy.
+            let isKnown =
+                try FileStatus(following: rows.store) != nil || rows.own.exists() || rows.agents(for: "disable") != nil
+            guard isKnown else {
+                throw CommandFailure(
+                    .inputOutput, code: "not_found",
+                    "there is no store \(PrintablePath(rows.store)), and no copy of one",
+                    remedy: "list the copies: groupstore rows show")
+            }
             var before = try rows.own.size()
             guard try rows.own.removeAll() == 0 else {
                 throw CommandFailure(
