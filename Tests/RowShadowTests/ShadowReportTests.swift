@@ -100,6 +100,42 @@ import Testing
         #expect(try KeptShadows.all(stateDirectory: state).isEmpty)
     }
 
+    /// A link may lead to another store's copy, or to files that are no copy.
+    @Test(arguments: ["", "0"]) func removesNothingBehindALink(_ name: String) throws {
+        let shadow = try FollowedShadow(Self.note)
+        shadow.abandon()
+        let link = name.isEmpty ? shadow.place.path : shadow.place.path.appending(name)
+        let moved = shadow.directory.path.appending("moved")
+        try FileManager.default.moveItem(atPath: link.string, toPath: moved.string)
+        try FileManager.default.createSymbolicLink(atPath: link.string, withDestinationPath: moved.string)
+        let pages = (name.isEmpty ? moved.appending("0") : moved).appending("pages")
+        let refusal = SystemError("open", .tooManySymbolicLinkLevels, path: link)
+        #expect(throws: refusal) { try shadow.place.removeAll() }
+        #expect(throws: refusal) { try shadow.place.reports(of: shadow.store) }
+        #expect(FileStatus(following: pages) != nil)
+        // Other stores' copies are listed beside it.
+        let state = shadow.directory.path.appending("state")
+        let other = shadow.directory.path.appending("t.db")
+        let slot = try ShadowPlace(of: other, stateDirectory: state).takeSlot(epoch: nil)
+        _ = try RowFollower(other, slot, limit: .max, within: .ample)
+        let found = try KeptShadows.all(stateDirectory: state)
+        #expect(found.map(\.error) == [refusal, nil] && found.last?.store == other)
+    }
+
+    @Test func removesNothingBehindALinkInAGroup() throws {
+        let directory = try TemporaryDirectory()
+        let place = ShadowPlace(of: "gone.db", inGroup: directory.path)
+        _ = try place.takeSlot(epoch: nil)
+        let rows = place.path.removingLastComponent()
+        let moved = directory.path.appending("moved")
+        try FileManager.default.moveItem(atPath: rows.string, toPath: moved.string)
+        try FileManager.default.createSymbolicLink(atPath: rows.string, withDestinationPath: moved.string)
+        let refusal = SystemError("open", .tooManySymbolicLinkLevels, path: rows)
+        #expect(throws: refusal) { try place.removeAll() }
+        #expect(try KeptShadows.all(inGroup: directory.path).map(\.error) == [refusal])
+        #expect(FileStatus(following: moved.appending("gone.db").appending("0").appending("lock")) != nil)
+    }
+
     @Test func findsTheCopiesInAGroup() throws {
         let directory = try TemporaryDirectory()
         #expect(try KeptShadows.all(inGroup: directory.path).isEmpty)

@@ -18,6 +18,8 @@ package struct KeptShadows: Sendable, Equatable {
     package let isUsed: Bool
     /// True if nothing has the store's name: it was removed, or moved away.
     package let isOrphaned: Bool
+    /// Why the place can't be read; the other values are then unknown.
+    package let error: SystemError?
 
     /// The command that removes them.
     package var removal: String {
@@ -26,27 +28,38 @@ package struct KeptShadows: Sendable, Equatable {
 
     /// Returns those in the user's state directory. Throws `SystemError`.
     package static func all(stateDirectory: FilePath) throws(SystemError) -> [KeptShadows] {
-        try all(in: ShadowPlace.parent(stateDirectory: stateDirectory), ofGroup: nil)
+        try all(in: ShadowPlace(path: ShadowPlace.parent(stateDirectory: stateDirectory)), ofGroup: nil)
     }
 
     /// Returns those of an agent in a group's directory. Throws `SystemError`, also if this user may not know.
     package static func all(inGroup directory: FilePath) throws(SystemError) -> [KeptShadows] {
-        try all(in: ShadowPlace.parent(inGroup: directory), ofGroup: directory)
+        try all(in: ShadowPlace(path: ShadowPlace.parent(inGroup: directory), ownComponents: 2), ofGroup: directory)
     }
 
-    private static func all(in parent: FilePath, ofGroup group: FilePath?) throws(SystemError) -> [KeptShadows] {
+    private static func all(in parent: ShadowPlace, ofGroup group: FilePath?) throws(SystemError) -> [KeptShadows] {
         let names: [FilePath.Component]
-        do throws(SystemError) { names = try Directory(parent).names() } catch {
-            guard error.errno == .noSuchFileOrDirectory else { throw error }
-            return []
+        do throws(SystemError) { names = try parent.existing()?.names() ?? [] } catch {
+            if error.isPermission { throw error }
+            return [KeptShadows(parent, of: nil, error)]
         }
         var found: [KeptShadows] = []
         for name in names.sorted(by: { $0.bytes.lexicographicallyPrecedes($1.bytes) }) {
-            let place = ShadowPlace(path: parent.appending(name))
+            let place = ShadowPlace(path: parent.path.appending(name), ownComponents: 1)
             guard FileStatus(following: place.path)?.kind == .directory else { continue }
-            if let shadows = try KeptShadows(place, of: group?.appending(name)) { found.append(shadows) }
+            let store = group?.appending(name)
+            do throws(SystemError) {
+                if let shadows = try KeptShadows(place, of: store) { found.append(shadows) }
+            } catch {
+                found.append(KeptShadows(place, of: store, error))
+            }
         }
         return found
+    }
+
+    /// A place that can't be read.
+    private init(_ place: ShadowPlace, of store: FilePath?, _ error: SystemError) {
+        (self.place, self.store, self.error) = (place.path, store, error)
+        (count, size, lastUse, isUsed, isOrphaned) = (0, 0, 0, false, false)
     }
 
     /// Returns nil if the place has no file of a shadow.
@@ -71,6 +84,7 @@ package struct KeptShadows: Sendable, Equatable {
         lastUse = Double(lastWrite) / 1e9
         self.isUsed = isUsed
         isOrphaned = store.map(Self.isAbsent) ?? false
+        error = nil
     }
 
     /// True if nothing has that name. False if this user can't know.

@@ -26,11 +26,16 @@ struct CopiesOfStores {
         var table = TextTable()
         for store in stores {
             output.record(Self.object(store), lines: [])
+            if store.error != nil { continue }
             table.add(
                 .text("\(PrintablePath(store.store ?? store.place))"), .number("\(ByteCount(store.size))"),
                 .text("last written \(LocalTime(store.lastUse))"), .text(Self.state(store)))
         }
         var lines = stores.isEmpty ? ["no store has a copy: 'watch --values' makes one"] : table.lines()
+        for store in stores {
+            guard let error = store.error else { continue }
+            lines.append("copies of a store's pages can't be read: \(error.message) (\(error.remedy))")
+        }
         lines += closed.map { "only another user may see whether there are copies in \(PrintablePath($0))" }
         let gone = stores.filter(\.isOrphaned)
         var summary: JSONObject = ["type": "summary", "outcome": "shown", "stores": .integer(Int64(stores.count))]
@@ -45,18 +50,28 @@ struct CopiesOfStores {
         var object: JSONObject = ["type": "store"]
         if let path = store.store { object.setPath("store", bytes: path.bytes) }
         object.setPath("path", bytes: store.place.bytes)
+        if let error = store.error {
+            object["code"] = .string(error.errorCode)
+            object["message"] = .string(error.message)
+            object["remedy"] = .string(error.remedy)
+            return object
+        }
         object["copies"] = .integer(Int64(store.count))
         object["bytes"] = .integer(store.size)
         object["written"] = .time(store.lastUse)
         object["followed"] = .bool(store.isUsed)
         object["gone"] = store.store == nil ? .null : .bool(store.isOrphaned)
-        object["remedy"] = store.isOrphaned ? .string(store.removal) : nil
+        object["remedy"] = store.isOrphaned && !store.isUsed ? .string(store.removal) : nil
         return object
     }
 
     private static func state(_ store: KeptShadows) -> String {
         if store.store == nil { return "which store's isn't recorded (remove them: \(store.removal))" }
-        let follower = store.isUsed ? "a program follows it" : "no program follows it"
-        return store.isOrphaned ? "the store is gone; \(follower) (remove its copies: \(store.removal))" : follower
+        switch (store.isOrphaned, store.isUsed) {
+        case (true, true): return "the store is gone; a program follows it (end it first to remove its copies)"
+        case (true, false): return "the store is gone; no program follows it (remove its copies: \(store.removal))"
+        case (false, true): return "a program follows it"
+        case (false, false): return "no program follows it"
+        }
     }
 }
