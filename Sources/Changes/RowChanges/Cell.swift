@@ -68,13 +68,14 @@ extension DatabaseState {
         }
     }
 
-    /// Calls `body` with the first fields of a cell's record.
+    /// Calls `body` with the values of a cell's key, which are the first fields of its record.
     func withKey<Result>(
-        _ cell: Cell, fields: Int, usableSize: Int, buffer: inout [UInt8], _ body: ([RowRecord.Field]) throws -> Result
+        _ cell: Cell, _ key: [KeyField], usableSize: Int, buffer: inout [UInt8],
+        _ body: ([RowRecord.Field]) throws -> Result
     ) throws -> Result {
         func found(_ bytes: UnsafeRawBufferPointer) throws -> Result? {
-            guard let record = RowRecord(bytes, first: fields) else { return nil }
-            return try body(record.fields)
+            guard let record = RowRecord(bytes, first: key.count) else { return nil }
+            return try body(zip(key, record.fields).map { $0.value($1) })
         }
         // Mostly, the key lies on the page.
         let local = try withPage(cell.page) { try found(UnsafeRawBufferPointer(rebasing: $0[cell.local])) }

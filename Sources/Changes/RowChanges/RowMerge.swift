@@ -40,10 +40,10 @@ extension TreeMap {
     mutating func matchRecords(
         _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState, _ walk: inout Walk
     ) throws -> [PageDifference.CellPair] {
-        let keyLength = walk.keyLength(of: pair)
+        let key = walk.key(of: pair)
         var former = RecordIndex()
         try forEachCell(of: sets.oldTouched, in: old, walk) {
-            former.add($0.place, hash: try Self.hash($0, keyLength, old, walk))
+            former.add($0.place, hash: try Self.hash($0, key, old, walk))
         }
         former.sort()
         var came: [PageDifference.CellPair] = []
@@ -53,10 +53,10 @@ extension TreeMap {
                 var counterpart: Cell?
                 var isSame = false
                 if !former.isEmpty {
-                    for number in former.numbers(of: try Self.hash(cell, keyLength, new, walk)) {
+                    for number in former.numbers(of: try Self.hash(cell, key, new, walk)) {
                         let candidate = try old.cell(former.places[number], usableSize: walk.usableSize)
                         isSame = try isEqual(candidate, cell, pair, old, new, walk)
-                        let isPaired = try isSame || Self.hasSameKey(candidate, cell, keyLength, old, new, walk)
+                        let isPaired = try isSame || Self.hasSameKey(candidate, cell, key, old, new, walk)
                         if !isPaired { continue }
                         former.take(number)
                         counterpart = candidate
@@ -83,14 +83,14 @@ extension TreeMap {
         return rows
     }
 
-    /// Returns a hash of a record's key, or of the whole record if the key's length isn't known.
+    /// Returns a hash of a record's key, or of the whole record if the key isn't known.
     private static func hash(
-        _ cell: Cell, _ keyLength: Int?, _ state: some DatabaseState, _ walk: Walk
+        _ cell: Cell, _ key: [KeyField]?, _ state: some DatabaseState, _ walk: Walk
     ) throws -> UInt32 {
         var buffer: [UInt8] = []
         var hasher = Hasher()
-        if let keyLength {
-            try state.withKey(cell, fields: keyLength, usableSize: walk.usableSize, buffer: &buffer) {
+        if let key {
+            try state.withKey(cell, key, usableSize: walk.usableSize, buffer: &buffer) {
                 hasher.combine($0)
             }
         } else {
@@ -100,14 +100,14 @@ extension TreeMap {
     }
 
     private static func hasSameKey(
-        _ before: Cell, _ after: Cell, _ keyLength: Int?, _ old: some DatabaseState, _ new: some DatabaseState,
+        _ before: Cell, _ after: Cell, _ key: [KeyField]?, _ old: some DatabaseState, _ new: some DatabaseState,
         _ walk: Walk
     ) throws -> Bool {
-        guard let keyLength else { return false }
+        guard let key else { return false }
         var (former, latter): ([UInt8], [UInt8]) = ([], [])
         let usableSize = walk.usableSize
-        return try old.withKey(before, fields: keyLength, usableSize: usableSize, buffer: &former) { key in
-            try new.withKey(after, fields: keyLength, usableSize: usableSize, buffer: &latter) { $0 == key }
+        return try old.withKey(before, key, usableSize: usableSize, buffer: &former) { values in
+            try new.withKey(after, key, usableSize: usableSize, buffer: &latter) { $0 == values }
         }
     }
 

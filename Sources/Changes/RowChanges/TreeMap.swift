@@ -50,18 +50,18 @@ package struct TreeMap: Sendable {
     ///   - changed: The pages that may differ. Others of the earlier state don't. Pages beyond its end needn't be
     ///     named.
     ///   - collectsRows: False if only the map is wanted.
-    ///   - keyLength: Returns the number of a table's fields that are its key, for a table WITHOUT ROWID, whose records
+    ///   - key: Returns the fields that are a table's key, for a table WITHOUT ROWID, whose records
     ///     begin with them; nil if it isn't known. Rows with the same key are told as one.
     package mutating func advance(
         from old: some DatabaseState, to new: some DatabaseState, changed: some Sequence<UInt32>,
-        collectsRows: Bool = true, keyLength: @escaping (SchemaEntry) -> Int? = { _ in nil }
+        collectsRows: Bool = true, key: @escaping (SchemaEntry) -> [KeyField]? = { _ in nil }
     ) throws -> PageDifference {
         let format = try Self.commonFormat(old, new)
         self.format = format
         guard let format else { return PageDifference(tables: [], pages: [], usableSize: 0) }
         let oldCount = old.pageCount
         let charged = try markDirty(changed, old, new)
-        var walk = Walk(usableSize: format.usableSize, collectsRows: collectsRows, keyLength: keyLength)
+        var walk = Walk(usableSize: format.usableSize, collectsRows: collectsRows, key: key)
         resize(to: max(oldCount, new.pageCount))
 
         var tables: [PageDifference.Table] = []

@@ -4,7 +4,7 @@ import SQLiteFormat
 struct Walk {
     let usableSize: Int
     let collectsRows: Bool
-    private let keyFields: (SchemaEntry) -> Int?
+    private let keyFields: (SchemaEntry) -> [KeyField]?
     /// The pages that trees no longer have where they had them.
     var left: [(page: UInt32, tree: UInt32)] = []
     /// Clean pages, and the pages that link to them now.
@@ -15,19 +15,19 @@ struct Walk {
     var oldClean: [[UInt32]] = []
     var newClean: [[(page: UInt32, parent: UInt32)]] = []
 
-    init(usableSize: Int, collectsRows: Bool, keyLength: @escaping (SchemaEntry) -> Int?) {
+    init(usableSize: Int, collectsRows: Bool, key: @escaping (SchemaEntry) -> [KeyField]?) {
         self.usableSize = usableSize
         self.collectsRows = collectsRows
-        keyFields = keyLength
+        keyFields = key
     }
 
-    /// Returns the number of fields in the key of a table WITHOUT ROWID; nil if it isn't known, or isn't the same in
-    /// both states.
-    func keyLength(of pair: Pair) -> Int? {
-        guard collectsRows, let before = pair.before, let after = pair.after, let length = keyFields(after) else {
+    /// Returns the fields of the key of a table WITHOUT ROWID; nil if they aren't known, or aren't the same in both
+    /// states.
+    func key(of pair: Pair) -> [KeyField]? {
+        guard collectsRows, let before = pair.before, let after = pair.after, let key = keyFields(after) else {
             return nil
         }
-        return before == after || keyFields(before) == length ? length : nil
+        return before == after || keyFields(before) == key ? key : nil
     }
 
     /// The height of a tree: the number of links from its root to a leaf, which is the same for all leaves.
@@ -177,5 +177,17 @@ extension TreeMap {
             }
             if let page = rest.keys.first { throw Contradiction.linkedTwice(page: page) }
         }
+    }
+}
+
+/// A field of the key of a table WITHOUT ROWID.
+package enum KeyField: Sendable {
+    case plain
+    /// Of a column of REAL affinity: a whole number may be stored as an integer, and is a real nevertheless.
+    case real
+
+    func value(_ field: RowRecord.Field) -> RowRecord.Field {
+        if self == .real, case .integer(let number) = field { return .real(Double(number)) }
+        return field
     }
 }

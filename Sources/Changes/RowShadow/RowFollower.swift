@@ -46,7 +46,7 @@ package final class RowFollower {
     private var map: TreeMap?
     /// True if the shadow is of no use until it is made anew.
     private var isDamaged = false
-    private let keyLengths = KeyLengths()
+    private let keys = TableKeys()
 
     /// Opens a store's shadow, or makes one, which is `isNew` and has the store's present state.
     ///
@@ -344,7 +344,7 @@ package final class RowFollower {
             if attempt > 0 || current == nil { current = try shadow.map() }
             do {
                 difference = try current?.advance(
-                    from: shadow.pages, to: staged, changed: staged.numbers, keyLength: keyLengths.length)
+                    from: shadow.pages, to: staged, changed: staged.numbers, key: keys.key(of:))
             } catch { guard error is Contradiction else { throw error } }
         }
         let encoding = current?.format?.encoding ?? .utf8
@@ -365,17 +365,17 @@ package final class RowFollower {
     }
 }
 
-/// The lengths of keys of tables WITHOUT ROWID, as SQLite interprets their definitions.
-private final class KeyLengths {
-    private var known: [String: Int?] = [:]
+/// The keys of tables WITHOUT ROWID, as SQLite interprets their definitions.
+private final class TableKeys {
+    private var known: [String: [KeyField]?] = [:]
 
-    /// Returns the number of columns of a table's key; nil if SQLite doesn't understand the definition.
-    func length(_ table: SchemaEntry) -> Int? {
-        if let length = known[table.sql] { return length }
+    /// Returns the fields of a table's key; nil if SQLite doesn't understand the definition.
+    func key(of table: SchemaEntry) -> [KeyField]? {
+        if let key = known[table.sql] { return key }
         if known.count > 512 { known = [:] }
         let stored = try? StoredTable(name: table.name, creation: table.sql, encoding: .utf8)
-        let length = stored.flatMap { $0.key.isEmpty ? nil : $0.key.count }
-        known[table.sql] = .some(length)
-        return length
+        let key = stored?.keyIsReal.map { $0.map { $0 ? KeyField.real : .plain } }
+        known[table.sql] = .some(key)
+        return key
     }
 }

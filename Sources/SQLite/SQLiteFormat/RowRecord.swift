@@ -65,34 +65,23 @@ package struct RowRecord {
 }
 
 extension RowRecord.Field: Hashable {
-    /// True if both are equal in a key: numbers by their value, whether stored as integers or as reals, and texts and
-    /// blobs by their bytes.
+    /// True if both have the same type and the same bytes.
     package static func == (first: Self, second: Self) -> Bool {
         switch (first, second) {
         case (.null, .null): true
+        case (.integer(let one), .integer(let other)): one == other
+        case (.real(let one), .real(let other)): one.bitPattern == other.bitPattern
         case (.text(let one), .text(let other)), (.blob(let one), .blob(let other)): one.hasSameBytes(as: other)
-        case (.integer, _), (.real, _): first.number.map { $0 == second.number } ?? false
         default: false
         }
     }
 
     package func hash(into hasher: inout Hasher) {
-        hasher.combine(number)
-        if case .text(let bytes) = self { hasher.combine(bytes: bytes) }
-        if case .blob(let bytes) = self { hasher.combine(bytes: bytes) }
-    }
-
-    private enum Number: Hashable {
-        case integer(Int64)
-        case bits(UInt64)
-    }
-
-    /// A real that is a whole number counts as that integer.
-    private var number: Number? {
         switch self {
-        case .integer(let number): .integer(number)
-        case .real(let number): Int64(exactly: number).map { .integer($0) } ?? .bits(number.bitPattern)
-        default: nil
+        case .null: hasher.combine(0)
+        case .integer(let number): hasher.combine(number)
+        case .real(let number): hasher.combine(number.bitPattern)
+        case .text(let bytes), .blob(let bytes): hasher.combine(bytes: bytes)
         }
     }
 }

@@ -21,6 +21,9 @@ package final class StoredTable {
     package let columns: [String]
     /// The names of the key's columns: those of a table WITHOUT ROWID, or the one that is the rowid.
     package let key: [String]
+    /// For each field of a record that belongs to the key of a table WITHOUT ROWID, true if its column has REAL
+    /// affinity. Nil for another table.
+    package let keyIsReal: [Bool]?
     private let stored: [Column]
     private let keyPlaces: [Int]
     private let encoding: TextEncoding
@@ -48,8 +51,11 @@ package final class StoredTable {
         self.stored = stored
         let columns = table.assignableColumns.map(\.name)
         self.columns = columns
-        key = table.kind == .withoutRowid ? table.primaryKey.map(\.name) : alias.map { [$0] } ?? []
+        let key = table.kind == .withoutRowid ? table.primaryKey.map(\.name) : alias.map { [$0] } ?? []
+        self.key = key
         keyPlaces = key.compactMap { columns.firstIndex(of: $0) }
+        let fields = stored.filter { $0.field < key.count }.sorted { $0.field < $1.field }
+        keyIsReal = table.kind == .withoutRowid && fields.count == key.count ? fields.map(\.isReal) : nil
     }
 
     /// Returns the field of each column, by the column's place. A virtual column has none. A table WITHOUT ROWID has
