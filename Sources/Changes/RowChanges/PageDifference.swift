@@ -40,7 +40,7 @@ package struct PageDifference {
 
     /// Calls `body` with each row of `table` that differs: its rowid (0 in a table WITHOUT ROWID), and its record in
     /// each state, or nil where there is none. The states are those that were compared. In a table WITHOUT ROWID the
-    /// rows that are gone come first. A changed row whose key's length wasn't known is one that went and one that came.
+    /// rows that are gone come first. If a table's key isn't known, a changed row is one that went and one that came.
     package func forEachRow(
         of table: Table, from old: some DatabaseState, to new: some DatabaseState,
         _ body: (_ rowid: Int64, _ before: UnsafeRawBufferPointer?, _ after: UnsafeRawBufferPointer?) throws -> Void

@@ -50,8 +50,8 @@ package struct TreeMap: Sendable {
     ///   - changed: The pages that may differ. Others of the earlier state don't. Pages beyond its end needn't be
     ///     named.
     ///   - collectsRows: False if only the map is wanted.
-    ///   - key: Returns the fields that are a table's key, for a table WITHOUT ROWID, whose records
-    ///     begin with them; nil if it isn't known. Rows with the same key are told as one.
+    ///   - key: Returns the fields of a table's key, for a table WITHOUT ROWID, whose records begin with them; nil if
+    ///     it isn't known. Rows with the same key, by value and type, are told as one.
     package mutating func advance(
         from old: some DatabaseState, to new: some DatabaseState, changed: some Sequence<UInt32>,
         collectsRows: Bool = true, key: @escaping (SchemaEntry) -> [KeyField]? = { _ in nil }
