@@ -3,8 +3,6 @@ struct PageSet: Sendable {
     private var words: [UInt64] = []
     private(set) var members: [UInt32] = []
 
-    var isEmpty: Bool { members.isEmpty }
-
     func contains(_ page: UInt32) -> Bool {
         let word = Int(page >> 6)
         return word < words.count && words[word] & 1 << UInt64(page & 63) != 0

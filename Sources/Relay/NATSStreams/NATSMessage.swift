@@ -34,9 +34,6 @@ package struct NATSMessage: Sendable {
         headers = Self.headers(message)
     }
 
-    /// The status of a message without content, such as 503: nobody listens to the subject.
-    var status: Int? { body.isEmpty ? headers["Status"].flatMap { Int($0) } : nil }
-
     private static func headers(_ message: OpaquePointer) -> [String: String] {
         var keys: UnsafeMutablePointer<UnsafePointer<CChar>?>?
         var count: CInt = 0

@@ -40,9 +40,6 @@ package final class WALFile: Sendable {
     package static let frameHeaderLength = 24
     private let descriptor: Descriptor
 
-    /// The descriptor, open for as long as this object exists.
-    var raw: CInt { descriptor.raw }
-
     /// Takes over the open file.
     init(_ descriptor: consuming Descriptor) { self.descriptor = descriptor }
 

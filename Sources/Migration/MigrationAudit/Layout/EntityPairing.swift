@@ -53,11 +53,6 @@ struct EntityPairing {
         return match.map { (AttributeKey(entity: found.key.entity, path: $0.path), $0) }
     }
 
-    /// Returns the old form of an attribute, stored or not; nil if the attribute is new.
-    func attribute(before attribute: AttributeDescription, in entity: String) -> AttributeDescription? {
-        predecessors[entity].flatMap { oldAttributes[$0]?[attribute.renamingIdentifier]?.attribute }
-    }
-
     /// Returns the old form of a relationship; nil if the relationship is new or wasn't stored.
     func source(of relationship: RelationshipDescription, in entity: String) -> PropertyKey? {
         guard let before = predecessors[entity],

@@ -40,9 +40,6 @@ struct MergeTable {
             }
         }
 
-        /// True if the kept row's value replaces the other one.
-        var isWritten: Bool { role != .entity && role != .number }
-
         var reference: Int? { if case .reference(let table) = role { table } else { nil } }
     }
 

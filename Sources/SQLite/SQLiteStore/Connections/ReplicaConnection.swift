@@ -70,9 +70,6 @@ package final class ReplicaConnection: SQLiteConnection {
     /// A number that changes when another connection commits
     /// (https://sqlite.org/pragma.html#pragma_data_version).
     package func dataVersion() throws -> Int64 { try integer("PRAGMA main.data_version") ?? 0 }
-
-    /// True if this connection has a transaction open.
-    package var hasTransaction: Bool { sqlite3_get_autocommit(connection) == 0 }
 }
 
 extension SQLiteConnection {

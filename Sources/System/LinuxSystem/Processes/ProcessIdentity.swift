@@ -24,11 +24,9 @@ package struct ProcessIdentity: Codable, Hashable, Sendable {
         namespace == ProcessIdentity.current.namespace && boot == ProcessIdentity.current.boot
     }
 
-    /// True if the process still runs. False for one of another PID namespace, which can't be seen from here.
-    package var isRunning: Bool { isVisible && started != 0 && Self.startTime(of: "\(pid)") == started }
-
-    /// The same for an identity that can't be of an earlier boot, because a reboot empties the place where it is kept.
-    /// Some containers show services another `boot_id` than themselves.
+    /// True if the process still runs. False for one of another PID namespace, which can't be seen from here. The boot
+    /// isn't compared: a reboot empties the place where the identity is kept, and some containers show services another
+    /// `boot_id` than themselves.
     package var isRunningInThisBoot: Bool {
         namespace == ProcessIdentity.current.namespace && started != 0 && Self.startTime(of: "\(pid)") == started
     }

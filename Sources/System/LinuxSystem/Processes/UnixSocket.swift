@@ -99,7 +99,7 @@ package enum UnixSocket {
         try sendAvailable { bytes.withUnsafeBytes { gs_socket_send(raw, $0.baseAddress, $0.count) } }
     }
 
-    fileprivate static func sendAvailable(_ send: () -> Int) throws(SystemError) -> Int {
+    private static func sendAvailable(_ send: () -> Int) throws(SystemError) -> Int {
         do {
             return try retrying("send", send)
         } catch {
@@ -144,11 +144,6 @@ package enum UnixSocket {
 }
 
 extension Descriptor {
-    /// Sends as many bytes as the socket accepts without waiting. Returns their number, or 0 if it accepts none now.
-    package func send(_ bytes: UnsafeRawBufferPointer) throws(SystemError) -> Int {
-        try UnixSocket.sendAvailable { gs_socket_send(raw, bytes.baseAddress, bytes.count) }
-    }
-
     /// Receives into the buffer. Returns 0 at the peer's end of file, and nil if no bytes are available now.
     package func receive(into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int? {
         do {
