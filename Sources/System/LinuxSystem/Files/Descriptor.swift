@@ -74,14 +74,16 @@ extension Descriptor {
     }
 
     package func read(count: Int, at offset: Int64, path: FilePath? = nil) throws(SystemError) -> [UInt8] {
-        var bytes = [UInt8](repeating: 0, count: count)
-        var length = 0
         var failure: SystemError?
-        bytes.withUnsafeMutableBytes { buffer in
-            do throws(SystemError) { length = try read(into: buffer, at: offset, path: path) } catch { failure = error }
+        // Not filled with zeros first: most files are far shorter than `count`.
+        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, length in
+            do throws(SystemError) {
+                length = try read(into: UnsafeMutableRawBufferPointer(buffer), at: offset, path: path)
+            } catch {
+                failure = error
+            }
         }
         if let failure { throw failure }
-        bytes.removeLast(count - length)
         return bytes
     }
 
