@@ -76,9 +76,9 @@ package struct HolderDiagnosis {
 private enum OpenFiles {
     /// Returns which processes have which of the files open, and whether for writing, without this process.
     static func of(_ files: Set<FileIdentity>) -> [FileIdentity: [Int32: Bool]] {
-        guard !files.isEmpty, let names = try? Directory("/proc").names() else { return [:] }
+        guard !files.isEmpty, let processes = ProcFileSystem.processes else { return [:] }
         var found: [FileIdentity: [Int32: Bool]] = [:]
-        for pid in names.compactMap({ Int32($0.string) }) where pid != getpid() {
+        for pid in processes where pid != getpid() {
             for file in HeldFile.of(pid, only: files) {
                 found[file.identity, default: [:]][pid, default: false] =
                     file.canWrite || found[file.identity]?[pid] == true

@@ -62,7 +62,7 @@ package struct HazardScan {
         let files = named.reduce(into: Set<FileIdentity>()) { $0.formUnion($1.all) }
         let names = stores.flatMap { [$0.name.database] + $0.name.sideFiles }
         let processes = processes(files, named: Set(names.map(\.bytes)))
-        let locks = RecordLocks()
+        let locks = processes.isEmpty ? nil : RecordLocks()
         return hiddenWriters(named)
             + named.flatMap { store in
                 let holders = processes.map { holder(of: store, $0, among: processes, locks) }
@@ -128,12 +128,11 @@ package struct HazardScan {
     /// Returns the processes that have one of the files open, or an unlinked one that had one of the names. Most
     /// processes with unlinked files have them for themselves: their names tell.
     private func processes(_ files: Set<FileIdentity>, named names: Set<[UInt8]>) -> [Process] {
-        guard let numbers = try? Directory("/proc").names() else { return [] }
-        return numbers.compactMap { Int32($0.string) }.sorted().compactMap { pid in
+        (ProcFileSystem.processes ?? []).compactMap { pid in
             guard !isExcluded(pid) else { return nil }
-            let isHolder = HeldFile.hasFile(pid) { status, name in
+            let isHolder = HeldFile.hasFile(pid) { status, link in
                 status.kind == .regular
-                    && (files.contains(status.identity) || status.links == 0 && names.contains(name()))
+                    && (files.contains(status.identity) || status.links == 0 && names.contains(link.lastName))
             }
             return isHolder ? Process(pid, files, named: names) : nil
         }

@@ -14,10 +14,10 @@ struct RenamedDatabase {
         let named = NamedFiles(store.name, in: store.directory)
         guard let database = named.database, let birth = store.directory.birth(store.name.database),
             let schema = schema(BranchFile(path: store.path, identity: database)),
-            let processes = try? Directory("/proc").names()
+            let processes = ProcFileSystem.processes
         else { return [] }
         var found: Set<FileIdentity> = []
-        return processes.compactMap { Int32($0.string) }.sorted().flatMap { pid -> [String] in
+        return processes.flatMap { pid -> [String] in
             guard pid != getpid(), let holder = FileHolder(process: pid) else { return [] }
             let files = HeldFile.of(pid).filter(\.canWrite)
             guard !files.contains(where: { $0.identity == database }) else { return [] }

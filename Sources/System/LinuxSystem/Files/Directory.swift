@@ -156,40 +156,6 @@ package final class Directory: Sendable {
 
     package func status() throws(SystemError) -> FileStatus { try descriptor.status(path: path) }
 
-    /// Returns the names in the directory in no particular order, without "." and "..".
-    package func names() throws(SystemError) -> [FilePath.Component] {
-        let copy = try open(.currentDirectory, flags: O_RDONLY | O_DIRECTORY).release()
-        var interruptions = Interruptions()
-        var opened = fdopendir(copy)
-        while opened == nil, errno == EINTR, interruptions.allowsAnother(at: .now) { opened = fdopendir(copy) }
-        guard let stream = opened else {
-            let error = SystemError.last("opendir", path: path)
-            Glibc.close(copy)
-            throw error
-        }
-        defer { closedir(stream) }
-        var found: [FilePath.Component] = []
-        while true {
-            errno = 0
-            guard let entry = readdir(stream) else {
-                if errno != 0 { throw .last("readdir", path: path) }
-                return found
-            }
-            let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-                pointer.withMemoryRebound(to: UInt8.self, capacity: 256) {
-                    Array(UnsafeBufferPointer(start: $0, count: strlen($0)))
-                }
-            }
-            if name != [0x2E], name != [0x2E, 0x2E], let component = FilePath.Component(bytes: name) {
-                found.append(component)
-            }
-        }
-    }
-
-    private func strlen(_ pointer: UnsafePointer<UInt8>) -> Int {
-        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { Glibc.strlen($0) }
-    }
-
     package func makeDirectory(_ name: FilePath.Component, mode: mode_t) throws(SystemError) {
         try retrying("mkdir", path: path.appending(name)) { name.withPlatformString { mkdirat(raw, $0, mode) } }
     }

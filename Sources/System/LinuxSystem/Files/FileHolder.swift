@@ -38,9 +38,14 @@ extension FileHolder {
     /// Returns the processes whose descriptors lead to the file. Processes of other users and in other PID namespaces
     /// are invisible, so an empty result does not prove that nobody has it open.
     package static func of(_ identity: FileIdentity, excluding own: Int32 = getpid()) -> [FileHolder] {
-        guard let proc = try? Directory("/proc"), let names = try? proc.names() else { return [] }
-        return names.compactMap { Int32($0.string) }
-            .filter { $0 != own && HeldFile.hasFile($0) { status, _ in status.identity == identity } }.sorted()
+        of(excluding: own) { status, _ in status.identity == identity }
+    }
+
+    /// Returns the processes one of whose descriptors leads to such a file.
+    package static func of(
+        excluding own: Int32 = getpid(), where condition: (FileStatus, HeldFile.Link) -> Bool
+    ) -> [FileHolder] {
+        (ProcFileSystem.processes ?? []).filter { $0 != own && HeldFile.hasFile($0, where: condition) }
             .compactMap(FileHolder.init(process:))
     }
 

@@ -41,13 +41,13 @@ extension HeldFile {
             guard let status = status(name, in: directory), status.kind == .regular,
                 files?.contains(status.identity) != false
             else { return nil }
-            return HeldFile(name: name, status, in: directory, of: pid)
+            return HeldFile(name: name, status, in: directory)
         }
     }
 
     /// Returns true if one of the process's descriptors leads to such a file, of whatever kind. It costs a system call
-    /// a descriptor, and another one for the second argument of `condition`, which returns the file's last name.
-    package static func hasFile(_ pid: Int32, where condition: (FileStatus, () -> [UInt8]) -> Bool) -> Bool {
+    /// a descriptor, and another one if `condition` looks at the path.
+    package static func hasFile(_ pid: Int32, where condition: (FileStatus, Link) -> Bool) -> Bool {
         // Without a path for each descriptor: a look goes through those of all processes.
         guard let stream = opendir("/proc/\(pid)/fd") else { return false }
         defer { closedir(stream) }
@@ -57,7 +57,9 @@ extension HeldFile {
             let isWanted = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
                 pointer.withMemoryRebound(to: CChar.self, capacity: 256) { number in
                     fstatat(dirfd(stream), number, &found, 0) == 0
-                        && condition(FileStatus(found)) { lastName(of: number, in: dirfd(stream), found.st_nlink == 0) }
+                        && condition(
+                            FileStatus(found), Link(name: number, directory: dirfd(stream), isDead: found.st_nlink == 0)
+                        )
                 }
             }
             if isWanted { return true }
@@ -66,21 +68,40 @@ extension HeldFile {
     }
 
     /// The kernel appends this to a name that is gone, also of a file that has another name.
-    private static let mark = Array(" (deleted)".utf8)
+    fileprivate static let mark = Array(" (deleted)".utf8)
 
-    /// Returns the last component of the path by which a descriptor's file was opened or to which it was renamed.
-    private static func lastName(of number: UnsafePointer<CChar>, in directory: CInt, _ isUnlinked: Bool) -> [UInt8] {
-        withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX) + 16, alignment: 1) { buffer in
-            let pointer = buffer.assumingMemoryBound(to: CChar.self).baseAddress
-            let count = pointer.map { readlinkat(directory, number, $0, buffer.count) } ?? -1
-            guard count > 0 else { return [] }
-            var path = UnsafeRawBufferPointer(rebasing: buffer[..<count])[...]
-            if isUnlinked, path.suffix(mark.count).elementsEqual(mark) { path = path.dropLast(mark.count) }
-            return Array(path[(path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1 } ?? path.startIndex)...])
+    /// The path by which a descriptor's file was opened or to which it was renamed. It is read when it is asked for.
+    package struct Link {
+        fileprivate let name: UnsafePointer<CChar>
+        fileprivate let directory: CInt
+        fileprivate let isDead: Bool
+
+        /// The last component.
+        package var lastName: [UInt8] {
+            withTarget(limit: Int(PATH_MAX) + 16) { target in
+                var path = target[...]
+                if isDead, path.suffix(HeldFile.mark.count).elementsEqual(HeldFile.mark) {
+                    path = path.dropLast(HeldFile.mark.count)
+                }
+                return Array(path[(path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1 } ?? path.startIndex)...])
+            }
+        }
+
+        package func begins(with prefix: [UInt8]) -> Bool {
+            withTarget(limit: prefix.count) { $0.elementsEqual(prefix) }
+        }
+
+        /// Calls `body` with the target's first bytes, or with none if it can't be read: readlinkat(2) cuts it off.
+        private func withTarget<Result>(limit: Int, _ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+            withUnsafeTemporaryAllocation(byteCount: limit, alignment: 1) { buffer in
+                let pointer = buffer.assumingMemoryBound(to: CChar.self).baseAddress
+                let count = pointer.map { readlinkat(directory, name, $0, buffer.count) } ?? 0
+                return body(UnsafeRawBufferPointer(rebasing: buffer[..<max(0, count)]))
+            }
         }
     }
 
-    private init?(name: FilePath.Component, _ status: FileStatus, in directory: Directory, of pid: Int32) {
+    private init?(name: FilePath.Component, _ status: FileStatus, in directory: Directory) {
         guard let number = Int32(name.string) else { return nil }
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 16)
         let length = name.withPlatformString { readlinkat(directory.raw, $0, &buffer, buffer.count - 1) }
@@ -96,7 +117,7 @@ extension HeldFile {
         }
         self.init(
             descriptor: number, identity: status.identity, links: status.links, path: path,
-            canWrite: Self.isWritable(number, of: pid))
+            canWrite: Self.isWritable(name, in: directory))
     }
 
     private static func status(_ name: FilePath.Component, in directory: Directory) -> FileStatus? {
@@ -105,12 +126,11 @@ extension HeldFile {
         return FileStatus(found)
     }
 
-    /// Returns true if `flags` of `/proc/PID/fdinfo/N` allow writing (proc(5)): the flags of open(2), in octal.
-    private static func isWritable(_ descriptor: Int32, of pid: Int32) -> Bool {
-        let text = ProcFile.text(FilePath("/proc/\(pid)/fdinfo/\(descriptor)")) ?? ""
-        let line = text.split(separator: "\n").first { $0.hasPrefix("flags:") }
-        let flags = line.flatMap { $0.split(whereSeparator: \.isWhitespace).last }.flatMap { CInt($0, radix: 8) } ?? 0
-        return flags & O_ACCMODE != O_RDONLY
+    /// Returns true if the descriptor allows writing: the mode of its link says how the file was opened.
+    private static func isWritable(_ name: FilePath.Component, in directory: Directory) -> Bool {
+        var link = stat()
+        return name.withPlatformString { fstatat(directory.raw, $0, &link, AT_SYMLINK_NOFOLLOW) } == 0
+            && link.st_mode & S_IWUSR != 0
     }
 
     /// Returns true if another process's descriptor is a copy of this one, as a child inherits it.
@@ -137,16 +157,19 @@ package struct RecordLocks: Sendable {
     }
 
     package init(_ text: String) {
-        var found: Set<Holder> = []
-        for line in text.split(separator: "\n") {
-            // `1: POSIX  ADVISORY  READ 708 08:01:2097168 128 128`; `->` marks a process that waits.
-            let fields = line.split(separator: " ")
-            guard fields.count > 5, fields[1] == "POSIX", let pid = Int32(fields[4]),
-                let inode = fields[5].split(separator: ":").last.flatMap({ UInt64($0) })
-            else { continue }
-            found.insert(Holder(pid: pid, inode: inode))
-        }
-        holders = found
+        // As bytes, which cost less than characters.
+        let lines = Array(text.utf8).split(separator: UInt8(ascii: "\n"))
+        holders = Set(
+            lines.compactMap { line in
+                // `1: POSIX  ADVISORY  READ 708 08:01:2097168 128 128`; `->` marks a process that waits.
+                let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 6)
+                guard fields.count > 5, fields[1].elementsEqual("POSIX".utf8),
+                    let inode = fields[5].split(separator: UInt8(ascii: ":")).last,
+                    let pid = Int32(String(decoding: fields[4], as: UTF8.self)),
+                    let number = UInt64(String(decoding: inode, as: UTF8.self))
+                else { return nil }
+                return Holder(pid: pid, inode: number)
+            })
     }
 
     /// Returns true if the process has a lock on a file with this inode number. The device isn't compared: on some file

@@ -11,6 +11,19 @@ package enum ProcFileSystem {
     package static func require() throws(ProcMissing) {
         guard isMounted else { throw ProcMissing() }
     }
+
+    /// The numbers of all processes, in ascending order; nil if `/proc` can't be read.
+    package static var processes: [Int32]? {
+        var found: [Int32] = []
+        let isRead: Void? = try? Directory("/proc").forEachEntry { name, _, _ in
+            if let digit = name.first, (0x30...0x39).contains(digit),
+                let number = Int32(String(decoding: name, as: UTF8.self))
+            {
+                found.append(number)
+            }
+        }
+        return isRead == nil ? nil : found.sorted()
+    }
 }
 
 /// The error of work that needs `/proc` where it isn't mounted.
