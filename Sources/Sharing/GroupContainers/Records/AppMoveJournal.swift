@@ -76,13 +76,12 @@ package enum AppMoveState: Codable, Sendable, Equatable {
 }
 
 /// The file `.groupstore/app-journal.json`. Only the holder of the group's lock reads or writes it.
-package struct AppMoveJournal: Codable, Sendable, Equatable {
+package struct AppMoveJournal: OwnedRecord, Codable, Sendable, Equatable {
     package var version = 1
     package var move: AppMove
     package var state: AppMoveState
     /// The cells that `--undo` leaves as they are; nil if none. Known once the copy is complete.
     package var left: [LeftCells]?
-    /// The owner of the file.
     package var writer = geteuid()
 
     private enum CodingKeys: CodingKey {
@@ -92,17 +91,6 @@ package struct AppMoveJournal: Codable, Sendable, Equatable {
     package init(_ move: AppMove, _ state: AppMoveState) {
         self.move = move
         self.state = state
-    }
-
-    /// Opens a directory that the journal names, on the conditions of `TransferJournal.directory`. Throws
-    /// `UntrustedJournal`.
-    package func directory(_ path: FilePath) throws -> Directory {
-        let directory = try Directory(path)
-        let owner = try directory.status().owner
-        guard [0, geteuid(), owner].contains(writer) else {
-            throw UntrustedJournal(directory: path, writer: writer)
-        }
-        return directory
     }
 }
 
@@ -163,12 +151,7 @@ extension GroupContainer {
 
     /// Returns the directory's move in progress, or nil if there is none.
     package func appJournal() throws -> AppMoveJournal? {
-        guard let bookkeeping = try existingBookkeeping(),
-            let (record, owner) = try Record.readOwned(AppMoveJournal.self, Self.appJournalName, in: bookkeeping)
-        else { return nil }
-        var journal = record
-        journal.writer = owner
-        return journal
+        try existingBookkeeping().flatMap { try Record.readOwned(AppMoveJournal.self, Self.appJournalName, in: $0) }
     }
 
     package func write(_ journal: AppMoveJournal) throws {

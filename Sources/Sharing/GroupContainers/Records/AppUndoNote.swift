@@ -36,7 +36,7 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
     private static func all(in parent: Directory) -> [AppMove] {
         guard let owner = try? parent.status().owner else { return [] }
         return names(in: parent, suffix).compactMap { name -> AppMove? in
-            guard let (note, writer) = try? Record.readOwned(AppUndoNote.self, name, in: parent),
+            guard let (note, writer) = try? Record.readWithOwner(AppUndoNote.self, name, in: parent),
                 [0, geteuid(), owner].contains(writer)
             else { return nil }
             return note.move

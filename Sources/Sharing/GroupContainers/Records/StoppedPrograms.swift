@@ -23,14 +23,13 @@ package struct ManagedProgram: Codable, Hashable, Sendable {
 
 /// The file `.groupstore/app-stopped.json`: what a directory's move has stopped, or is about to. It is written before
 /// the first program is stopped, and removed once all of them run again. Only the holder of the group's lock writes it.
-package struct StoppedPrograms: Codable, Equatable, Sendable {
+package struct StoppedPrograms: OwnedRecord, Codable, Equatable, Sendable {
     package var version = 1
     /// The directory's place before and after the move.
     package let source: StoredPath
     package let destination: StoredPath
     /// In the order in which they are stopped.
     package var programs: [ManagedProgram]
-    /// The owner of the file.
     package var writer = geteuid()
 
     private enum CodingKeys: CodingKey {
@@ -48,12 +47,7 @@ extension GroupContainer {
 
     /// Returns the programs that a move has stopped and not yet started again, or nil if there are none.
     package func stoppedPrograms() throws -> StoppedPrograms? {
-        guard let bookkeeping = try existingBookkeeping(),
-            let (record, owner) = try Record.readOwned(StoppedPrograms.self, Self.stoppedName, in: bookkeeping)
-        else { return nil }
-        var stopped = record
-        stopped.writer = owner
-        return stopped
+        try existingBookkeeping().flatMap { try Record.readOwned(StoppedPrograms.self, Self.stoppedName, in: $0) }
     }
 
     package func write(_ stopped: StoppedPrograms) throws {

@@ -90,11 +90,10 @@ package enum TransferState: Codable, Sendable, Equatable {
 }
 
 /// The file `.groupstore/journal.json`. Only the holder of the group's lock reads or writes it.
-package struct TransferJournal: Codable, Sendable, Equatable {
+package struct TransferJournal: OwnedRecord, Codable, Sendable, Equatable {
     package var version = 1
     package var transfer: Transfer
     package var state: TransferState
-    /// The owner of the file.
     package var writer = geteuid()
 
     private enum CodingKeys: CodingKey {
@@ -126,8 +125,16 @@ package struct TransferJournal: Codable, Sendable, Equatable {
                 database: renumbered(database), support: support.map(renumbered), receipt: receipt)
         }
     }
+}
 
-    /// Opens a directory that the journal names.
+/// A record that is trusted as far as its file's owner is.
+package protocol OwnedRecord: Decodable {
+    /// The owner of the file.
+    var writer: uid_t { get set }
+}
+
+extension OwnedRecord {
+    /// Opens a directory that the record names.
     ///
     /// Anybody who may write to a group container could leave a journal there that makes the next user move and remove
     /// files elsewhere. A journal is therefore trusted only for directories of its own writer, unless root or this user
@@ -177,10 +184,7 @@ extension GroupContainer {
 
     /// Reads one journal. Returns nil if the file doesn't exist.
     static func journal(_ name: FilePath.Component, in directory: Directory) throws -> TransferJournal? {
-        guard let (record, owner) = try Record.readOwned(TransferJournal.self, name, in: directory) else { return nil }
-        var journal = record
-        journal.writer = owner
-        return journal
+        try Record.readOwned(TransferJournal.self, name, in: directory)
     }
 
     package func write(_ journal: TransferJournal) throws {
@@ -203,7 +207,7 @@ enum Record {
 
     /// Reads a record that only its owner may write, and returns the owner too. Throws `UnreadableRecord` if others
     /// may: any of them could have written this content.
-    static func readOwned<Value: Decodable>(
+    static func readWithOwner<Value: Decodable>(
         _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
     ) throws -> (value: Value, owner: uid_t)? {
         guard let (record, status) = try readWithStatus(type, name, in: directory) else { return nil }
@@ -212,6 +216,16 @@ enum Record {
                 path: directory.path.appending(name), reason: "users other than its owner may write to it")
         }
         return (record, status.owner)
+    }
+
+    /// Reads a record like `readWithOwner`, and sets its `writer`.
+    static func readOwned<Value: OwnedRecord>(
+        _ type: Value.Type, _ name: FilePath.Component, in directory: Directory
+    ) throws -> Value? {
+        guard let (found, owner) = try readWithOwner(type, name, in: directory) else { return nil }
+        var record = found
+        record.writer = owner
+        return record
     }
 
     /// True for the first bytes of a record, or all of them. A crash may leave zeros for bytes that weren't synced.
