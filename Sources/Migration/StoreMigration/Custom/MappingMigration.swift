@@ -114,26 +114,19 @@ package struct MappingMigration {
         let written = try hasOnlyPlainMappings ? WrittenValues(store, plan) : nil
         let instances = try InstancePass(store, plan, progress: progress)
         try instances.associate()
-        for entityPlan in plan.entityMappings where entityPlan.mapsObjects || entityPlan.usesPolicy {
-            try progress.step("making objects: \(entityPlan.mapping.name)", rows: instances.rows(of: entityPlan))
-            if entityPlan.usesPolicy {
-                try session.createInstances(entityPlan)
-            } else {
-                try instances.insert(entityPlan)
+        func map(
+            _ step: String, byPolicy: (EntityMappingPlan) throws -> Void, plainly: (EntityMappingPlan) throws -> Void
+        ) throws {
+            for entityPlan in plan.entityMappings where entityPlan.mapsObjects || entityPlan.usesPolicy {
+                try progress.step("\(step): \(entityPlan.mapping.name)", rows: instances.rows(of: entityPlan))
+                try entityPlan.usesPolicy ? byPolicy(entityPlan) : plainly(entityPlan)
             }
+            try session.flush()
         }
-        try session.flush()
+        try map("making objects", byPolicy: session.createInstances, plainly: instances.insert)
         excludedCounts = instances.excludedCounts
         let relationships = RelationshipPass(store, plan)
-        for entityPlan in plan.entityMappings where entityPlan.mapsObjects || entityPlan.usesPolicy {
-            try progress.step("relating objects: \(entityPlan.mapping.name)", rows: instances.rows(of: entityPlan))
-            if entityPlan.usesPolicy {
-                try session.createRelationships(entityPlan)
-            } else {
-                try relationships.relate(entityPlan)
-            }
-        }
-        try session.flush()
+        try map("relating objects", byPolicy: session.createRelationships, plainly: { try relationships.relate($0) })
         try relationships.complete()
         try MappingStepRunner(plan.destination, store).run(plan.mapping.completions)
         try creation.deriveValues()
