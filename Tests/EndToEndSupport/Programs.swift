@@ -67,7 +67,8 @@ package func groupstore(
 extension FinishedProcess {
     /// The objects that `--json` printed.
     package var objects: [JSONObject] { lines.compactMap(JSONObject.init(line:)) }
-    package var summary: JSONObject { objects.last ?? [:] }
+    /// The last of `objects`.
+    package var summary: JSONObject { lines.reversed().lazy.compactMap(JSONObject.init(line:)).first ?? [:] }
     package var outcome: String? { summary.string("outcome") }
 }
 

@@ -34,14 +34,27 @@ import Testing
 
     private static let data = (0..<0x10000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8 | 1) }
 
+    private static func bytes(_ count: Int) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: count) { buffer, length in
+            let target = UnsafeMutableRawBufferPointer(buffer)
+            data.withUnsafeBytes { data in
+                while length < count {
+                    let part = data[..<min(data.count, count - length)]
+                    UnsafeMutableRawBufferPointer(rebasing: target[length...])
+                        .copyMemory(from: UnsafeRawBufferPointer(rebasing: part))
+                    length += part.count
+                }
+            }
+        }
+    }
+
     private func source(_ parts: [Part]) throws -> [UInt8] {
         let file = try Descriptor(opening: sourcePath, flags: O_RDWR | O_CREAT | O_TRUNC, mode: 0o600)
         var content: [UInt8] = []
         for part in parts {
             switch part {
             case .data(let count):
-                var bytes: [UInt8] = []
-                while bytes.count < count { bytes += Self.data.prefix(count - bytes.count) }
+                let bytes = Self.bytes(count)
                 try file.write(bytes, at: Int64(content.count))
                 content += bytes
             case .hole(let count): content += [UInt8](repeating: 0, count: Int(count))

@@ -70,8 +70,9 @@ enum Spawn {
         var result: [Word] = []
         var variable = environ
         while let entry = variable.pointee {
-            let text = String(cString: entry)
-            if environment[String(text.prefix { $0 != "=" })] == nil { result.append(Word(text)) }
+            let bytes = UnsafeRawBufferPointer(start: entry, count: strlen(entry))
+            let name = strchr(entry, CInt(UInt8(ascii: "="))).map { bytes[..<($0 - entry)] } ?? bytes[...]
+            if environment[String(decoding: name, as: UTF8.self)] == nil { result.append(Word(bytes: Array(bytes))) }
             variable += 1
         }
         return result + environment.map { Word("\($0.key)=\($0.value)") }
