@@ -34,7 +34,7 @@ final class Fixture {
     func write(_ sql: String) throws {
         let queue = try DatabaseQueue(path: location.path.string)
         defer { try? queue.close() }
-        try queue.writeWithoutTransaction { try $0.execute(sql: sql) }
+        try queue.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = OFF; \(sql)") }
     }
 
     func schema() throws -> [String] {

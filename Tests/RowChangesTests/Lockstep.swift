@@ -31,7 +31,9 @@ final class Lockstep {
     init(pageSize: Int = 512, pragmas: String = "") throws {
         directory = try TemporaryDirectory()
         queue = try DatabaseQueue(path: directory.path.appending("s.db").string)
-        try queue.writeWithoutTransaction { try $0.execute(sql: "PRAGMA page_size = \(pageSize); \(pragmas)") }
+        try queue.writeWithoutTransaction {
+            try $0.execute(sql: "PRAGMA synchronous = OFF; PRAGMA page_size = \(pageSize); \(pragmas)")
+        }
         state = MemoryState([])
         map = try TreeMap(state)
         content = [:]

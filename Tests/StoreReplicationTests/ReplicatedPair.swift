@@ -38,6 +38,7 @@ final class ReplicatedPair {
 
     static func write(_ sql: String, _ store: StoreLocation) throws {
         let writer = try StoreWriter(store.path)
+        try writer.execute("PRAGMA synchronous = OFF")
         try writer.execute("PRAGMA foreign_keys = ON")
         try writer.execute(script: sql)
     }
