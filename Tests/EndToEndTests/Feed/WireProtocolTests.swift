@@ -180,11 +180,18 @@ private final class WireStage {
         return Array(line.text.utf8) + [0x0A]
     }
 
+    /// Returns true for a line that may come before the expected one: a warning of the two programs that have the store
+    /// open, of progress one of the same kind with another fraction, or one of a copy before the migration.
+    private func isAside(_ object: JSONObject, of text: String, _ step: WireExample.Step) -> Bool {
+        object.type == "hazard" || object.type == "hazard_over"
+            || repeatsProgress && object["fraction"] != nil
+                && !text.contains("\"type\":\"\(object.type ?? "")\"") && step.count == 1
+    }
+
     private func expect(_ text: String, from client: any WireClient, _ step: WireExample.Step) throws {
         var next = try client.next()
-        // A line of the same kind with another fraction, or one of a copy before the migration.
-        while repeatsProgress, let line = next, let object = JSONObject(line: String(decoding: line, as: UTF8.self)),
-            object["fraction"] != nil, !text.contains("\"type\":\"\(object.type ?? "")\""), step.count == 1
+        while let line = next, let object = JSONObject(line: String(decoding: line, as: UTF8.self)),
+            isAside(object, of: text, step)
         {
             next = try client.next()
         }
