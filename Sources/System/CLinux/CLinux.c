@@ -105,8 +105,6 @@ ssize_t gs_copy_file_range(int source, int destination, off_t offset, size_t len
     return copy_file_range(source, &offset, destination, &destination_offset, length, 0);
 }
 
-int gs_fallocate(int descriptor, off_t length) { return fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, length); }
-
 void gs_begin_writeback(int descriptor, off_t start, off_t length) {
     (void)sync_file_range(descriptor, start, length, SYNC_FILE_RANGE_WRITE);
 }
@@ -143,11 +141,6 @@ static int ofd(int descriptor, int command, struct flock *lock) {
 int gs_ofd_lock(int descriptor, short type, off_t start, off_t length) {
     struct flock lock = {.l_type = type, .l_start = start, .l_len = length};
     return ofd(descriptor, F_OFD_SETLK, &lock);
-}
-
-int gs_ofd_lock_wait(int descriptor, short type, off_t start, off_t length) {
-    struct flock lock = {.l_type = type, .l_start = start, .l_len = length};
-    return ofd(descriptor, F_OFD_SETLKW, &lock);
 }
 
 int gs_ofd_conflict(int descriptor, short type, off_t start, off_t length) {
@@ -445,8 +438,6 @@ int gs_signalfd_read(int descriptor) {
 }
 
 void gs_name_thread(const char *name) { (void)prctl(PR_SET_NAME, name); }
-
-void gs_memory_barrier(void) { __sync_synchronize(); }
 
 void gs_cpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -41,7 +41,6 @@ extern const unsigned int gs_rename_exchange;
 int gs_reflink(int destination, int source);
 // Copies from an offset of the source to the same offset of the destination.
 ssize_t gs_copy_file_range(int source, int destination, off_t offset, size_t length);
-int gs_fallocate(int descriptor, off_t length);
 // Closes a descriptor in a separate process that nobody waits for. Returns 0, or -1 with errno if no process can be
 // created; the descriptor is still open then. It must hold no lock that anybody waits for.
 int gs_close_elsewhere(int descriptor);
@@ -70,7 +69,6 @@ extern const int gs_lease_none;
 
 // Open file description locks, fcntl(2). The type is F_RDLCK, F_WRLCK or F_UNLCK. Length 0 extends to the end.
 int gs_ofd_lock(int descriptor, short type, off_t start, off_t length);
-int gs_ofd_lock_wait(int descriptor, short type, off_t start, off_t length);
 // Returns 1 if a lock of another open file description conflicts with `type`, 0 if none does, -1 on error.
 int gs_ofd_conflict(int descriptor, short type, off_t start, off_t length);
 
@@ -160,8 +158,6 @@ void gs_release_memory(void);
 // Names the calling thread. At most 15 bytes are used.
 void gs_name_thread(const char *name);
 
-// For memory that another process writes, such as SQLite's wal-index.
-void gs_memory_barrier(void);
 void gs_cpu_relax(void);
 // Sets how late the calling thread may wake from a sleep, in nanoseconds (PR_SET_TIMERSLACK of prctl(2)).
 void gs_timer_slack(unsigned long nanoseconds);
