@@ -334,6 +334,19 @@ import Testing
                 "0: 0.0,1,107 > 0.0,5,107", "0: 0.5,4,5 > 0.5,5,5", "0: 1.0,2,5 > 1.0,5,5", "0: 7.0,1,x1 > 7.0,5,x1",
             ])
     }
+
+    /// A record has such a column twice too.
+    @Test func pairsRowsByAKeyThatHasAColumnTwice() throws {
+        let shadow = try FollowedShadow(
+            """
+            CREATE TABLE t (a, b REAL, v, PRIMARY KEY (a COLLATE RTRIM DESC, a, b)) WITHOUT ROWID;
+            INSERT INTO t VALUES ('x', 1, 1), ('y', 0.5, 1);
+            """)
+        _ = try shadow.steps()
+        try shadow.write("UPDATE t SET v = 2")
+        let rows = try shadow.steps().flatMap(\.rows)
+        #expect(rows.sorted() == ["0: 'x',1.0,1 > 'x',1.0,2", "0: 'y',0.5,1 > 'y',0.5,2"])
+    }
 }
 
 extension FilePath {

@@ -22,7 +22,7 @@ package final class StoredTable {
     /// The names of the key's columns: those of a table WITHOUT ROWID, or the one that is the rowid.
     package let key: [String]
     /// For each field of a record that belongs to the key of a table WITHOUT ROWID, true if its column has REAL
-    /// affinity. Nil for another table.
+    /// affinity. Nil for another table. A key may have a column twice, with different collations.
     package let keyIsReal: [Bool]?
     private let stored: [Column]
     private let keyPlaces: [Int]
@@ -39,7 +39,7 @@ package final class StoredTable {
         self.encoding = encoding
         let isStrict = try reader.integer("SELECT strict FROM pragma_table_list(?1)", [.text(table.name)]) == 1
         let alias = table.rowidAlias
-        let places = try Self.fields(of: table, reader)
+        let (places, keyColumns) = try Self.fields(of: table, reader)
         var stored: [Column] = []
         for (place, column) in table.columns.enumerated() where column.isAssignable {
             stored.append(
@@ -54,23 +54,31 @@ package final class StoredTable {
         let key = table.kind == .withoutRowid ? table.primaryKey.map(\.name) : alias.map { [$0] } ?? []
         self.key = key
         keyPlaces = key.compactMap { columns.firstIndex(of: $0) }
-        let fields = stored.filter { $0.field < key.count }.sorted { $0.field < $1.field }
-        keyIsReal = table.kind == .withoutRowid && fields.count == key.count ? fields.map(\.isReal) : nil
+        let keyIsReal = keyColumns.map { Self.isReal(table.columns[$0].type, isStrict: isStrict) }
+        self.keyIsReal = keyIsReal.isEmpty ? nil : keyIsReal
     }
 
-    /// Returns the field of each column, by the column's place. A virtual column has none. A table WITHOUT ROWID has
-    /// the columns of its key first.
-    private static func fields(of table: DatabaseSchema.Table, _ reader: DefinitionReader) throws -> [Int: Int] {
+    /// Returns the field of each column, by the column's place; and the columns that the first fields of a table
+    /// WITHOUT ROWID have, which are its key. A virtual column has no field.
+    private static func fields(
+        of table: DatabaseSchema.Table, _ reader: DefinitionReader
+    ) throws -> (places: [Int: Int], keyColumns: [Int]) {
         var order = Array(table.columns.indices)
+        var keyColumns: [Int] = []
         if table.kind == .withoutRowid {
             let row = try reader.prepare(
-                "SELECT x.cid FROM pragma_index_list(?1) AS l CROSS JOIN pragma_index_xinfo(l.name) AS x "
+                "SELECT x.cid, x.key FROM pragma_index_list(?1) AS l CROSS JOIN pragma_index_xinfo(l.name) AS x "
                     + "WHERE l.origin = 'pk' ORDER BY x.seqno", [.text(table.name)])
             order = []
-            while try row.step() { order.append(Int(row.integer(0))) }
+            while try row.step() {
+                let column = Int(row.integer(0))
+                guard table.columns.indices.contains(column) else { continue }
+                order.append(column)
+                if row.integer(1) == 1 { keyColumns.append(column) }
+            }
         }
-        let stored = order.filter { table.columns.indices.contains($0) && table.columns[$0].storage != .virtual }
-        return Dictionary(zip(stored, stored.indices), uniquingKeysWith: { first, _ in first })
+        let stored = order.filter { table.columns[$0].storage != .virtual }
+        return (Dictionary(zip(stored, stored.indices), uniquingKeysWith: { first, _ in first }), keyColumns)
     }
 
     /// True for a column of REAL affinity (https://sqlite.org/datatype3.html, §3.1).
