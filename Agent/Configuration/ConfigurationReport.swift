@@ -33,16 +33,6 @@ struct ConfigurationReport {
 extension Configuration.Group {
     /// The command that makes the directory, whatever configuration the command finds.
     package var creationCommand: String {
-        "groupstore group create \(identifier) --directory \(PrintablePath(directory).description.shellWord)"
-    }
-}
-
-extension String {
-    /// The text as one word of a shell.
-    fileprivate var shellWord: String {
-        let plain = unicodeScalars.allSatisfy { scalar in
-            scalar.isASCII && (scalar.properties.isAlphabetic || "0123456789/._-+:,@".unicodeScalars.contains(scalar))
-        }
-        return plain ? self : "'" + replacing("'", with: "'\\''") + "'"
+        "groupstore group create \(identifier) --directory \(directory.shellWord)"
     }
 }

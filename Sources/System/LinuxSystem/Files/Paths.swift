@@ -94,9 +94,10 @@ extension FilePath {
     }
 }
 
-/// Words of a command line for a person's shell (bash, zsh, ksh).
+/// Words of a command line for a POSIX shell (bash, dash, ksh, zsh).
 package enum ShellText {
-    /// Returns the bytes as one word: plain, in single quotes, or, with bytes that can't be printed, in `$'…'`.
+    /// Returns the bytes as one word without a character that affects a terminal: plain, in single quotes, or, with
+    /// bytes that can't be printed, as the output of `printf`.
     package static func word(_ bytes: [UInt8]) -> String {
         if let text = String(validating: bytes, as: UTF8.self), PrintableText.isPlain(text) {
             let isPlain = !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x80 || Self.isUnquoted($0) }
@@ -106,14 +107,18 @@ package enum ShellText {
                     + text.split(separator: "'", omittingEmptySubsequences: false)
                     .joined(separator: "'\\''") + "'"
         }
-        let escaped = bytes.map { byte in
-            let scalar = UnicodeScalar(byte)
-            guard byte >= 0x20, byte < 0x7F else {
-                return "\\x" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
-            }
-            return (scalar == "'" || scalar == "\\" ? "\\" : "") + String(scalar)
-        }
-        return "$'" + escaped.joined() + "'"
+        // A shell removes the line feeds at the end of a command's output. `$'…'` keeps them, but dash doesn't know it.
+        let isOutput = bytes.last != UInt8(ascii: "\n")
+        let escaped = bytes.enumerated().map { index, byte in
+            if byte == UInt8(ascii: "%") { return isOutput ? "%%" : "%" }
+            let isPlain = byte == UInt8(ascii: " ") || Self.isUnquoted(byte)
+            // `printf` takes a hyphen at the beginning for an option's.
+            if isPlain, index > 0 || byte != UInt8(ascii: "-") { return String(UnicodeScalar(byte)) }
+            // Three octal digits: none that follows belongs to the number.
+            let digits = String(byte, radix: 8)
+            return "\\" + String(repeating: "0", count: 3 - digits.count) + digits
+        }.joined()
+        return isOutput ? "\"$(printf '\(escaped)')\"" : "$'\(escaped)'"
     }
 
     private static func isUnquoted(_ byte: UInt8) -> Bool {
