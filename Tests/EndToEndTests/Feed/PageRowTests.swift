@@ -223,6 +223,20 @@ import Testing
         #expect(try scene.next(watch, "reset", "row").type == "reset")
     }
 
+    /// The reset says why, and covers the difference that can't be told.
+    @Test func anotherFileOfAnotherEncodingIsOneReset() throws {
+        let scene = try Scene()
+        let other = scene.places.group.appending("other")
+        try sqlite(
+            other, "PRAGMA encoding = 'UTF-16le'; CREATE TABLE note (id INTEGER PRIMARY KEY, title); VACUUM")
+        let watch = try scene.watch("--values", "--json")
+        _ = try scene.next(watch, "watching")
+        #expect(try run("mv", [Word(other), Word(scene.store)]).status == 0)
+        #expect(try scene.next(watch, "reset", "row", "change").string("reason") == "replaced")
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a')")
+        #expect(try scene.next(watch, "reset", "row", "change")["key"] == 1)
+    }
+
     @Test func advancesTheTokenPastStepsThatAreLeftOut() throws {
         let scene = try Scene()
         let watch = try scene.watch("--values", "--json", "--tables", "note")

@@ -188,6 +188,13 @@ final class DirectRows {
         }
     }
 
+    private func takeOwedReset() -> StoreEvent? {
+        let place = owed.firstIndex { event in
+            if case .reset(let reason) = event { reason != .unreadable } else { false }
+        }
+        return place.map { owed.remove(at: $0) }
+    }
+
     /// Prints the rows of each step that was logged before the call and not passed on, and passes on an event for it;
     /// nil after steps that the filter leaves out, which only advance the token.
     func passOnSteps(_ body: (StoreEvent?) throws -> Void) throws {
@@ -207,7 +214,8 @@ final class DirectRows {
             }
             hasLeftOut = false
             guard let tables else {
-                try body(.reset(.historyGap))
+                // One reset is enough, and one that waits says more, such as that the file was replaced.
+                try body(takeOwedReset() ?? .reset(.historyGap))
                 continue
             }
             if printer.admits(tables) {
