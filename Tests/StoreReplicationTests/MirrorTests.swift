@@ -275,13 +275,18 @@ struct MirrorTests {
 
     /// After a crash of the machine the shadow doesn't count, and of the mirror what was committed.
     @Test func keepsItsHistoryAfterACrashOfTheMachine() throws {
-        let pair = try MirroredPair(Self.tables)
+        let pair = try MirroredPair(
+            """
+            \(Self.tables)
+            CREATE TABLE cased (k, v, PRIMARY KEY (k COLLATE NOCASE)) WITHOUT ROWID; INSERT INTO cased VALUES ('a', 1);
+            """)
         let history = try pair.history()
         for name in ["state", "pages"] as [FilePath.Component] {
             try pair.write(
                 """
                 UPDATE note SET title = 'crash' || id; INSERT INTO plain VALUES ('\(name)', 1); DELETE FROM log;
                 INSERT INTO keyed VALUES ('\(name)', 0.1, x''); UPDATE keyed SET v = 1.0 WHERE v = 1;
+                UPDATE cased SET k = iif(k = 'a', 'A', 'a'); UPDATE keyed SET k = (SELECT k FROM cased) WHERE k = 'a';
                 UPDATE plain SET rowid = rowid + 100 WHERE rowid = 2; PRAGMA user_version = 7; VACUUM;
                 """)
             try Directory(pair.place.appending("0")).open(name, flags: O_WRONLY).truncate(to: 0, path: pair.place)

@@ -3,10 +3,17 @@ import SQLiteStore
 
 /// Compares the rows of one table in a mirror with those of the home, which is attached, by types and values.
 struct MirrorComparison {
-    /// A row of the home, one of the mirror, or both if they have the same key and differ.
+    /// A row of the home, one of the mirror, or both if they differ and the columns' collations take their keys for
+    /// equal.
     struct Difference {
         var home: MirrorRow?
         var mirror: MirrorRow?
+
+        /// True if there are both, with exactly the same key.
+        var hasOneKey: Bool {
+            guard let home, let mirror else { return false }
+            return zip(home.key, mirror.key).allSatisfy { $0.isIdentical(to: $1) }
+        }
     }
 
     /// More rows differ than are worth a batch.

@@ -48,13 +48,12 @@ final class MirrorWriter {
         for writer in writers.values { lastChange = max(lastChange, writer.rows.lastChange) }
     }
 
-    /// Calls `body` with each row of a step, and completes a table after its last one.
+    /// Calls `body` with each row of a step.
     private func forEachRow(
         _ reader: StepReader, _ body: (MirrorTableWriter, _ before: MirrorRow?, _ after: MirrorRow?) throws -> Void
     ) throws {
         var current: (table: StoredTable, rows: MirrorTableWriter)?
         try reader.forEach { logged in
-            try current?.rows.finish()
             guard let definition = logged.after, logged.before == definition else { throw UnknownRows() }
             current = try self.writer(definition, hasRowids: logged.hasRowids)
         } row: { row in
@@ -65,7 +64,6 @@ final class MirrorWriter {
             }
             try body(writer, row.before.map(decoded), row.after.map(decoded))
         }
-        try current?.rows.finish()
     }
 
     /// Makes the rows those of the home, which is attached and has the mirror's schema, and records those that differ.
@@ -79,8 +77,10 @@ final class MirrorWriter {
             let writer = try rows(of: table)
             writers[name] = (nil, writer)
             writer.time = time.real(0)
-            for difference in differences { try writer.add(difference.mirror, difference.home) }
-            try writer.finish()
+            for difference in differences where !difference.hasOneKey { try writer.add(difference.mirror, nil) }
+            for difference in differences where difference.home != nil {
+                try writer.add(difference.hasOneKey ? difference.mirror : nil, difference.home)
+            }
             writer.isDoubtful = true
             lastChange = max(lastChange, writer.lastChange)
         }
@@ -129,9 +129,6 @@ private final class MirrorTableWriter {
     /// True if SQLite computes something from the values that are written.
     private let computes: Bool
     private var selections: [Set<Int>: SQLiteStatement] = [:]
-    /// The rows of a table WITHOUT ROWID, which are paired by their keys once all are known: a changed row is one that
-    /// went and one that came.
-    private var (gone, came): ([MirrorRow], [MirrorRow]) = ([], [])
 
     init(_ table: ReplicatedTable, _ database: ReplicaConnection, encoding: TextEncoding, computes: Bool) throws {
         (self.table, self.database, self.encoding, self.computes) = (table, database, encoding, computes)
@@ -157,27 +154,11 @@ private final class MirrorTableWriter {
         }
     }
 
-    /// Writes a row, or notes it until `finish`.
+    /// Writes a row, which is none afterwards if `after` is nil. Both have the same key. In a table WITHOUT ROWID, add
+    /// the rows that are gone first: under a column's collation a row that came may have the key of one that went.
     func add(_ before: MirrorRow?, _ after: MirrorRow?) throws {
-        guard table.rowid == nil else {
-            guard let key = (after ?? before)?.key else { return }
-            return try write(key, before?.values, after?.values)
-        }
-        if let before { gone.append(before) }
-        if let after { came.append(after) }
-    }
-
-    func finish() throws {
-        guard !gone.isEmpty || !came.isEmpty else { return }
-        var former = Dictionary(gone.map { (KeyBytes($0.key), $0) }, uniquingKeysWith: { first, _ in first })
-        let latter = came.map { ($0, former.removeValue(forKey: KeyBytes($0.key))?.values) }
-        // Under a column's collation a row that came may have the key of one that went.
-        for row in former.values { try write(row.key, row.values, nil) }
-        for (row, before) in latter { try write(row.key, before, row.values) }
-        (gone, came) = ([], [])
-    }
-
-    private func write(_ key: [StoredValue], _ before: [StoredValue]?, _ after: [StoredValue]?) throws {
+        guard let key = (after ?? before)?.key else { return }
+        let (before, after) = (before?.values, after?.values)
         var columns: Int64 = 0
         if let before, let after {
             // Equal values may be stored otherwise.
@@ -204,18 +185,6 @@ extension StoredValue {
         case .null, .integer, .real: false
         case .blob, .malformedText: true
         case .text(let text): text.utf8.contains { $0 == 0 || $0 > 0x7F }
-        }
-    }
-}
-
-/// A key as a dictionary's key: Swift takes some different texts for equal.
-private struct KeyBytes: Hashable {
-    private let bytes: [UInt8]
-
-    init(_ key: [StoredValue]) {
-        bytes = key.reduce(into: []) {
-            ValueJSON.append($1, to: &$0)
-            $0.append(UInt8(ascii: ","))
         }
     }
 }
