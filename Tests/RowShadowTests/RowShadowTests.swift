@@ -97,7 +97,6 @@ import Testing
         #expect(try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'z'"])])
     }
 
-    /// A program that is killed after the head of the redo file was written leaves the state before it.
     @Test func findsTheStepsOfSeveralReaders() throws {
         let followed = try FollowedShadow("CREATE TABLE t (x)")
         let inserts = (1...8).map { "INSERT INTO t VALUES (\($0))" }
@@ -116,6 +115,7 @@ import Testing
         #expect(try shadow.step(after: 4)?.step.number == 5)
     }
 
+    /// A program that is killed after the head of the redo file was written leaves the state before it.
     @Test func completesAnInterruptedStep() throws {
         let shadow = try FollowedShadow(Self.note)
         _ = try shadow.steps()
@@ -151,6 +151,11 @@ import Testing
         let queue = try DatabaseQueue(path: shadow.store.string)
         func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
         try write("INSERT INTO note VALUES (2, 'b')")
+        _ = try shadow.steps()
+        // The pages that are in memory are the right ones. These push them out.
+        try write("CREATE TABLE filler (x)")
+        let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)"
+        try write("INSERT INTO filler \(many) SELECT zeroblob(3000) FROM n")
         _ = try shadow.steps()
         let epoch = shadow.follower?.shadow.epoch
         try shadow.damageCopy()

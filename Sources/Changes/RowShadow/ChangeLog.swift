@@ -76,17 +76,17 @@ enum StepLayout {
 struct StepWriter {
     private let file: OwnFile
     private let start: Int64
-    private var writer: BufferedWriter
+    private let writer: BufferedWriter
     private var rowCount: UInt64 = 0
 
-    init(_ file: OwnFile, at offset: Int64) throws {
-        self.file = file
-        start = offset
-        writer = BufferedWriter(file, at: offset)
+    /// - Parameter writer: That of the log, `file`, after the step before.
+    init(_ writer: BufferedWriter, of file: OwnFile) throws {
+        (self.file, self.writer) = (file, writer)
+        start = writer.end
         try writer.append([UInt8](repeating: 0, count: LoggedStep.headLength))
     }
 
-    mutating func add(_ table: LoggedTable) throws {
+    func add(_ table: LoggedTable) throws {
         writer.beginEntry()
         try writer.append(word: StepLayout.table)
         try writer.append(word: table.hasRowids ? 1 : 0)
@@ -109,35 +109,30 @@ struct StepWriter {
         try writer.endEntry()
     }
 
-    private mutating func append(_ bytes: (some Collection<UInt8>)?) throws {
+    private func append(_ bytes: (some Collection<UInt8>)?) throws {
         guard let bytes else { return try writer.append(word: StepLayout.absent) }
         try writer.append(word: UInt64(bytes.count))
         try writer.append(bytes)
     }
 
-    /// Completes the step. Returns it, and the offset of the next one.
-    mutating func finish(
+    /// Completes the step. Returns the number of its rows.
+    func finish(
         _ kind: LoggedStep.Kind, number: UInt64, firstRow: UInt64, time: Double, _ encoding: PageFormat.Encoding,
         schemaVersion: UInt32
-    ) throws -> (LoggedStep, Int64) {
+    ) throws -> UInt64 {
         writer.beginEntry()
         try writer.append(word: StepLayout.end)
         try writer.endEntry()
-        let end = writer.end
-        try writer.flush()
-        var head = BufferedWriter(file, at: start)
+        let head = BufferedWriter(file, at: start)
         let words: [UInt64] = [
-            StepLayout.magic, UInt64(end - start), kind.rawValue, number, firstRow, rowCount, time.bitPattern,
+            StepLayout.magic, UInt64(writer.end - start), kind.rawValue, number, firstRow, rowCount, time.bitPattern,
             UInt64(encoding.rawValue) | UInt64(schemaVersion) << 32,
         ]
         head.beginEntry()
         for word in words { try head.append(word: word) }
         try head.endEntry()
-        try head.flush()
-        let step = LoggedStep(
-            kind: kind, number: number, firstRow: firstRow, rowCount: rowCount, time: time, encoding: encoding,
-            schemaVersion: schemaVersion)
-        return (step, end)
+        try writer.replace(with: head)
+        return rowCount
     }
 }
 

@@ -7,6 +7,10 @@ import SystemPackage
 final class OwnFile {
     let descriptor: Descriptor
     let path: FilePath
+    /// What was written last, to the end of the file's content, and its offset. Mostly, that is what is read next.
+    private var recent: (offset: Int64, bytes: [UInt8]) = (0, [])
+    /// Bytes that may be written before the disk's space is looked at again, and for how long.
+    private var granted: (count: UInt64, until: ContinuousClock.Instant) = (0, .now)
 
     init(_ descriptor: consuming Descriptor, path: FilePath) {
         self.descriptor = descriptor
@@ -51,31 +55,59 @@ struct ShadowSpace {
 extension OwnFile {
     /// Throws `RowShadowError.noSpace` if the programs that write the store would be left with too little.
     func requireSpace(for count: UInt64) throws {
+        if count <= granted.count, ContinuousClock.now < granted.until { return granted.count -= count }
+        granted.count = 0
         guard let space = ShadowSpace(descriptor.raw) else { return }
         guard space.available >= space.reserve + count else {
             throw RowShadowError.noSpace(path, reserve: space.reserve)
         }
+        granted = (min(1 << 20, space.available - space.reserve - count), .now.advanced(by: .milliseconds(100)))
+    }
+
+    fileprivate func write(_ bytes: [UInt8], at offset: Int64) throws {
+        forget()
+        try requireSpace(for: UInt64(bytes.count))
+        try descriptor.write(bytes, at: offset, path: path)
+    }
+
+    /// Keeps the last bytes of the file's content for those who read them.
+    fileprivate func keep(_ bytes: [UInt8], at offset: Int64) {
+        if bytes.count <= 1 << 20 { recent = (offset, bytes) }
+    }
+
+    /// Forgets what was kept: the content ends elsewhere.
+    fileprivate func forget() { recent = (0, []) }
+
+    fileprivate func read(count: Int, at offset: Int64) throws(SystemError) -> [UInt8] {
+        let start = offset - recent.offset
+        guard start >= 0, start < recent.bytes.count else {
+            return try descriptor.read(count: count, at: offset, path: path)
+        }
+        return Array(recent.bytes[Int(start)...].prefix(count))
     }
 }
 
 /// Writes consecutive bytes in large pieces. Throws `RowShadowError.noSpace` and `SystemError`.
-struct BufferedWriter {
+final class BufferedWriter {
     private let file: OwnFile
     private var offset: Int64
     private var buffer: [UInt8] = []
     /// Of the entry that was begun; nil outside of one.
     private var sum: UInt64?
+    private let isRead: Bool
     private static let limit = 1 << 18
 
-    init(_ file: OwnFile, at offset: Int64) {
+    /// - Parameter isRead: True if what is written last is read soon.
+    init(_ file: OwnFile, at offset: Int64, isRead: Bool = false) {
         self.file = file
         self.offset = offset
+        self.isRead = isRead
     }
 
     /// The offset after what was appended.
     var end: Int64 { offset + Int64(buffer.count) }
 
-    mutating func append(_ bytes: some Sequence<UInt8>) throws {
+    func append(_ bytes: some Sequence<UInt8>) throws {
         let start = buffer.count
         buffer.append(contentsOf: bytes)
         if let seed = sum { sum = buffer[start...].withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, seed) } }
@@ -83,24 +115,43 @@ struct BufferedWriter {
     }
 
     /// Appends a number in eight bytes.
-    mutating func append(word: UInt64) throws {
+    func append(word: UInt64) throws {
         try withUnsafeBytes(of: word.littleEndian) { try append($0) }
     }
 
     /// Begins an entry, which ends with `endEntry`.
-    mutating func beginEntry() { sum = UInt64(bitPattern: end) }
+    func beginEntry() { sum = UInt64(bitPattern: end) }
 
     /// Appends the checksum of the entry and of its place. It tells a fault of the disk, not forged content.
-    mutating func endEntry() throws {
+    func endEntry() throws {
         guard let sum = sum.take() else { return }
         try append(word: sum)
     }
 
-    mutating func flush() throws {
-        try file.requireSpace(for: UInt64(buffer.count))
-        try file.descriptor.write(buffer, at: offset, path: file.path)
-        offset += Int64(buffer.count)
+    /// Replaces bytes that were appended by those of an entry that another writer made for their place.
+    func replace(with entry: BufferedWriter) throws {
+        let start = entry.offset - offset
+        guard start >= 0 else { return try file.descriptor.write(entry.buffer, at: entry.offset, path: file.path) }
+        buffer.replaceSubrange(Int(start)..<Int(start) + entry.buffer.count, with: entry.buffer)
+    }
+
+    /// Drops what was appended from an offset on.
+    func cut(to end: Int64) {
+        sum = nil
+        file.forget()
+        if end >= offset { return buffer.removeSubrange(Int(end - offset)...) }
+        offset = end
         buffer.removeAll(keepingCapacity: true)
+    }
+
+    func flush() throws {
+        guard !buffer.isEmpty else { return }
+        try file.write(buffer, at: offset)
+        let start = offset
+        offset += Int64(buffer.count)
+        guard isRead else { return buffer.removeAll(keepingCapacity: true) }
+        file.keep(buffer, at: start)
+        buffer = []
     }
 }
 
@@ -125,7 +176,7 @@ struct BufferedReader {
     mutating func bytes(_ count: Int) throws -> [UInt8] {
         if buffer.count - next < count {
             let wanted = max(count, length)
-            buffer = try file.descriptor.read(count: wanted, at: offset, path: file.path)
+            buffer = try file.read(count: wanted, at: offset)
             next = 0
             guard buffer.count >= count else { throw RowShadowError.damaged(file.path) }
         }

@@ -39,6 +39,14 @@ final class PageSums {
         unwritten.append(number)
     }
 
+    /// Records that pages are zeros.
+    func recordZeros(_ numbers: ClosedRange<UInt32>, length: Int) {
+        withUnsafeTemporaryAllocation(byteCount: length, alignment: 8) {
+            $0.initializeMemory(as: UInt8.self, repeating: 0)
+            for number in numbers { record(number, UnsafeRawBufferPointer($0)) }
+        }
+    }
+
     /// Sets the number of pages. New ones have no sum until they are recorded.
     func resize(to pageCount: UInt32) {
         let count = Int(pageCount)

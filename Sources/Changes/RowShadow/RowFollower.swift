@@ -17,6 +17,8 @@ package final class RowFollower {
     package enum Outcome: Sendable {
         /// The shadow has the store's present state.
         case current
+        /// The shadow has some of the steps that lead there. Go on at once: the others are in memory.
+        case partly
         /// The store can't be read now. Try again soon.
         case busy
         /// There is no store.
@@ -35,8 +37,14 @@ package final class RowFollower {
     /// The journals of transactions in rollback mode; nil if they aren't watched.
     var journals: JournalWatch?
     private let hasExactTimes: Bool
-    /// The commit that the shadow has, in the log that is open; nil if it is to be found by a comparison.
+    /// The commit up to which transactions were captured, in the log that is open; nil if a comparison must find what
+    /// comes after them.
     private var commit: WriteAheadIndex?
+    /// The transactions after the shadow's state that were read from the log, with the identity of their store. A log
+    /// that is written without a pause is restarted before they could be applied, and its frames are gone then.
+    private var captured = CapturedTransactions()
+    /// True if the log has more that couldn't be captured.
+    private var isBehind = false
     /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
     /// isn't known.
     private var idleStamp: StoreFiles.Stamp?
@@ -47,6 +55,8 @@ package final class RowFollower {
     /// True if the shadow is of no use until it is made anew.
     private var isDamaged = false
     private let keys = TableKeys()
+    /// The number of transactions that are applied before anybody is told of them.
+    private static let maximumSteps = 500
 
     /// Opens a store's shadow, or makes one, which is `isNew` and has the store's present state.
     ///
@@ -80,7 +90,7 @@ package final class RowFollower {
     /// It has another epoch, and no step. Throws as the initializer.
     package func remake() throws {
         isDamaged = true
-        (commit, idleStamp, holdsWholeLog, map) = (nil, nil, false, nil)
+        losePosition()
         (shadow, files) = try RowShadow.copy(
             path, name, shadow.slot, limit: limit, hasExactTimes: hasExactTimes, Deadline(after: patience))
         isNew = true
@@ -122,46 +132,77 @@ package final class RowFollower {
     package func advance(comparesAll: Bool) throws -> Outcome {
         guard !isDamaged else { throw RowShadowError.damaged(shadow.path) }
         do {
-            guard let found = try StoreFiles.current(directory, name, unless: files) else {
-                (files, journals, commit) = (nil, nil, nil)
-                return .absent
-            }
-            if found !== files { (files, journals, commit, idleStamp, holdsWholeLog) = (found, nil, nil, nil, false) }
-            // Other programs may want to prove that nobody has it open.
-            defer { found.closeDatabase() }
-            if try readLog(found), !comparesAll { return .current }
-            switch try readJournals(found) {
-            case .all:
-                record(nil)
-                if journals?.takeClosed() != true { return .current }
-            case .disturbed: return .busy
-            case .unknown: break
-            }
-            return try compare(found) ? .current : .busy
-        } catch RowShadowError.damaged(let path) {
-            isDamaged = true
-            throw RowShadowError.damaged(path)
-        } catch RowShadowError.noSpace(let path, let reserve) {
-            try shadow.abandonStep()
-            throw RowShadowError.noSpace(path, reserve: reserve)
-        } catch is Disturbed {
-            return .busy
-        } catch let error as SystemError where error.isPassing {
-            return .busy
+            let outcome = try advanceSteps(comparesAll: comparesAll)
+            try shadow.flush()
+            return outcome
+        } catch {
+            return try outcome(after: error)
         }
     }
 
-    /// Applies what the log has after the shadow's commit. Returns false if a comparison must tell the rest.
+    private func advanceSteps(comparesAll: Bool) throws -> Outcome {
+        guard let found = try StoreFiles.current(directory, name, unless: files) else {
+            (files, journals, commit) = (nil, nil, nil)
+            try applyCaptured()
+            return .absent
+        }
+        if found !== files { (files, journals, commit, idleStamp, holdsWholeLog) = (found, nil, nil, nil, false) }
+        // Other programs may want to prove that nobody has it open.
+        defer { found.closeDatabase() }
+        isBehind = false
+        if try captured.isFull || readLog(found), !comparesAll {
+            try applyCaptured(upTo: Self.maximumSteps)
+            return hasMore ? .partly : .current
+        }
+        try applyCaptured()
+        switch try readJournals(found) {
+        case .all:
+            record(nil)
+            if journals?.takeClosed() != true { return .current }
+        case .disturbed: return .busy
+        case .unknown: break
+        }
+        return try compare(found) ? .current : .busy
+    }
+
+    /// Ends an advance that failed. Steps that can't be written didn't happen: a comparison tells what they did.
+    private func outcome(after error: any Error) throws -> Outcome {
+        do { try shadow.flush() } catch {
+            losePosition()
+            try? shadow.abandonSteps()
+        }
+        switch error {
+        case RowShadowError.damaged(let path):
+            isDamaged = true
+            throw RowShadowError.damaged(path)
+        case RowShadowError.noSpace(let path, let reserve):
+            losePosition()
+            try shadow.abandonSteps()
+            throw RowShadowError.noSpace(path, reserve: reserve)
+        case is Disturbed: return .busy
+        case let error as SystemError where error.isPassing: return .busy
+        default: throw error
+        }
+    }
+
+    /// Forgets where the shadow is, and what its pages are.
+    private func losePosition() {
+        (commit, idleStamp, holdsWholeLog, map) = (nil, nil, false, nil)
+        captured.removeAll()
+    }
+
+    /// Captures what the log has after the last commit that was captured. Returns false if a comparison must tell the
+    /// rest.
     private func readLog(_ files: StoreFiles) throws -> Bool {
         guard commit != nil else {
-            let hasEnded = try refreshIndex(files) { _ = try applyFirstLog(files) }
+            let hasEnded = try refreshIndex(files) { _ = try captureFirstLog(files) }
             if hasEnded { (commit, holdsWholeLog) = (nil, false) }
-            return hasEnded ? false : try applyFirstLog(files)
+            return hasEnded ? false : try captureFirstLog(files)
         }
         var isKnown = false
         // A log and an index that have lost their names are read to their end.
-        let hasEnded = try refreshIndex(files) { _ = try applyLog(files) }
-        if hasEnded || files.walIndex == nil { commit = nil } else { isKnown = try applyLog(files) }
+        let hasEnded = try refreshIndex(files) { _ = try capture(files) }
+        if hasEnded || files.walIndex == nil { commit = nil } else { isKnown = try capture(files) }
         return isKnown
     }
 
@@ -177,8 +218,8 @@ package final class RowFollower {
             }, changed: { _ in })
     }
 
-    /// Applies the transactions between the shadow's commit and that of the index. Returns false if they aren't known.
-    private func applyLog(_ files: StoreFiles) throws -> Bool {
+    /// Captures the transactions between the last that was captured and the index's. Returns false if they aren't known.
+    private func capture(_ files: StoreFiles) throws -> Bool {
         do {
             guard let last = commit, let index = try files.readIndex(), let open = files.walIndex else { return false }
             if index.hasSameHeader(as: last) { return true }
@@ -196,9 +237,7 @@ package final class RowFollower {
                 guard try files.readIndex()?.salt == index.salt else { return false }
             }
             guard Int(index.commitCount &- last.commitCount) == found.count else { return false }
-            // Some of them may have been applied when one can't be.
-            commit = nil
-            for transaction in found { try apply(transaction, files.identity) }
+            captured.append(found, of: files.identity)
             commit = index
             return true
         } catch is Unattributable {
@@ -207,15 +246,39 @@ package final class RowFollower {
         }
     }
 
+    /// Applies what was captured. Meanwhile, a writer may go on: what it commits is captured in time.
+    ///
+    /// - Parameter limit: The number of transactions; nil for all that are captured now.
+    private func applyCaptured(upTo limit: Int? = nil) throws {
+        var count = 0
+        while count < limit ?? .max, let (transaction, identity) = captured.popFirst() {
+            count += 1
+            do {
+                try apply(transaction, identity)
+            } catch {
+                losePosition()
+                throw error
+            }
+            if limit != nil { try keepUp() }
+        }
+    }
+
+    /// Captures what was committed meanwhile, if the shadow follows a log. Call it during longer work: the log may be
+    /// restarted before the next event is handled. Mostly, it does nothing. What it can't read is found later.
+    package func keepUp() throws {
+        guard commit != nil, let files, !captured.isFull, captured.isDue() else { return }
+        do { isBehind = try !capture(files) } catch let error as SystemError where error.isPassing { isBehind = true }
+    }
+
+    /// True if the store is known to have more than the shadow: `advance` has something to do at once.
+    package var hasMore: Bool { isBehind || !captured.isEmpty }
+
     /// Forgets where the shadow is in the log, so that the next step is found by a comparison with files opened anew.
     /// Call it when the store couldn't be read for long: nothing that is held open may be the reason.
     package func startOver() {
         (files, journals, commit, idleStamp, holdsWholeLog) = (nil, nil, nil, nil, false)
+        captured.removeAll()
     }
-
-    /// Applies what the log has now, if the shadow follows one. Call it during longer work: the log may be restarted
-    /// before the next event is handled. Throws as `advance`.
-    package func keepUp() throws { if commit != nil { _ = try advance(comparesAll: false) } }
 
     /// Opens the journal of a transaction that has begun just now, or the log and the index of a program that has
     /// opened the store, so that they are read to their end even if that program removes them before its commit is
@@ -231,11 +294,11 @@ package final class RowFollower {
         (holdsWholeLog, idleStamp) = (true, nil)
     }
 
-    /// Applies all that a log has whose program found the database as the shadow has it. Returns false if that isn't
+    /// Captures all that a log has whose program found the database as the shadow has it. Returns false if that isn't
     /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
-    /// both must have been open since. What is known stays known until something is applied or compared. Throws
+    /// both must have been open since. What is known stays known until something is captured or compared. Throws
     /// `Disturbed` while a program makes the index.
-    private func applyFirstLog(_ files: StoreFiles) throws -> Bool {
+    private func captureFirstLog(_ files: StoreFiles) throws -> Bool {
         guard holdsWholeLog || idleStamp != nil, let open = files.walIndex else { return false }
         guard let index = try files.readIndex() else {
             if files.isUnused { return false }
@@ -255,7 +318,7 @@ package final class RowFollower {
             }
             guard found.count == Int(index.commitCount), try isProven() else { return false }
             (idleStamp, holdsWholeLog) = (nil, false)
-            for transaction in found { try apply(transaction, files.identity) }
+            captured.append(found, of: files.identity)
             commit = index
             return true
         } catch is Unattributable { return false }
@@ -317,6 +380,8 @@ package final class RowFollower {
     /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if the pages have
     /// transactions that were made meanwhile. Returns nil if they aren't of one state.
     private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
+        // Its pages are compared piece by piece.
+        try shadow.flush()
         journals?.begin()
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
         guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }

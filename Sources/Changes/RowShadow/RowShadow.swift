@@ -7,9 +7,10 @@ import SystemPackage
 
 /// A store's shadow: the copy of its pages as of the last step, and the log of the steps that led there.
 ///
-/// A step is written in this order: the pages that differ, to the redo file; the step, behind the end of the log; the
-/// head of the redo file, from which on the step counts; the copy; the state. Whoever finds a head of the step after
-/// the state's completes the last two. So a program that is killed anywhere leaves the state before a step or after it.
+/// Steps are pending in memory until `flush`, which writes them together in this order: the pages that differ, to the
+/// redo file; the steps, behind the end of the log; the head of the redo file, from which on the steps count; the copy;
+/// the state. Whoever finds a head of the flush after the state's completes the last two. So a program that is killed
+/// anywhere leaves the state before the pending steps or after them, and nobody is told of a step before that.
 ///
 /// Nothing of this is synced step by step: the store's writer may not sync either, and a copy that is newer than the
 /// store is no use. The state names the machine's start. After another start the shadow counts only if it was closed,
@@ -25,9 +26,17 @@ package final class RowShadow {
     /// find a step from the beginning of a log file takes as long as it has steps.
     private var cursors: [StepReader] = []
     private var state: ShadowState
+    /// The state as of the last flush.
+    private var flushed: ShadowState
+    /// Writes the log, behind its last step.
+    private var logWriter: BufferedWriter
+    /// True while the head of the redo file may be that of the flush after `flushed`.
+    private var isInDoubt = false
     private(set) var pages: ShadowPages
 
     private static let maximumCursors = 4
+    /// The length of pending pages from which on they are written, in bytes.
+    private static let maximumPending = 1 << 20
     /// The length from which on the log continues in another file, in bytes.
     private static let maximumLogFile: Int64 = 32 << 20
     /// The length of all log files from which on the oldest is removed, in bytes.
@@ -46,7 +55,7 @@ package final class RowShadow {
     /// header says. Nobody writes it but this object.
     package var pagesPath: FilePath { directory.path.appending(ShadowName.pages) }
     /// A number that changes whenever the copy does, with or without a step. It counts for one epoch.
-    package var revision: UInt64 { state.serial }
+    package var revision: UInt64 { flushed.serial }
 
     /// The size of the copy in bytes.
     package var size: Int64 { Int64(state.pageCount) * Int64(state.pageSize) }
@@ -69,7 +78,8 @@ package final class RowShadow {
         }
         pages = try Self.openPages(directory, state)
         log = try OwnFile(ShadowName.log(state.logFile), in: directory)
-        self.state = state
+        logWriter = BufferedWriter(log, at: state.logEnd, isRead: true)
+        (self.state, flushed) = (state, state)
         let size = try directory.status(ShadowName.pages)?.size
         guard size == Int64(state.pageCount) * Int64(state.pageSize),
             try log.descriptor.status().size >= state.logEnd
@@ -107,11 +117,14 @@ package final class RowShadow {
         try copy.descriptor.truncate(to: Int64(pageCount) * Int64(pageSize), path: copy.path)
         (stateFile, redo) = (try OwnFile(ShadowName.state, in: directory), try OwnFile(ShadowName.redo, in: directory))
         log = try OwnFile(ShadowName.log(state.logFile), in: directory)
+        logWriter = BufferedWriter(log, at: state.logEnd, isRead: true)
+        flushed = state
         pages = try Self.openPages(directory, state, isNew: true)
     }
 
     /// Makes a copy count that was brought to one state of the store. Throws `SystemError`.
-    func begin() throws(SystemError) {
+    func begin() throws {
+        try flush()
         try pages.seal()
         try writeState()
     }
@@ -133,10 +146,11 @@ package final class RowShadow {
     /// Begins the state after the next step.
     func stage(pageSize: Int, pageCount: UInt32) -> StagedPages {
         StagedPages(
-            over: pageSize == pages.pageSize ? pages : nil, pageSize: pageSize, pageCount: pageCount, in: redo)
+            over: pageSize == pages.pageSize ? pages : nil, pageSize: pageSize, pageCount: pageCount, in: redo,
+            willSpill: { [unowned self] in try flush() })
     }
 
-    /// Advances the copy. `staged` must have been begun last, and be finished.
+    /// Adds a step, which is pending. `staged` must have been begun last, and be finished.
     ///
     /// - Parameters:
     ///   - kind: How the step is logged; nil if no table differs and nobody is to be told.
@@ -145,40 +159,86 @@ package final class RowShadow {
         to staged: StagedPages, pageSize: Int, _ kind: LoggedStep.Kind?, _ difference: PageDifference?,
         _ encoding: PageFormat.Encoding, identity: FileIdentity
     ) throws {
+        // The redo file has no place for the pages of two sizes.
+        if pageSize != pages.pageSize { try staged.spill() }
+        try staged.finish()
         var next = state
         (next.pageSize, next.pageCount, next.identity) = (pageSize, staged.pageCount, identity)
-        (next.boot, next.isSynced) = (.current, false)
-        next.serial += 1
+        (next.boot, next.isSynced, next.serial) = (.current, false, flushed.serial + 1)
         if let kind {
-            var writer = try StepWriter(log, at: state.logEnd)
-            for table in difference?.tables ?? [] {
-                guard let logged = LoggedTable(table) else { continue }
-                try writer.add(logged)
-                try difference?.forEachRow(of: table, from: pages, to: staged) {
-                    try writer.addRow($0, before: $1, after: $2)
-                }
+            do { try log(kind, difference, to: staged, encoding, &next) } catch {
+                logWriter.cut(to: state.logEnd)
+                throw error
             }
-            next.step += 1
-            let (step, end) = try writer.finish(
-                kind, number: next.step, firstRow: state.row + 1, time: Self.now, encoding,
-                schemaVersion: staged.pageCount == 0 ? 0 : staged.withPage(1) { $0.word(40) })
-            next.row += step.rowCount
-            next.logEnd = end
         }
-        if state.isSynced {
-            state.isSynced = false
-            try writeState()
+        if staged.isSpilled {
+            try write(next, pageCount: staged.count) {
+                if pageSize != pages.pageSize { pages = try Self.openPages(directory, next) }
+                try pages.apply(staged)
+            }
+        } else {
+            try pages.adopt(staged)
+            state = next
+            if pages.pendingLength >= Self.maximumPending { try flush() }
+        }
+    }
+
+    /// Appends a step to the log.
+    private func log(
+        _ kind: LoggedStep.Kind, _ difference: PageDifference?, to staged: StagedPages,
+        _ encoding: PageFormat.Encoding, _ next: inout ShadowState
+    ) throws {
+        var writer = try StepWriter(logWriter, of: log)
+        for table in difference?.tables ?? [] {
+            guard let logged = LoggedTable(table) else { continue }
+            try writer.add(logged)
+            try difference?.forEachRow(of: table, from: pages, to: staged) {
+                try writer.addRow($0, before: $1, after: $2)
+            }
+        }
+        next.step += 1
+        next.row += try writer.finish(
+            kind, number: next.step, firstRow: state.row + 1, time: Self.now, encoding,
+            schemaVersion: staged.pageCount == 0 ? 0 : staged.withPage(1) { $0.word(40) })
+        next.logEnd = logWriter.end
+    }
+
+    /// Writes the pending steps. They count for other processes, and after a kill, from then on.
+    ///
+    /// Throws `RowShadowError` and `SystemError`. Call `abandonSteps` then.
+    func flush() throws {
+        if isInDoubt { try settle() }
+        guard state != flushed else { return }
+        let writer = BufferedWriter(redo, at: StagedPages.headLength)
+        var count = 0
+        try pages.forEachPending { number, bytes in
+            count += 1
+            try withUnsafeBytes(of: UInt64(number)) { try writer.append($0) }
+            try writer.append(bytes)
+        }
+        try writer.flush()
+        try write(state, pageCount: count) { try pages.writePending() }
+    }
+
+    /// Makes a state count whose pages are in the redo file, and whose steps the log's writer has. `apply` brings the
+    /// copy to it.
+    private func write(_ next: ShadowState, pageCount: Int, _ apply: () throws -> Void) throws {
+        try logWriter.flush()
+        if flushed.isSynced {
+            flushed.isSynced = false
+            try stateFile.descriptor.write(flushed.bytes, at: 0, path: stateFile.path)
             try stateFile.descriptor.synchronize(path: stateFile.path)
         }
-        var head = [Self.redoMagic, UInt64(staged.count)].flatMap { withUnsafeBytes(of: $0.littleEndian) { Array($0) } }
+        var head = [Self.redoMagic, UInt64(pageCount)].flatMap { withUnsafeBytes(of: $0.littleEndian) { Array($0) } }
         head += next.bytes
+        isInDoubt = true
         try redo.descriptor.write(head, at: 0, path: redo.path)
-        if pageSize != pages.pageSize { pages = try Self.openPages(directory, next) }
-        try pages.apply(staged)
+        try apply()
         state = next
         try writeState()
+        isInDoubt = false
         // The copy has its pages, and the state says so.
-        if try redo.descriptor.status().size > 16 << 20 { try redo.descriptor.truncate(to: 0, path: redo.path) }
+        if pageCount * pages.pageSize > 16 << 20 { try redo.descriptor.truncate(to: 0, path: redo.path) }
         if state.logEnd >= Self.maximumLogFile { try rotateLog() }
     }
 
@@ -199,15 +259,37 @@ package final class RowShadow {
 
     private func writeState() throws(SystemError) {
         try stateFile.descriptor.write(state.bytes, at: 0, path: stateFile.path)
+        flushed = state
     }
 
-    /// Gives back the space of a step that can't be made. The next one writes there anew. Throws `RowShadowError` and
-    /// `SystemError`.
-    func abandonStep() throws {
-        // A step whose head is written counts: the redo file completes it.
-        guard try Self.interrupted(redo, after: state) == nil else { return }
+    /// Drops the pending steps, and gives back the space of those that can't be written. They didn't happen, unless the
+    /// head of the redo file is written: then it completes them. Throws `RowShadowError` and `SystemError`.
+    func abandonSteps() throws {
+        if isInDoubt { return try settle() }
+        drop(to: flushed)
         try redo.descriptor.truncate(to: 0, path: redo.path)
         try log.descriptor.truncate(to: state.logEnd, path: log.path)
+    }
+
+    private func drop(to known: ShadowState) {
+        state = known
+        logWriter.cut(to: state.logEnd)
+        pages.dropPending()
+    }
+
+    /// Completes the flush that failed after its head may have been written, or drops its steps.
+    private func settle() throws {
+        if let interrupted = try Self.interrupted(redo, after: flushed) {
+            if interrupted.state.pageSize != pages.pageSize {
+                pages = try Self.openPages(directory, interrupted.state)
+            }
+            try pages.apply(interrupted.pages)
+            drop(to: interrupted.state)
+            try writeState()
+        } else {
+            drop(to: flushed)
+        }
+        isInDoubt = false
     }
 
     private static var now: Double {
@@ -217,10 +299,14 @@ package final class RowShadow {
     }
 
     /// Reads the whole copy. Throws `RowShadowError.damaged` if a page isn't what was written, and `SystemError`.
-    package func verify() throws { try pages.verify() }
+    package func verify() throws {
+        try flush()
+        try pages.verify()
+    }
 
     /// Syncs everything, so that the shadow counts after another start of the machine. Throws `SystemError`.
-    package func close() throws(SystemError) {
+    package func close() throws {
+        try flush()
         try pages.synchronize()
         try log.descriptor.synchronize(path: log.path)
         state.isSynced = true
@@ -231,9 +317,9 @@ package final class RowShadow {
     // MARK: - The log
 
     private func rotateLog() throws {
-        state.logFile = state.step + 1
-        state.logEnd = 0
-        log = try OwnFile(ShadowName.log(state.logFile), in: directory)
+        let next = try OwnFile(ShadowName.log(state.step + 1), in: directory)
+        (state.logFile, state.logEnd) = (state.step + 1, 0)
+        (log, logWriter) = (next, BufferedWriter(next, at: 0, isRead: true))
         try writeState()
         var files = try logFiles()
         var length = try files.reduce(Int64(0)) { try $0 + (directory.status(ShadowName.log($1))?.size ?? 0) }
@@ -281,7 +367,7 @@ package final class RowShadow {
         let near = cursors.filter { first <= $0.step.number && $0.step.number < number }
         var reader =
             try near.max { $0.step.number < $1.step.number }
-            ?? StepReader(OwnFile(ShadowName.log(first), in: directory), at: 0)
+            ?? StepReader(first == state.logFile ? log : OwnFile(ShadowName.log(first), in: directory), at: 0)
         while reader.step.number < number { reader = try reader.following() }
         guard reader.step.number == number else { throw RowShadowError.damaged(path) }
         return reader

@@ -4,16 +4,22 @@ import SQLiteFormat
 import SystemPackage
 
 /// The copy of a store's pages, in a file of groupstore's own. Page 1 stands at its start.
+///
+/// What steps have changed is pending first: readers of single pages see it, and the file has it after `writePending`.
 final class ShadowPages: DatabaseState {
     private let file: Descriptor
     private let path: FilePath
     let pageSize: Int
     private(set) var pageCount: UInt32
-    private let page: HeldPage
+    private let cache: PageCache
+    /// The size of the file in pages.
+    private var fileCount: UInt32
     /// The checksums of the pages; nil for a reader that trusts them.
     private let sums: PageSums?
     /// True if the copy was only just made, so that what the store has tells which of its pages are right.
     private var isUnchecked: Bool
+    /// The length of the pages that are kept in memory, in bytes.
+    private static let cachedLength = 1 << 19
 
     /// - Parameter isNew: True if `sums` are to be recorded.
     init(
@@ -25,12 +31,14 @@ final class ShadowPages: DatabaseState {
         self.path = path
         self.pageSize = pageSize
         self.pageCount = pageCount
-        page = HeldPage(length: pageSize)
+        fileCount = pageCount
+        cache = PageCache(pageSize: pageSize, capacity: max(16, Self.cachedLength / max(pageSize, 1)))
     }
 
     func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
         guard number >= 1, number <= pageCount else { throw Contradiction.malformed(page: number) }
-        return try page.with(number, body) {
+        return try cache.with(number, body) {
+            guard number <= fileCount else { return _ = $0.initializeMemory(as: UInt8.self, repeating: 0) }
             try read(number, into: $0)
             try check(number, UnsafeRawBufferPointer($0))
         }
@@ -69,67 +77,62 @@ final class ShadowPages: DatabaseState {
         isUnchecked = false
     }
 
-    /// Reads pages from `first` on, as many as the buffer holds; what the file doesn't have is left as it is. Returns
-    /// the number of bytes.
+    /// Reads pages from `first` on, as many as the buffer holds, while none is pending; what the file doesn't have is
+    /// left as it is. Returns the number of bytes.
     @discardableResult
     func read(_ first: UInt32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         try file.read(into: buffer, at: Int64(first - 1) * Int64(pageSize), path: path)
     }
 
-    /// Writes pages, and sets the size. Each is passed to `body` once.
+    /// The length of the pending pages in bytes.
+    var pendingLength: Int { cache.pendingCount * pageSize }
+
+    /// Takes pages, and the size. They are pending.
+    func adopt(_ staged: StagedPages) throws {
+        try staged.forEach { number, bytes in if number <= staged.pageCount { cache.set(number, to: bytes) } }
+        if staged.pageCount < pageCount { cache.removeAll { $0 > staged.pageCount } }
+        pageCount = staged.pageCount
+    }
+
+    /// Calls `body` with each pending page.
+    func forEachPending(_ body: (UInt32, UnsafeRawBufferPointer) throws -> Void) rethrows {
+        try cache.forEachPending(body)
+    }
+
+    /// Drops the pending pages. The file's size is the one that counts.
+    func dropPending() {
+        cache.removeAll()
+        pageCount = fileCount
+    }
+
+    /// Writes the pending pages, and sets the size.
+    func writePending() throws {
+        try write { try cache.forEachPending($0) }
+        cache.settle()
+    }
+
+    /// Writes pages, and sets the size.
     func apply(_ staged: StagedPages) throws {
-        page.forget()
-        sums?.resize(to: staged.pageCount)
-        try staged.forEach { number, bytes in
-            guard number <= staged.pageCount else { return }
+        cache.removeAll()
+        pageCount = staged.pageCount
+        try write { body in try staged.forEach { if $0 <= staged.pageCount { try body($0, $1) } } }
+    }
+
+    private func write(_ forEach: ((UInt32, UnsafeRawBufferPointer) throws -> Void) throws -> Void) throws {
+        sums?.resize(to: pageCount)
+        // SQLite needn't write a page that a transaction both takes and frees.
+        if fileCount < pageCount { sums?.recordZeros(fileCount + 1...pageCount, length: pageSize) }
+        try forEach { number, bytes in
             try file.write(bytes, at: Int64(number - 1) * Int64(pageSize), path: path)
             sums?.record(number, bytes)
         }
         try sums?.write()
-        try file.truncate(to: Int64(staged.pageCount) * Int64(pageSize), path: path)
-        pageCount = staged.pageCount
+        if fileCount != pageCount { try file.truncate(to: Int64(pageCount) * Int64(pageSize), path: path) }
+        fileCount = pageCount
     }
 
     func synchronize() throws(SystemError) {
         try file.synchronize(path: path)
         try sums?.synchronize()
-    }
-}
-
-/// The bytes of the page that was read last.
-final class HeldPage {
-    private let buffer: UnsafeMutableRawBufferPointer
-    private var number: UInt32 = 0
-    private var isLent = false
-
-    init(length: Int) { buffer = .allocate(byteCount: max(length, 1), alignment: 8) }
-
-    deinit { buffer.deallocate() }
-
-    func forget() { number = 0 }
-
-    /// Calls `body` with a page, which `read` reads unless it is held.
-    func with<Result>(
-        _ wanted: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result,
-        read: (UnsafeMutableRawBufferPointer) throws -> Void
-    ) throws -> Result {
-        if number == wanted {
-            let wasLent = isLent
-            isLent = true
-            defer { isLent = wasLent }
-            return try body(UnsafeRawBufferPointer(buffer))
-        }
-        guard !isLent else {
-            return try withUnsafeTemporaryAllocation(byteCount: buffer.count, alignment: 8) {
-                try read($0)
-                return try body(UnsafeRawBufferPointer($0))
-            }
-        }
-        number = 0
-        try read(buffer)
-        number = wanted
-        isLent = true
-        defer { isLent = false }
-        return try body(UnsafeRawBufferPointer(buffer))
     }
 }

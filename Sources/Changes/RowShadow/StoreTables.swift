@@ -38,12 +38,12 @@ package enum StoreTables {
 /// The pages of a view, one by one.
 private final class ViewedPages: DatabaseState {
     private let view: StoreView
-    private let page: HeldPage
+    private let page: PageCache
     var pageCount: UInt32 { view.pageCount }
 
     init(_ view: StoreView) {
         self.view = view
-        page = HeldPage(length: view.pageSize)
+        page = PageCache(pageSize: view.pageSize, capacity: 1)
     }
 
     func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {

@@ -18,6 +18,9 @@ package struct WALTransaction {
     /// The number of its frames.
     package var frameCount: Int { range.count / (WALFile.frameHeaderLength + frames.pageSize) }
 
+    /// The length of its frames in bytes.
+    package var length: Int { range.count }
+
     /// Calls `body` with each frame's page. Returns false as soon as `body` does. A page may occur twice.
     func allSatisfy(_ body: (_ page: UInt32, _ content: UnsafeRawBufferPointer) -> Bool) -> Bool {
         let bytes = frames.bytes

@@ -130,11 +130,15 @@ final class DirectRows {
     /// Brings the copy to the store's present state, as soon as it can be read, for at most some seconds.
     private func awaitStore() throws {
         let deadline = Deadline(after: .seconds(5))
-        while try advance(comparesAll: true) == .busy {
-            if deadline.hasPassed { return retryAt = .now }
-            pause(.milliseconds(5))
+        while true {
+            switch try advance(comparesAll: true) {
+            case .current, .absent: return comparesAll = false
+            case .partly: break
+            case .busy:
+                if deadline.hasPassed { return retryAt = .now }
+                pause(.milliseconds(5))
+            }
         }
-        comparesAll = false
     }
 
     /// The last lines of the rows of the event that is passed on, which belong before the event's own line.
@@ -172,6 +176,10 @@ final class DirectRows {
         retryAt = nil
         switch try advance(comparesAll: comparesAll) {
         case .busy: retryAt = .now.advanced(by: backoff.next())
+        case .partly:
+            backoff = Self.makeBackoff()
+            try passOnSteps(body)
+            retryAt = .now
         case .current, .absent:
             backoff = Self.makeBackoff()
             comparesAll = false
@@ -226,10 +234,10 @@ final class DirectRows {
                 hasLeftOut = true
             }
             // The reader, or the disk with the token, may be slow.
-            do { try follower.keepUp() } catch RowShadowError.damaged { retryAt = .now }
+            try follower.keepUp()
         }
         if hasLeftOut { try body(nil) }
-        if hasSteps { retryAt = .now }
+        if follower.hasMore { retryAt = .now }
     }
 }
 

@@ -134,12 +134,17 @@ package final class StoreMirror {
     package func advance() throws {
         try ReplicableStore.checkSupport(of: home)
         try Self.translating(home.path) {
-            switch try advanceShadow() {
-            case .busy: throw StoreError.busy(home.path)
-            case .absent: throw StoreError.missing(home.path)
-            case .current: comparesAll = false
-            }
-            try update()
+            var outcome: RowFollower.Outcome
+            repeat {
+                outcome = try advanceShadow()
+                switch outcome {
+                case .busy: throw StoreError.busy(home.path)
+                case .absent: throw StoreError.missing(home.path)
+                case .current: comparesAll = false
+                case .partly: break
+                }
+                try update()
+            } while outcome == .partly && !isCancelled()
         }
     }
 

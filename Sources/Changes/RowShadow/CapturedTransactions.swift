@@ -1,0 +1,48 @@
+import ChangeFeed
+import LinuxSystem
+
+/// Transactions of a log that were read before the log was restarted, first in, first out.
+struct CapturedTransactions {
+    private var transactions: [(transaction: WALTransaction, identity: FileIdentity)?] = []
+    /// The place of the first that wasn't taken.
+    private var first = 0
+    private var length = 0
+    private var nextLook = ContinuousClock.now
+
+    /// The length of frames from which on nothing is captured, in bytes.
+    private static let maximumLength = 64 << 20
+    /// A log of a thousand pages that is written without a pause is restarted after some ten milliseconds.
+    private static let interval = Duration.milliseconds(1)
+
+    var isEmpty: Bool { first == transactions.count }
+    var isFull: Bool { length > Self.maximumLength }
+
+    /// Returns true if the log should be looked at again, at most once an interval.
+    mutating func isDue() -> Bool {
+        let now = ContinuousClock.now
+        guard now >= nextLook else { return false }
+        nextLook = now.advanced(by: Self.interval)
+        return true
+    }
+
+    mutating func append(_ found: [WALTransaction], of identity: FileIdentity) {
+        for transaction in found {
+            transactions.append((transaction, identity))
+            length += transaction.length
+        }
+    }
+
+    mutating func popFirst() -> (transaction: WALTransaction, identity: FileIdentity)? {
+        // Nothing keeps the frames of what was taken.
+        guard first < transactions.count, let found = transactions[first].take() else { return nil }
+        length -= found.transaction.length
+        first += 1
+        if first == transactions.count || first >= 1024 {
+            transactions.removeFirst(first)
+            first = 0
+        }
+        return found
+    }
+
+    mutating func removeAll() { self = Self() }
+}
