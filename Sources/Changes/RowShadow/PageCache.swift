@@ -15,6 +15,8 @@ final class PageCache {
     private let capacity: Int
     private var slots: [Slot] = []
     private var places: [UInt32: Int] = [:]
+    /// The place of the page that was read last: rows of one page are read one after another.
+    private var lastPlace = 0
     /// The next slot that may give way.
     private var hand = 0
     private(set) var pendingCount = 0
@@ -32,7 +34,9 @@ final class PageCache {
         read: (UnsafeMutableRawBufferPointer) throws -> Void
     ) throws -> Result {
         let place: Int
-        if let known = places[number] {
+        if lastPlace < slots.count, slots[lastPlace].number == number {
+            place = lastPlace
+        } else if let known = places[number] {
             place = known
         } else {
             place = takeSlot()
@@ -40,6 +44,7 @@ final class PageCache {
             slots[place].number = number
             places[number] = place
         }
+        lastPlace = place
         slots[place].isRecent = true
         slots[place].readers += 1
         defer { slots[place].readers -= 1 }

@@ -18,6 +18,8 @@ final class StagedPages: DatabaseState {
     let pageCount: UInt32
     /// The place of each page among those that were added.
     private var places: [UInt32: Int] = [:]
+    /// The page that was read last, and its place: rows of one page are read one after another.
+    private var last: (number: UInt32, place: Int) = (0, 0)
     /// The pages as the file has them, while there are few.
     private var memory: [UInt8] = []
     /// Nil while the pages are in memory.
@@ -89,7 +91,7 @@ final class StagedPages: DatabaseState {
 
     func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
         guard number >= 1, number <= pageCount else { throw Contradiction.malformed(page: number) }
-        guard let place = places[number] else {
+        guard let place = number == last.number ? last.place : places[number] else {
             if let base, number <= base.pageCount { return try base.withPage(number, body) }
             // SQLite needn't write a page that a transaction both takes and frees.
             return try withUnsafeTemporaryAllocation(byteCount: pageSize, alignment: 8) {
@@ -97,6 +99,7 @@ final class StagedPages: DatabaseState {
                 return try body(UnsafeRawBufferPointer($0))
             }
         }
+        last = (number, place)
         guard isSpilled else { return try withHeldPage(place, body) }
         return try page.with(number, body) { try read(place, into: $0) }
     }

@@ -212,7 +212,9 @@ final class DirectRows {
             let tables: Set<String>?
             do {
                 guard let reader = try follower.shadow.step(after: told) else { break }
-                tables = reader.step.kind == .gap ? nil : try printer.print(reader, from: token)
+                tables =
+                    reader.step.kind == .gap
+                    ? nil : try printer.print(reader, from: token, afterRow: follower.keepUp)
                 told = reader.step.number
             } catch RowShadowError.damaged {
                 // Lines of the step that are printed already count only with a change.

@@ -37,7 +37,11 @@ struct StepPrinter {
 
     /// Prints a step, but its `rest`. Returns the names of its tables; nil if they can't be told, because SQLite
     /// doesn't understand a table's definition.
-    mutating func print(_ reader: StepReader, from token: String) throws -> Set<String>? {
+    ///
+    /// - Parameter afterRow: Called after each row: a step may have many.
+    mutating func print(
+        _ reader: StepReader, from token: String, afterRow: () throws -> Void = {}
+    ) throws -> Set<String>? {
         if reader.step.encoding != knownEncoding || known.count > 512 { known = [:] }
         knownEncoding = reader.step.encoding
         rest = []
@@ -60,6 +64,7 @@ struct StepPrinter {
             } row: { row in
                 lines.countRow()
                 try table?.add(row, to: &lines)
+                try afterRow()
             }
         } catch is StoreError {
             lines.flush()
