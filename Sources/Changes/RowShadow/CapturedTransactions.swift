@@ -14,7 +14,8 @@ struct CapturedTransactions {
     /// A log of a thousand pages that is written without a pause is restarted after some ten milliseconds.
     private static let interval = Duration.milliseconds(1)
 
-    var isEmpty: Bool { first == transactions.count }
+    var count: Int { transactions.count - first }
+    var isEmpty: Bool { count == 0 }
     var isFull: Bool { length > Self.maximumLength }
 
     /// Returns true if the log should be looked at again, at most once an interval.

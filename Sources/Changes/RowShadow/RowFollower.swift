@@ -17,7 +17,8 @@ package final class RowFollower {
     package enum Outcome: Sendable {
         /// The shadow has the store's present state.
         case current
-        /// The shadow has some of the steps that lead there. Go on at once: the others are in memory.
+        /// The shadow has some of the steps that lead there. Whatever was to be compared is. Go on at once: the other
+        /// steps are in memory.
         case partly
         /// The store can't be read now. Try again soon.
         case busy
@@ -162,7 +163,8 @@ package final class RowFollower {
         case .disturbed: return .busy
         case .unknown: break
         }
-        return try compare(found) ? .current : .busy
+        guard try compare(found) else { return .busy }
+        return hasMore ? .partly : .current
     }
 
     /// Ends an advance that failed. Steps that can't be written didn't happen: a comparison tells what they did.
@@ -370,7 +372,8 @@ package final class RowFollower {
                 if !staged.isEmpty || staged.pageCount != shadow.pages.pageCount {
                     try step(to: staged, pageSize: staged.pageSize, .net, files.identity)
                 }
-                record(view)
+                // What was captured after the state that was compared leads on from it.
+                if captured.isEmpty { record(view) }
                 return true
             } catch is Disturbed {}
         }
@@ -380,16 +383,32 @@ package final class RowFollower {
     /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if the pages have
     /// transactions that were made meanwhile. Returns nil if they aren't of one state.
     private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
+        journals?.begin()
+        _ = try files.refreshIndex(finalRead: {}, changed: { _ in commit = nil })
+        guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
+        try applyCaptured(until: view.index, files)
         // Its pages are compared piece by piece.
         try shadow.flush()
-        journals?.begin()
-        _ = try files.refreshIndex(finalRead: {}, changed: { _ in })
-        guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
         let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
-        try view.forEachDifference(from: shadow.pages) { try staged.add($0, $1) }
+        try view.forEachDifference(from: shadow.pages, { try staged.add($0, $1) }, meanwhile: keepUp)
         try staged.finish()
         if try view.isConfirmed() { return (staged, view) }
         return try stageAgain(staged, files).map { ($0, nil) }
+    }
+
+    /// Applies the transactions up to a commit that is to be compared, so that each of them stays a step of its own.
+    /// If they aren't known, the comparison tells what they did.
+    private func applyCaptured(until end: WriteAheadIndex?, _ files: StoreFiles) throws {
+        guard let end, try capture(files), let last = commit else {
+            try applyCaptured()
+            return commit = nil
+        }
+        let later = Int(last.commitCount &- end.commitCount)
+        guard later >= 0, later <= captured.count else {
+            try applyCaptured()
+            return commit = nil
+        }
+        try applyCaptured(upTo: captured.count - later)
     }
 
     /// Watches the journals of a store in rollback mode, from before a comparison on.

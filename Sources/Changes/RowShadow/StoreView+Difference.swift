@@ -1,12 +1,14 @@
 import RowChanges
 
 extension StoreView {
-    /// Calls `body` with each page that differs from the shadow's, or that the shadow doesn't have.
+    /// Calls `body` with each page that differs from the shadow's, or that the shadow doesn't have, and `meanwhile` now
+    /// and then.
     ///
     /// Throws what `body` throws, `Disturbed` and `SystemError`; `RowShadowError.damaged` if a page of the shadow isn't
     /// what was written, and differs.
     func forEachDifference(
-        from shadow: ShadowPages, _ body: (UInt32, UnsafeRawBufferPointer) throws -> Void
+        from shadow: ShadowPages, _ body: (UInt32, UnsafeRawBufferPointer) throws -> Void,
+        meanwhile: () throws -> Void = {}
     ) throws {
         let length = pageSize
         guard length > 0 else { return }
@@ -38,6 +40,7 @@ extension StoreView {
                 try body(number, page)
             }
             first += UInt32(count)
+            try meanwhile()
         }
     }
 }

@@ -132,8 +132,9 @@ final class DirectRows {
         let deadline = Deadline(after: .seconds(5))
         while true {
             switch try advance(comparesAll: true) {
-            case .current, .absent: return comparesAll = false
-            case .partly: break
+            case .current, .absent, .partly:
+                if follower.hasMore { retryAt = .now }
+                return comparesAll = false
             case .busy:
                 if deadline.hasPassed { return retryAt = .now }
                 pause(.milliseconds(5))
@@ -175,9 +176,12 @@ final class DirectRows {
     func retry(_ body: (StoreEvent?) throws -> Void) throws {
         retryAt = nil
         switch try advance(comparesAll: comparesAll) {
-        case .busy: retryAt = .now.advanced(by: backoff.next())
+        case .busy:
+            try passOnSteps(body)
+            retryAt = .now.advanced(by: backoff.next())
         case .partly:
             backoff = Self.makeBackoff()
+            comparesAll = false
             try passOnSteps(body)
             retryAt = .now
         case .current, .absent:

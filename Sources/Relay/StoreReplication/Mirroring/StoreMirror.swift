@@ -140,8 +140,7 @@ package final class StoreMirror {
                 switch outcome {
                 case .busy: throw StoreError.busy(home.path)
                 case .absent: throw StoreError.missing(home.path)
-                case .current: comparesAll = false
-                case .partly: break
+                case .current, .partly: comparesAll = false
                 }
                 try update()
             } while outcome == .partly && !isCancelled()
