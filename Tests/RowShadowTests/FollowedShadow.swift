@@ -60,10 +60,7 @@ final class FollowedShadow {
 
     /// Brings the shadow to the store's state, and returns the steps since the last call.
     func steps() throws -> [Step] {
-        guard let follower else { return [] }
-        var outcome: RowFollower.Outcome
-        repeat { outcome = try follower.advance(comparesAll: false) } while outcome == .partly
-        guard outcome == .current else { return [] }
+        guard let follower, try follower.advance(comparesAll: false) == .current else { return [] }
         var found: [Step] = []
         while let reader = try follower.shadow.step(after: told) {
             told = reader.step.number

@@ -17,8 +17,8 @@ package final class RowFollower {
     package enum Outcome: Sendable {
         /// The shadow has the store's present state.
         case current
-        /// The shadow has some of the steps that lead there. Whatever was to be compared is. Go on at once: the other
-        /// steps are in memory.
+        /// In parts only: the shadow has some of the steps that lead there, and whatever was to be compared is. Go on at
+        /// once: the other steps are in memory.
         case partly
         /// The store can't be read now. Try again soon.
         case busy
@@ -126,14 +126,17 @@ package final class RowFollower {
 
     /// Brings the shadow to the store's present state.
     ///
-    /// - Parameter comparesAll: True if something other than transactions in the log may have written the store.
+    /// - Parameters:
+    ///   - comparesAll: True if something other than transactions in the log may have written the store.
+    ///   - inParts: True to return after some hundred transactions, so that they are told before the others are read.
+    ///     What a writer commits meanwhile is captured.
     ///
     /// Throws `RowShadowError` and `SystemError`. The shadow is as it was then, or has some of the steps. After
     /// `RowShadowError.damaged` nothing but `remake` is of use.
-    package func advance(comparesAll: Bool) throws -> Outcome {
+    package func advance(comparesAll: Bool, inParts: Bool = false) throws -> Outcome {
         guard !isDamaged else { throw RowShadowError.damaged(shadow.path) }
         do {
-            let outcome = try advanceSteps(comparesAll: comparesAll)
+            let outcome = try advanceSteps(comparesAll: comparesAll, inParts: inParts)
             try shadow.flush()
             return outcome
         } catch {
@@ -141,7 +144,7 @@ package final class RowFollower {
         }
     }
 
-    private func advanceSteps(comparesAll: Bool) throws -> Outcome {
+    private func advanceSteps(comparesAll: Bool, inParts: Bool) throws -> Outcome {
         guard let found = try StoreFiles.current(directory, name, unless: files) else {
             (files, journals, commit) = (nil, nil, nil)
             try applyCaptured()
@@ -152,8 +155,8 @@ package final class RowFollower {
         defer { found.closeDatabase() }
         isBehind = false
         if try captured.isFull || readLog(found), !comparesAll {
-            try applyCaptured(upTo: Self.maximumSteps)
-            return hasMore ? .partly : .current
+            try applyCaptured(upTo: inParts ? Self.maximumSteps : nil)
+            return inParts && hasMore ? .partly : .current
         }
         try applyCaptured()
         switch try readJournals(found) {
@@ -164,7 +167,8 @@ package final class RowFollower {
         case .unknown: break
         }
         guard try compare(found) else { return .busy }
-        return hasMore ? .partly : .current
+        if !inParts { try applyCaptured() }
+        return inParts && hasMore ? .partly : .current
     }
 
     /// Ends an advance that failed. Steps that can't be written didn't happen: a comparison tells what they did.

@@ -153,6 +153,9 @@ import Testing
         let token = try scene.token()
         try sqlite(scene.store, "INSERT INTO t VALUES (1, 'a', 1)")
         try scene.awaitSteps(1)
+        // The last step is in the agent's memory too.
+        try sqlite(scene.store, "INSERT INTO t VALUES (0, 'z', 0)")
+        try scene.awaitSteps(2)
         let place = scene.places.group.appending(".groupstore/rows/Notes.sqlite/0")
         let log = try #require(try Directory(place).names().first { $0.string.hasPrefix("log-") })
         #expect(truncate(place.appending(log).string, 100) == 0)
@@ -168,6 +171,10 @@ import Testing
     /// A difference from a page that isn't what was written would be a wrong row.
     @Test func aDamagedCopyIsMadeAnew() throws {
         let scene = try RowsScene("\(Self.table); INSERT INTO t VALUES (1, 'a', 1)")
+        // The pages that are in memory are the right ones. These push them out.
+        let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)"
+        try sqlite(scene.store, "CREATE TABLE filler AS \(many) SELECT zeroblob(3000) FROM n")
+        try scene.awaitSteps(1)
         let token = try scene.token()
         let copy = scene.places.group.appending(".groupstore/rows/Notes.sqlite/0/pages")
         let file = try Descriptor(opening: copy, flags: O_RDWR)

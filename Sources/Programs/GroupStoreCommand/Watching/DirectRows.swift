@@ -85,9 +85,11 @@ final class DirectRows {
     /// Brings the copy to the store's present state.
     private func advance(comparesAll: Bool) throws -> RowFollower.Outcome {
         do {
-            do { return try follower.advance(comparesAll: comparesAll) } catch RowShadowError.damaged {
+            do {
+                return try follower.advance(comparesAll: comparesAll, inParts: true)
+            } catch RowShadowError.damaged {
                 try remake()
-                return try follower.advance(comparesAll: comparesAll)
+                return try follower.advance(comparesAll: comparesAll, inParts: true)
             }
         } catch RowShadowError.busy { return .busy }
     }

@@ -134,16 +134,12 @@ package final class StoreMirror {
     package func advance() throws {
         try ReplicableStore.checkSupport(of: home)
         try Self.translating(home.path) {
-            var outcome: RowFollower.Outcome
-            repeat {
-                outcome = try advanceShadow()
-                switch outcome {
-                case .busy: throw StoreError.busy(home.path)
-                case .absent: throw StoreError.missing(home.path)
-                case .current, .partly: comparesAll = false
-                }
-                try update()
-            } while outcome == .partly && !isCancelled()
+            switch try advanceShadow() {
+            case .busy: throw StoreError.busy(home.path)
+            case .absent: throw StoreError.missing(home.path)
+            case .current, .partly: comparesAll = false
+            }
+            try update()
         }
     }
 
