@@ -171,6 +171,7 @@ import Testing
     /// A difference from a page that isn't what was written would be a wrong row.
     @Test func aDamagedCopyIsMadeAnew() throws {
         let scene = try RowsScene("\(Self.table); INSERT INTO t VALUES (1, 'a', 1)")
+        _ = try scene.token()
         // The pages that are in memory are the right ones. These push them out.
         let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)"
         try sqlite(scene.store, "CREATE TABLE filler AS \(many) SELECT zeroblob(3000) FROM n")
