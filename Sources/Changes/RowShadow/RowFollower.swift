@@ -353,9 +353,10 @@ package final class RowFollower {
         return found
     }
 
-    /// Records where the shadow is in the log, or before it.
+    /// Records where the shadow is in the log, or before it. What was captured since leads on from there.
     private func record(_ view: StoreView?) {
-        (commit, idleStamp, holdsWholeLog) = (view?.index, view?.idleStamp, false)
+        (idleStamp, holdsWholeLog) = (view?.idleStamp, false)
+        if captured.isEmpty { commit = view?.index }
     }
 
     private func apply(_ transaction: WALTransaction, _ identity: FileIdentity) throws {
@@ -374,10 +375,13 @@ package final class RowFollower {
             do {
                 guard let (staged, view) = try stage(files) else { continue }
                 if !staged.isEmpty || staged.pageCount != shadow.pages.pageCount {
-                    try step(to: staged, pageSize: staged.pageSize, .net, files.identity)
+                    // What was captured meanwhile doesn't lead on from a state without this step.
+                    do { try step(to: staged, pageSize: staged.pageSize, .net, files.identity) } catch {
+                        losePosition()
+                        throw error
+                    }
                 }
-                // What was captured after the state that was compared leads on from it.
-                if captured.isEmpty { record(view) }
+                record(view)
                 return true
             } catch is Disturbed {}
         }
@@ -391,12 +395,25 @@ package final class RowFollower {
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in commit = nil })
         guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
         try applyCaptured(until: view.index, files)
+        // A log that is written without a pause is restarted meanwhile: what it gets from now on is captured.
+        let isUnproven = commit == nil
+        var isDone = false
+        defer {
+            if isUnproven, !isDone {
+                commit = nil
+                captured.removeAll()
+            }
+        }
+        if isUnproven { commit = view.index }
         // Its pages are compared piece by piece.
         try shadow.flush()
         let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
         try view.forEachDifference(from: shadow.pages, { try staged.add($0, $1) }, meanwhile: keepUp)
         try staged.finish()
-        if try view.isConfirmed() { return (staged, view) }
+        if try view.isConfirmed() {
+            isDone = true
+            return (staged, view)
+        }
         return try stageAgain(staged, files).map { ($0, nil) }
     }
 
