@@ -113,7 +113,7 @@ package final class RowFollower {
                         record(view)
                         break
                     }
-                } catch is Disturbed {} catch let error as SystemError where error.isPassing {}
+                } catch is Disturbed {} catch let error as SystemError where error.isPassing { losePosition() }
                 guard !deadline.hasPassed else { throw RowShadowError.busy(path) }
                 pause(.milliseconds(2))
             }
@@ -231,7 +231,9 @@ package final class RowFollower {
             if index.hasSameHeader(as: last) { return true }
             guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL() else { return false }
             var found: [WALTransaction] = []
-            if index.salt == last.salt, last.lastFrame > 0 {
+            if index.salt == last.salt {
+                // One that was restarted just now had no frames yet.
+                if last.lastFrame == 0 { guard try log.belongs(to: index) else { return false } }
                 found = try WALFrames.transactions(log, after: last.lastFrame, to: index, index: open)
             } else {
                 if index.lastFrame > 0 {
