@@ -17,8 +17,7 @@ package final class RowFollower {
     package enum Outcome: Sendable {
         /// The shadow has the store's present state.
         case current
-        /// In parts only: the shadow has some of the steps that lead there, and whatever was to be compared is. Go on at
-        /// once: the other steps are in memory.
+        /// In parts only: the shadow has some of the steps that lead there. Go on at once: the other steps are in memory.
         case partly
         /// The store can't be read now. Try again soon.
         case busy
@@ -46,6 +45,8 @@ package final class RowFollower {
     private var captured = CapturedTransactions()
     /// True if the log has more that couldn't be captured.
     private var isBehind = false
+    /// True if all pages are to be compared.
+    private var isComparisonDue = false
     /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
     /// isn't known.
     private var idleStamp: StoreFiles.Stamp?
@@ -154,19 +155,26 @@ package final class RowFollower {
         // Other programs may want to prove that nobody has it open.
         defer { found.closeDatabase() }
         isBehind = false
-        if try captured.isFull || readLog(found), !comparesAll {
+        isComparisonDue = isComparisonDue || comparesAll
+        let isKnown = try captured.isFull || readLog(found)
+        // A comparison waits until a writer pauses: meanwhile, its transactions stay apart.
+        if isKnown, !isComparisonDue || inParts && captured.count > Self.maximumSteps / 4 {
             try applyCaptured(upTo: inParts ? Self.maximumSteps : nil)
             return inParts && hasMore ? .partly : .current
         }
-        try applyCaptured()
+        if commit == nil || !inParts { try applyCaptured() }
         switch try readJournals(found) {
         case .all:
             record(nil)
-            if journals?.takeClosed() != true { return .current }
+            if journals?.takeClosed() != true {
+                isComparisonDue = false
+                return .current
+            }
         case .disturbed: return .busy
         case .unknown: break
         }
         guard try compare(found) else { return .busy }
+        isComparisonDue = false
         if !inParts { try applyCaptured() }
         return inParts && hasMore ? .partly : .current
     }
@@ -278,8 +286,8 @@ package final class RowFollower {
         do { isBehind = try !capture(files) } catch let error as SystemError where error.isPassing { isBehind = true }
     }
 
-    /// True if the store is known to have more than the shadow: `advance` has something to do at once.
-    package var hasMore: Bool { isBehind || !captured.isEmpty }
+    /// True if `advance` has something to do at once.
+    package var hasMore: Bool { isBehind || isComparisonDue || !captured.isEmpty }
 
     /// Forgets where the shadow is in the log, so that the next step is found by a comparison with files opened anew.
     /// Call it when the store couldn't be read for long: nothing that is held open may be the reason.
