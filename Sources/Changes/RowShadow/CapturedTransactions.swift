@@ -10,7 +10,7 @@ struct CapturedTransactions {
     private var nextLook = ContinuousClock.now
 
     /// The length of frames from which on nothing is captured, in bytes.
-    private static let maximumLength = 64 << 20
+    private static let maximumLength = 128 << 20
     /// A log of a thousand pages that is written without a pause is restarted after some ten milliseconds.
     private static let interval = Duration.milliseconds(1)
 
