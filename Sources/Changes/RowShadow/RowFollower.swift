@@ -147,7 +147,7 @@ package final class RowFollower {
 
     private func advanceSteps(comparesAll: Bool, inParts: Bool) throws -> Outcome {
         guard let found = try StoreFiles.current(directory, name, unless: files) else {
-            (files, journals, commit) = (nil, nil, nil)
+            (files, journals, commit, isBehind, isComparisonDue) = (nil, nil, nil, false, false)
             try applyCaptured()
             return .absent
         }
@@ -156,9 +156,9 @@ package final class RowFollower {
         defer { found.closeDatabase() }
         isBehind = false
         isComparisonDue = isComparisonDue || comparesAll
-        let isKnown = try captured.isFull || readLog(found)
-        // A comparison waits until a writer pauses: meanwhile, its transactions stay apart.
-        if isKnown, !isComparisonDue || inParts && captured.count > Self.maximumSteps / 4 {
+        if !captured.isFull, try !readLog(found) { isComparisonDue = true }
+        // A comparison waits until what was captured is told: a writer's transactions stay apart.
+        if !isComparisonDue || inParts && captured.count > Self.maximumSteps / 4 {
             try applyCaptured(upTo: inParts ? Self.maximumSteps : nil)
             return inParts && hasMore ? .partly : .current
         }

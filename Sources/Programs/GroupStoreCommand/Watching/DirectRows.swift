@@ -161,11 +161,14 @@ final class DirectRows {
     /// - Parameter body: Called with each event, after its rows were printed, and with nil if only the token advances.
     func record(_ event: StoreEvent, _ body: (StoreEvent?) throws -> Void) throws {
         switch event {
+        // The steps say it.
         case .change(let tables): if !tables.isComplete { comparesAll = true }
-        case .reset: comparesAll = true
-        case .branchChange, .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver: break
+        case .reset:
+            comparesAll = true
+            owed.append(event)
+        case .branchChange, .relocating, .progress, .relocated, .migrated, .abandoned, .hazard, .hazardOver:
+            owed.append(event)
         }
-        owed.append(event)
         try retry(body)
         if event == .reset(.unreadable), !owed.isEmpty, !isQuiet {
             Output.write(
@@ -185,27 +188,30 @@ final class DirectRows {
             backoff = Self.makeBackoff()
             comparesAll = false
             try passOnSteps(body)
+            // A reset is of what comes after the steps.
+            try passOnOwed(body) { !Self.isReset($0) }
             retryAt = .now
         case .current, .absent:
             backoff = Self.makeBackoff()
             comparesAll = false
             try passOnSteps(body)
-            let events = owed
-            owed = []
-            for event in events {
-                switch event {
-                // The steps have said it.
-                case .change, .reset(.unreadable): continue
-                default: try body(event)
-                }
-            }
+            try passOnOwed(body)
         }
     }
 
+    private func passOnOwed(_ body: (StoreEvent?) throws -> Void, where isDue: (StoreEvent) -> Bool = { _ in true })
+        throws
+    {
+        let events = owed.filter(isDue)
+        owed.removeAll(where: isDue)
+        // The steps have said that the store can be read again.
+        for event in events where event != .reset(.unreadable) { try body(event) }
+    }
+
+    private static func isReset(_ event: StoreEvent) -> Bool { if case .reset = event { true } else { false } }
+
     private func takeOwedReset() -> StoreEvent? {
-        let place = owed.firstIndex { event in
-            if case .reset(let reason) = event { reason != .unreadable } else { false }
-        }
+        let place = owed.firstIndex { Self.isReset($0) && $0 != .reset(.unreadable) }
         return place.map { owed.remove(at: $0) }
     }
 
