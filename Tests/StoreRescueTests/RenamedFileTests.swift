@@ -69,6 +69,42 @@ import Testing
         #expect(failure?.code == "branch_damaged" && failure?.message.contains("overwritten") == true)
     }
 
+    /// The program that has lost its commits isn't always the first one, and its index may be the one at the name.
+    @Test(arguments: [true, false]) func refusesALogThatLacksWhatAnotherIndexHas(isLost: Bool) throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        rig.unlink("-shm")
+        let second = try rig.holder()
+        try second.insert(20, "other")
+        try first.insert(3, "late")
+        if isLost {
+            rig.unlink("-wal", "-shm")
+            try rig.sql(rig.path, "INSERT INTO t VALUES (30, 'third')")
+        }
+        for failure in [
+            #expect(throws: RelocationFailure.self) { try rig.rescue().dryRun() },
+            #expect(throws: RelocationFailure.self) { try rig.rescue().copyBranches() },
+            #expect(throws: RelocationFailure.self) { try rig.rescue().run() },
+        ] {
+            #expect(failure?.code == "branch_damaged")
+            #expect(failure?.message.contains("(pid \(second.pid)) has: another") == true, "\(failure?.message ?? "")")
+        }
+    }
+
+    /// A checkpoint by one index copies only the frames that this one knows.
+    @Test func refusesALogThatAnotherIndexHasBegunAnew() throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        rig.unlink("-shm")
+        let second = try rig.holder()
+        try second.run("c.execute('SELECT * FROM t').fetchall()")
+        try first.insert(3, "late")
+        try second.run("c.execute('PRAGMA wal_checkpoint(RESTART)').fetchall()")
+        try second.insert(20, "other")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(failure?.message.contains("begun anew") == true, "\(failure?.message ?? "")")
+    }
+
     @Test func refusesSeveralLogsOfOneProgram() throws {
         let first = try rig.holder()
         try first.insert(2, "first")

@@ -25,7 +25,7 @@ package struct HeldStore: Equatable, Sendable {
     ///   - held: The file of the hazard.
     ///   - files: The process's files.
     ///   - side: Returns which file of a store one is, by its first bytes.
-    init?(
+    package init?(
         _ code: StoreHazard.Code, _ held: HeldFile, among files: [HeldFile], _ named: NamedFiles,
         side: (HeldFile) -> Side?
     ) {

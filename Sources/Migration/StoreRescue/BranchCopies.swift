@@ -130,7 +130,7 @@ struct BranchCopies {
             return try BranchCopy(
                 branch.database, branch.log,
                 journal: .held(sharedSince: store.directory.birth(store.name.database)) { branch.journal },
-                index: branch.indexFile, lastCommit: branch.lastCommit, ownWriters: !branch.sharesDatabase,
+                index: branch.indexFile, indexes: branch.indexes, ownWriters: !branch.sharesDatabase,
                 in: GroupContainer.child(component, of: place), of: store.path,
                 subject: "what \(branch.holders.list) has open", external: store,
                 record: recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil)

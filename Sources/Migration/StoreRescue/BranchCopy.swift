@@ -32,7 +32,7 @@ struct BranchCopy {
     ///   - log: Its write-ahead log; nil for none.
     ///   - journal: The rollback journal of a database without a log.
     ///   - index: The log's index, which programs lock; nil for none.
-    ///   - lastCommit: A commit that the log must have, as its index reported it before.
+    ///   - indexes: All indexes of the log, whose commits it must have.
     ///   - ownWriters: True if only programs with this log can write the database.
     ///   - subject: A phrase for messages: `what notes (pid 4711) has open`.
     ///   - external: The store whose external data belongs to the copy too.
@@ -40,7 +40,7 @@ struct BranchCopy {
     /// - Throws: `RelocationFailure` if the files are gone, are never still, or are damaged.
     init(
         _ database: BranchFile, _ log: BranchFile?, journal: RollbackModeCopy.Journal = .named { nil },
-        index: BranchFile? = nil, lastCommit: WriteAheadIndex? = nil, ownWriters: Bool, in directory: Directory,
+        index: BranchFile? = nil, indexes: [BranchIndex] = [], ownWriters: Bool, in directory: Directory,
         of store: FilePath, subject: String, external: StoreLocation? = nil, record: BranchRecord? = nil
     ) throws {
         guard let building = StoreName.existing(SavedBranches.unfinishedName),
@@ -49,6 +49,7 @@ struct BranchCopy {
         let place = StoreLocation(directory: directory, name: building)
         // First: what is left of a copy without a record has no owner.
         try record?.write(in: directory)
+        let reported = indexes.map { ($0, $0.file.lastCommit) }
         let copied: (FileStatus, Int64)? =
             if let log {
                 try Self.copy(database, log, index, to: place, ownWriters: ownWriters)
@@ -67,9 +68,9 @@ struct BranchCopy {
         if ownWriters, log != nil, let foreign = try place.foreignLog() {
             throw Self.damaged(subject, store, foreign.description)
         }
-        if log != nil, let lastCommit, try !place.hasCommit(lastCommit) {
-            throw Self.damaged(
-                subject, store, "its log has lost commits that its own index has: another program has overwritten them")
+        for (index, commit) in reported where log != nil {
+            guard let finding = try place.loss(index, commit, of: indexes.count) else { continue }
+            throw Self.damaged(subject, store, finding)
         }
         self.lastWrite = lastWrite
         commits = try Self.commits(in: place)
@@ -183,10 +184,20 @@ struct BranchCopy {
 }
 
 extension StoreLocation {
-    /// True if the log has a commit, or was begun anew after it.
-    fileprivate func hasCommit(_ commit: WriteAheadIndex) throws -> Bool {
+    /// Returns a phrase on the commits that an index has reported and the copied log lacks; nil if it has them.
+    fileprivate func loss(_ index: BranchIndex, _ reported: WriteAheadIndex?, of count: Int) throws -> String? {
+        guard let reported else { return nil }
         let log = try directory.open(name.wal, flags: O_RDONLY)
-        return try WriteAheadLog.has(commit, log, path: directory.path.appending(name.wal))
+        let path = directory.path.appending(name.wal)
+        guard try WriteAheadLog.has(reported, log, path: path) else {
+            return "its log has lost commits that \(index) has: another program has overwritten them"
+        }
+        // The log was begun anew by this index, or by another one, which may not know all commits of this one.
+        guard count > 1, try !WriteAheadLog.isOfSession(reported, log, path: path),
+            let now = index.file.lastCommit, now.hasSameHeader(as: reported), now.backfilledFrame < now.lastFrame
+        else { return nil }
+        return "its log was begun anew by another program, and nothing shows that the database has the commits that "
+            + "\(index) has"
     }
 }
 

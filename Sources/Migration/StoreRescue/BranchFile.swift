@@ -68,3 +68,13 @@ struct BranchFile: Equatable, Sendable {
         return ArchiveNote.Branch.File(identity: identity, birth: birth)
     }
 }
+
+/// An index of a log, with the programs that use it.
+package struct BranchIndex: Sendable, CustomStringConvertible {
+    let file: BranchFile
+    var holders: [FileHolder]
+
+    package var description: String {
+        holders.isEmpty ? "the index at the store's name" : "the index of \(holders.list)"
+    }
+}

@@ -14,6 +14,9 @@ package struct OrphanedBranch: Sendable {
     /// Nil in rollback mode.
     let log: BranchFile?
     let indexFile: BranchFile?
+    /// All indexes of the log. A program that opened the store after the first index was removed has made another one:
+    /// each overwrites commits that only the other has.
+    package private(set) var indexes: [BranchIndex] = []
     /// The name that the database has now, if it is another than the store's.
     let otherName: FilePath?
     var index: FileIdentity? { indexFile?.identity }
@@ -37,6 +40,7 @@ package struct OrphanedBranch: Sendable {
             }
             if let same { found[same].holders += branch.holders } else { found.append(branch) }
         }
+        for position in found.indices { found[position].indexes = found[position].indexesOfLog() }
         return found
     }
 
@@ -66,6 +70,31 @@ package struct OrphanedBranch: Sendable {
         return FileHolder.of(present).contains { holder in
             Set(HeldFile.of(holder.pid, only: [present, log]).map(\.identity)).count == 2
         }
+    }
+
+    /// Returns the indexes by which programs have the log open, and the one at the store's name if the log is there.
+    private func indexesOfLog() -> [BranchIndex] {
+        guard let log else { return [] }
+        var found: [BranchIndex] = []
+        for holder in FileHolder.of(log.identity) {
+            let files = HeldFile.of(holder.pid)
+            guard let held = files.first(where: { $0.canWrite && $0.identity == database.identity }),
+                let store = HeldStore(code, held, among: files, named, side: { $0.side(of: holder.pid) }),
+                store.log?.identity == log.identity, let index = store.index
+            else { continue }
+            if let same = found.firstIndex(where: { $0.file.identity == index.identity }) {
+                found[same].holders.append(holder)
+            } else {
+                found.append(BranchIndex(file: BranchFile(index, of: holder.pid), holders: [holder]))
+            }
+        }
+        // A program that was killed leaves its index.
+        let isKnown = found.contains { $0.file.identity == named.index }
+        if let identity = named.index, named.log == log.identity, !isKnown {
+            let path = named.path.appending(suffix: "-shm")
+            found.append(BranchIndex(file: BranchFile(path: path, identity: identity), holders: []))
+        }
+        return found
     }
 
     /// The last commit that the programs see in their log, by their own index; nil if it isn't known.

@@ -139,14 +139,21 @@ package struct WriteAheadLog: Equatable, Sendable {
         guard commit.lastFrame > 0 else { return true }
         let header = try descriptor.read(count: headerLength, at: 0, path: path)
         guard header.count == headerLength else { return false }
-        let salt = header.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: 16, as: UInt64.self) }
-        guard salt == commit.salt else { return true }
+        guard try isOfSession(commit, descriptor, path: path) else { return true }
         let log = try WriteAheadLog(descriptor, path: path)
         guard log.lastFrame >= commit.lastFrame else { return false }
         let offset = Int64(headerLength) + Int64(commit.lastFrame - 1) * Int64(frameHeaderLength + commit.pageSize)
         let frame = try descriptor.read(count: frameHeaderLength, at: offset, path: path)
         return frame.count == frameHeaderLength
             && FrameChecksum(bigEndian(frame, 16), bigEndian(frame, 20)) == commit.checksum
+    }
+
+    /// True if the log has the salts that an index reports: nobody began it anew after or before the commit.
+    package static func isOfSession(
+        _ commit: WriteAheadIndex, _ descriptor: borrowing Descriptor, path: FilePath
+    ) throws(SystemError) -> Bool {
+        let salt = try descriptor.read(count: 8, at: 16, path: path)
+        return salt.count == 8 && salt.withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) } == commit.salt
     }
 
     /// True for the first bytes of a log: its magic number, 0x377f0682 or 0x377f0683.
