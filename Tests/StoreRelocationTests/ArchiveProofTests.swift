@@ -150,6 +150,7 @@ import Testing
     }
 
     @Test(arguments: [
+        ("DELETE FROM note WHERE id > 99", "lacks 101 of 200 rows in note"),
         ("DELETE FROM tag", "has no rows in tag"), ("DROP TABLE tag", "has no table tag"),
         ("DROP INDEX by_text; ALTER TABLE note DROP COLUMN text", "has no column text in note"),
         ("DROP TABLE tag; CREATE TABLE tag (name TEXT); INSERT INTO tag VALUES ('one')", "has no table tag"),

@@ -33,6 +33,10 @@ package struct ContentRetention: Equatable, Sendable {
     package var contradiction: String? {
         if isAnotherStore { return "is another store" }
         if let obstacle = tables.lazy.compactMap(\.obstacle).first { return obstacle }
+        // A store that has lost most rows of a table is no later state of the copy: it has lost its content too.
+        if let lost = tables.first(where: { $0.rows - $0.missing < $0.missing }) {
+            return "lacks \(lost.missing) of \(lost.rows) rows in \(lost.name)"
+        }
         // Another store of the same program has rows with the same keys. Of those that both have, most must be equal.
         let telling = tables.filter { !Self.bookkeeping.contains($0.name) }
         let kept = telling.reduce(0) { $0 + $1.kept }
