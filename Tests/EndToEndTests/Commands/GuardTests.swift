@@ -54,7 +54,13 @@ import Testing
         let refused = try guarding("--fail-on-loss", "nte", running: "touch \"$1.ran\"")
         #expect(refused.status == 64 && access(store.string + ".ran", F_OK) != 0, "\(refused.errors)")
 
-        #expect(try guarding("--keep", "1", running: "true").status == 0)
+        #expect(try guarding(running: "sqlite3 \"$1\" 'DELETE FROM note WHERE id = 2'").status == 0)
+        // The first copy was restored. The second one alone has the row that its command has lost.
+        let first = try guarding("--keep", "1", "--json", running: "true").summary
+        #expect(first["kept"] != nil && first["removed"] != nil)
+        let text = try guarding("--keep", "1", running: "sqlite3 \"$1\" \"INSERT INTO note VALUES (2, 'two')\"")
+        let removed = text.output.split(separator: "\n").filter { $0.hasPrefix("removed the older copy ") }
+        #expect(removed.count == 2, "\(text.output)")
         let gone = try guarding("--keep", "1", running: "rm \"$1\" \"$1-wal\" \"$1-shm\"; true")
         #expect(gone.status == 65, "\(gone.output)\(gone.errors)")
         let kept = try groupstore("archive", "list", Word(scratch.path), "--json").objects

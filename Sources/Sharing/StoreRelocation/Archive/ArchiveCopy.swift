@@ -37,6 +37,20 @@ extension Relocation {
         }
     }
 
+    /// Records in a copy's note whether the command before which it was made has lost something of the store.
+    package func noteLoss(_ hasLoss: Bool, after copy: ArchivedStore) throws(RelocationFailure) {
+        do {
+            let container = try RelocationEndpoints.container(request.group, request.identifier)
+            try withGroupLock(container) {
+                guard var note = try container.archivedSet(copy.id)?.note else { return }
+                note.hasLoss = hasLoss
+                try container.write(note)
+            }
+        } catch {
+            throw RelocationFailure(error, request)
+        }
+    }
+
     private func archive(
         _ store: StoreLocation, as id: TransferIdentifier, in container: GroupContainer, _ reason: String
     ) throws {

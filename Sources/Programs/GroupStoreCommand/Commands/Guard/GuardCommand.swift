@@ -34,7 +34,10 @@ struct GuardCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Afterwards keep only this many of the copies of the store that 'guard' made (default: all).",
+            """
+            Afterwards keep only this many of the copies of the store that 'guard' made (default: all). A copy that has \
+            what its command has lost is kept longer.
+            """,
             valueName: "number"))
     var keep: Int?
 
@@ -67,9 +70,7 @@ struct GuardCommand: ParsableCommand {
                 command.map { ArgumentBytes.path($0).bytes },
                 output: output.json || output.quiet ? .descriptor(STDERR_FILENO) : .inherited)
             _ = signal(SIGPIPE, SIG_IGN)
-            status = try report(exit, location, copy, output)
-            // After a loss, an older copy may be the better one.
-            if status != ExitStatus.badData.rawValue { removeOldCopies(of: location, keeping: copy.id, engine) }
+            status = try report(exit, location, copy, engine, output)
         }
         if status != 0 { throw ExitCode(status) }
     }
@@ -87,7 +88,7 @@ struct GuardCommand: ParsableCommand {
 
     /// Reports what has become of the store. Returns the exit code.
     private func report(
-        _ exit: Int32, _ location: StoreLocation, _ copy: ArchivedStore, _ output: Output
+        _ exit: Int32, _ location: StoreLocation, _ copy: ArchivedStore, _ engine: Relocation, _ output: Output
     ) throws -> Int32 {
         guard let archived = copy.location else { return exit }
         let suffixes = [".before"] + (2...).prefix(1000).map { ".before-\($0)" }
@@ -112,28 +113,63 @@ struct GuardCommand: ParsableCommand {
             "integrity": .array(report.damage.map { .string($0) }),
         ]
         if !report.losses.isEmpty { summary["lost"] = .array(report.losses.map { .string($0) }) }
+        // Without the record, the copy is compared before it is removed.
+        try? engine.noteLoss(report.hasLoss || isLoss, after: copy)
+        // After a loss, an older copy may be the better one.
+        let keepsAll = status == ExitStatus.badData.rawValue
+        let former = keepsAll ? [] : removeOldCopies(of: location, keeping: copy.id, engine)
+        let (removed, kept) = (former.filter { $0.reason == nil }, former.filter { $0.reason != nil })
+        if !removed.isEmpty { summary["removed"] = .array(removed.map { .string($0.id.rawValue) }) }
+        if !kept.isEmpty { summary["kept"] = .array(kept.map { .string($0.id.rawValue) }) }
         let loss = report.losses.isEmpty ? [] : ["lost: " + report.losses.joined(separator: ", ")]
         output.record(
             summary,
-            lines: ["the command's exit code: \(exit)"] + report.lines + loss + ["the store as it was: \(remedy)"])
+            lines: ["the command's exit code: \(exit)"] + report.lines + loss + former.map(\.line)
+                + ["the store as it was: \(remedy)"])
         return status
     }
 
-    /// Removes older copies that this command made of the store, if `--keep` limits their number.
+    /// An older copy that `--keep` doesn't count.
+    private struct FormerCopy {
+        let id: TransferIdentifier
+        /// A sentence on why it is kept; nil if it is removed.
+        let reason: String?
+
+        var line: String { reason ?? "removed the older copy \(id)" }
+    }
+
+    /// Removes older copies that this command made of the store, if `--keep` limits their number. Keeps a copy with
+    /// rows that its command has lost, unless the store has them again, or the proof of `archive purge` holds.
     private func removeOldCopies(
         of location: StoreLocation, keeping newest: TransferIdentifier, _ engine: Relocation
-    ) {
-        guard let keep else { return }
+    ) -> [FormerCopy] {
+        guard let keep else { return [] }
         do {
             let sets = try ArchivedStore.all(in: GroupContainer(directory: location.directory))
             let copies = sets.filter { set in
                 set.id != newest && set.entry.note?.isGuard == true && set.entry.name == location.name.database
             }
-            let old = copies.prefix(max(0, copies.count - (keep - 1))).map(\.id)
-            guard !old.isEmpty else { return }
-            _ = try engine.purge(ArchivePurge(ids: old, age: nil, force: true), dryRun: false)
+            return try copies.prefix(max(0, copies.count - (keep - 1))).map { copy in
+                let force = copy.entry.note?.hasLoss == false || Self.has(location, copy)
+                do throws(RelocationFailure) {
+                    _ = try engine.purge(ArchivePurge(ids: [copy.id], age: nil, force: force), dryRun: false)
+                    return FormerCopy(id: copy.id, reason: nil)
+                } catch {
+                    guard !force else { throw error }
+                    return FormerCopy(id: copy.id, reason: "\(error.message); its command has lost rows")
+                }
+            }
         } catch {
             Output.write("groupstore: older copies are kept: \(error)", to: STDERR_FILENO)
+            return []
         }
+    }
+
+    /// True if the store has each table, column and row of a copy, by their keys.
+    private static func has(_ store: StoreLocation, _ copy: ArchivedStore) -> Bool {
+        guard let archived = copy.location, let now = try? GuardReport(store, since: archived, guarding: []) else {
+            return false
+        }
+        return !now.hasLoss
     }
 }

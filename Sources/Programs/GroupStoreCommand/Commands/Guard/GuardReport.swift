@@ -26,6 +26,9 @@ struct GuardReport {
         losses = changes.tables.filter { $0.isLoss && guarded.contains(DatabaseSchema.key(of: $0.name)) }.map(\.name)
     }
 
+    /// True if a table has lost rows or columns, or is gone.
+    var hasLoss: Bool { changes.tables.contains(where: \.isLoss) }
+
     var outcome: String {
         if !damage.isEmpty { return "damaged" }
         if !losses.isEmpty { return "lost" }
