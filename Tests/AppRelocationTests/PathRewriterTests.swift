@@ -18,6 +18,8 @@ import Testing
         ("/home/me/.app", "/srv/a pp"),
         ("/home/me/.app/", "/srv/a pp/"),
         ("/home/me/.app/x/y%20z", "/srv/a pp/x/y%20z"),
+        ("/home/me/.app/x/../y", "/srv/a pp/x/../y"),
+        ("file:///home/me/.app/x?../../y", "file:///srv/a%20pp/x?../../y"),
         ("file:///home/me/.app", "file:///srv/a%20pp"),
         ("file:///home/me/%2Eapp/x%20y?q=/home/me/.app#f", "file:///srv/a%20pp/x%20y?q=/home/me/.app#f"),
         ("file://localhost/home/me/.app/x", "file://localhost/srv/a%20pp/x"),
@@ -35,6 +37,7 @@ import Testing
 
     @Test(arguments: [
         "/home/me/.apps", "/home/me/.app2/x", "/home/me", "home/me/.app", "x/home/me/.app", " /home/me/.app",
+        "/home/me/.app/../x", "/home/me/.app/./x/..//../y", "file:///home/me/.app/%2E%2e/x",
         "file:///home/me/.apps", "file:///home/me/%2Eapp%2Fx", "http:///home/me/.app", "file://host/home/me/.app",
         #"{"/home/me/.app": 1}"#, #"{"p": "/home/me/.app""#, #"[note] "/home/me/.app""#, #"["/home/me/.app",]"#,
         #"["see /home/me/.app"]"#, "", "/",

@@ -36,10 +36,22 @@ struct PathRewriter {
 
     private func path(_ value: [UInt8]) -> [UInt8]? {
         for pair in pairs where value.starts(with: pair.old) {
-            guard value.count == pair.old.count || value[pair.old.count] == UInt8(ascii: "/") else { continue }
+            guard value.count == pair.old.count || value[pair.old.count] == UInt8(ascii: "/"),
+                !Self.leaves(value[pair.old.count...])
+            else { continue }
             return pair.new + value[pair.old.count...]
         }
         return nil
+    }
+
+    /// True if a path relative to a directory leads out of it: `/../x`.
+    private static func leaves(_ path: some Collection<UInt8>) -> Bool {
+        var depth = 0
+        for component in path.split(separator: UInt8(ascii: "/")) {
+            depth += component.elementsEqual("..".utf8) ? -1 : component.elementsEqual(".".utf8) ? 0 : 1
+            if depth < 0 { return true }
+        }
+        return false
     }
 
     // MARK: - URLs
@@ -49,7 +61,9 @@ struct PathRewriter {
             let start = scheme.utf8.count
             guard start < value.count, value[start] == UInt8(ascii: "/") else { continue }
             for pair in pairs {
-                guard let end = Self.end(of: pair.old, in: value, from: start) else { continue }
+                guard let end = Self.end(of: pair.old, in: value, from: start),
+                    !Self.leaves(Self.decoded(value[end...].prefix { !"?#".utf8.contains($0) }))
+                else { continue }
                 return value[..<start] + Self.encoded(pair.new) + value[end...]
             }
         }
@@ -60,18 +74,26 @@ struct PathRewriter {
     private static func end(of path: [UInt8], in value: [UInt8], from start: Int) -> Int? {
         var index = start
         for wanted in path {
-            guard index < value.count else { return nil }
-            var byte = value[index]
-            index += 1
-            if byte == UInt8(ascii: "%"), index + 1 < value.count,
-                let decoded = UInt8(String(decoding: value[index...index + 1], as: UTF8.self), radix: 16)
-            {
-                byte = decoded
-                index += 2
-            }
-            guard byte == wanted else { return nil }
+            guard index < value.count, next(in: value[...], &index) == wanted else { return nil }
         }
         return index == value.count || "/?#".utf8.contains(value[index]) ? index : nil
+    }
+
+    /// Returns the byte at an index, decoded, and moves the index to the next one.
+    private static func next(in value: ArraySlice<UInt8>, _ index: inout Int) -> UInt8 {
+        let byte = value[index]
+        index += 1
+        guard byte == UInt8(ascii: "%"), index + 1 < value.endIndex,
+            let decoded = UInt8(String(decoding: value[index...index + 1], as: UTF8.self), radix: 16)
+        else { return byte }
+        index += 2
+        return decoded
+    }
+
+    private static func decoded(_ value: ArraySlice<UInt8>) -> [UInt8] {
+        var (index, bytes) = (value.startIndex, [UInt8]())
+        while index < value.endIndex { bytes.append(next(in: value, &index)) }
+        return bytes
     }
 
     /// Encodes the bytes that GLib's g_filename_to_uri encodes.
