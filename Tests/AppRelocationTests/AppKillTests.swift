@@ -131,15 +131,49 @@ import Testing
     }
 
     /// Either name finds the journal, which is beside the new place.
-    @Test func anUndoOfTheNewPlaceRemovesAPartialCopy() throws {
+    @Test(arguments: [true, false]) func anUndoOfEitherPlaceRemovesAPartialCopy(_ isOld: Bool) throws {
         let rig = try AppRig(.another)
         let before = try rig.files(rig.source)
         #expect(try kill(rig, at: .copied))
-        let places = try #require(try AppRelocation.recorded(rig.destination))
+        let places = try #require(try AppRelocation.recorded(isOld ? rig.source : rig.destination))
         #expect(places == (rig.source, rig.destination))
         _ = try AppRelocation(rig.request()).undo()
         #expect(try rig.leftovers() == [])
         #expect(try rig.files(rig.source) == before)
+    }
+
+    /// The copy goes before the directory does; without the note, once a link leads to the directory.
+    @Test(arguments: [true, false]) func aMoveToAnotherPlaceUndoesIt(hasNote: Bool) throws {
+        let rig = try AppRig(.another)
+        #expect(try kill(rig, at: .copied))
+        let parent = try Directory(rig.source.removingLastComponent())
+        let note = try #require(try parent.names().first { $0.string.hasSuffix(".undo") })
+        if !hasNote { try parent.removeFile(note) }
+        var request = rig.request()
+        request.destination = parent.path.appending("elsewhere")
+        #expect(try AppRelocation(request).run().outcome == .moved)
+        #expect(try rig.leftovers().isEmpty == hasNote)
+        let group = rig.destination.removingLastComponent()
+        _ = try AppRelocation(AppMoveRequest(source: group, destination: group)).recover()
+        #expect(try rig.leftovers() == [])
+        #expect(try rig.rows(request.destination) == "100")
+    }
+
+    @Test(arguments: AppRig.FileSystem.allCases)
+    func aMoveThatAnotherOneOvertakesIsRefused(_ fileSystem: AppRig.FileSystem) throws {
+        let rig = try AppRig(fileSystem)
+        var request = rig.request()
+        request.destination = rig.source.removingLastComponent().appending("elsewhere")
+        let other = AppRelocation(request)
+        let move = AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .planned { _ = try other.run() }
+        }
+        let failure = #expect(throws: RelocationFailure.self) { try move.run() }
+        #expect(failure?.code == "symbolic_link", "\(failure?.message ?? "")")
+        #expect(try rig.leftovers() == [])
     }
 
     /// A killed move must not stand in the way of another one to the same group.
@@ -162,7 +196,7 @@ import Testing
         let rig = try AppRig(.another)
         #expect(try kill(rig, at: .withdrawn))
         let (old, new) = (rig.source.removingLastComponent(), rig.destination.removingLastComponent())
-        let hidden = try #require(try Directory(old).names().first { $0.string.hasPrefix(".groupstore-") })
+        let hidden = try #require(try Directory(old).names().first(where: AppRig.isHidden))
         try Directory(old).removeTree(hidden)
         let staged = try #require(try Directory(new).names().first { $0.string.hasSuffix(".staged") })
         let other = try AppRig(.another)

@@ -81,6 +81,11 @@ final class AppRig {
             .filter { $0.hasPrefix(".groupstore-") }
     }
 
+    /// True for the hidden name of an old directory, beside which a move's note lies.
+    static func isHidden(_ name: FilePath.Component) -> Bool {
+        name.string.hasPrefix(".groupstore-") && name.extension == nil
+    }
+
     func isLink(_ path: FilePath) throws -> Bool {
         let name = try #require(path.lastComponent)
         return try Directory(path.removingLastComponent()).status(name)?.kind == .symbolicLink

@@ -102,13 +102,13 @@ import Testing
         } report: { _ in
         } step: { step in
             guard step == .receipt else { return }
-            let name = try #require(try Directory(hidden).names().first { $0.string.hasPrefix(".groupstore-") })
+            let name = try #require(try Directory(hidden).names().first(where: AppRig.isHidden))
             let file = try Directory(hidden).directory(name).open("late", flags: O_WRONLY | O_CREAT, mode: 0o600)
             try file.write(Array("precious".utf8), at: 0)
         }
         let summary = try move.run()
         #expect(summary.notes.contains { $0.hasPrefix("1 file stays") }, "\(summary.notes)")
-        let name = try #require(try Directory(hidden).names().first { $0.string.hasPrefix(".groupstore-") })
+        let name = try #require(try Directory(hidden).names().first(where: AppRig.isHidden))
         #expect(try Directory(hidden).directory(name).names() == ["late"])
     }
 

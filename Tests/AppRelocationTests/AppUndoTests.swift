@@ -27,6 +27,21 @@ import Testing
         #expect(try rig.rows(rig.source) == "100")
     }
 
+    /// An installer makes its directory again where the link was.
+    @Test func eitherPlaceTellsThatTheLinkWasReplaced() throws {
+        let rig = try AppRig(.same)
+        _ = try AppRelocation(rig.request()).run()
+        let parent = try Directory(rig.source.removingLastComponent())
+        try parent.removeFile("app")
+        try parent.makeDirectory("app", mode: 0o755)
+        #expect(try AppRelocation.recorded(rig.source) == nil, "no group is known")
+        let places = try #require(
+            try AppRelocation.recorded(rig.source) { [rig.destination.removingLastComponent()] })
+        #expect(places == (rig.source, rig.destination))
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(rig.request()).undo() }
+        #expect(failure?.code == "destination_taken")
+    }
+
     /// Another directory at the new place may be the one that the user means.
     @Test func anUndoWithoutARecordIsRefusedIfBothPlacesAreTaken() throws {
         let rig = try AppRig(.same)

@@ -51,6 +51,19 @@ struct AppPlaces {
         }
     }
 
+    /// The directory of the old place, where a move's note lies, there or back.
+    func noteParent(of move: AppMove) -> Directory { move.undoes == nil ? sourceParent : destinationParent }
+
+    /// Writes the note that leads from the old place to the records. A full disk there keeps nothing from leaving it.
+    func writeNote(of move: AppMove) throws {
+        do {
+            try AppUndoNote.write(move, in: noteParent(of: move))
+        } catch let error as SystemError where [.noSpace, .diskQuotaExceeded].contains(error.errno) {
+            guard move.undoes == nil else { throw error }
+            AppUndoNote.removeUnfinished(in: sourceParent)
+        }
+    }
+
     var source: FilePath { sourceParent.path.appending(sourceName) }
     var destination: FilePath { destinationParent.path.appending(destinationName) }
 

@@ -100,12 +100,14 @@ struct AppRecovery {
     private func removeCopy() throws {
         let parent = places.destinationParent
         guard try parent.status(staging) != nil else { return }
-        guard move.isFile(move.root, try places.sourceParent.status(places.sourceName)) else {
+        // Another move may have left a link to the directory.
+        guard move.isFile(move.root, FileStatus(following: places.source)) else {
             let copy = parent.path.appending(staging)
+            let present = try AppObstacle(places.sourceName, in: places.sourceParent)
             throw RelocationFailure.app(
                 .conflict, "source_gone",
-                "\(PrintablePath(places.source)) is gone, which was being moved, and \(PrintablePath(copy)) may be its only "
-                    + "copy",
+                "\(PrintablePath(places.source)) is \(present.words), and not the directory that was being moved: "
+                    + "\(PrintablePath(copy)) may be its only copy",
                 "move the copy aside, then run this again: mv \(copy.shellWord) "
                     + places.source.appending(suffix: ".copied").shellWord)
         }
@@ -162,8 +164,8 @@ struct AppRecovery {
     /// Removes the journal, and then the note that leads to it, unless it is also needed for what was stopped.
     private func removeJournal() throws {
         try container.removeAppJournal()
-        guard move.undoes != nil, try container.stoppedPrograms() == nil else { return }
-        try AppUndoNote.remove(move, in: places.destinationParent)
+        guard try container.stoppedPrograms() == nil else { return }
+        try AppUndoNote.remove(move, in: places.noteParent(of: move))
     }
 
     private func writeReceipt(_ method: AppMoveReceipt.Method, published: FileIdentity) throws {

@@ -148,6 +148,7 @@ package struct AppRelocation {
         } catch let error as Abandonment {
             throw error
         } catch {
+            let error = try overtaken(error, places) ?? error
             // Nothing is undone past the commit point.
             guard let journal = try container.appJournal() else { throw error }
             if try AppRecovery(journal, places, container).end(keepingCopy: false) != .undone {
@@ -158,6 +159,14 @@ package struct AppRelocation {
             }
             throw error
         }
+    }
+
+    /// Returns the refusal of a directory that another move has taken to another place meanwhile.
+    private func overtaken(_ error: any Error, _ places: AppPlaces) throws -> RelocationFailure? {
+        guard (error as? SystemError)?.errno == .notDirectory,
+            try places.sourceParent.status(places.sourceName)?.kind == .symbolicLink
+        else { return nil }
+        return AppPlan.Refusal.sourceIsLink.failure(places.source, places.destination)
     }
 
     /// Throws what would keep a copy from being made, before a program is stopped for it.
@@ -210,8 +219,8 @@ package struct AppRelocation {
         return move.rewrites ?? [] == request.rewrites && move.leave ?? [] == leave
     }
 
-    /// Ends an interrupted undo whose journal isn't in the destination's group. Returns its summary if that was asked
-    /// for.
+    /// Ends an interrupted undo, or an interrupted move of the directory to another place, whose journal isn't in the
+    /// destination's group. Returns its summary if that was asked for.
     private func finishUndo(of places: AppPlaces) throws -> AppMoveSummary? {
         var groups = [places.sourceParent]
         if let back = AppUndoNote.find(for: places.source, in: places.sourceParent) {
@@ -234,8 +243,8 @@ package struct AppRelocation {
                     }
                 }
             }
-            guard let move = try? container.appJournal()?.move, move.undoes != nil,
-                [move.source.path, move.destination.path].contains(places.source)
+            guard let move = try? container.appJournal()?.move,
+                move.source.path == places.source || move.undoes != nil && move.destination.path == places.source
             else { continue }
             let finished = try underLock(of: container) {
                 try startingAgain(container) { try recover(container, continuing: places) }

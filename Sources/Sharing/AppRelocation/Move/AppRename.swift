@@ -30,8 +30,8 @@ struct AppRename {
         // A rename changes no row.
         let directory = try places.sourceParent.directory(places.sourceName)
         let checked = try relocation.request.recipe.map { try $0.count(in: directory, at: places.source) } ?? []
+        try places.writeNote(of: move)
         try container.write(AppMoveJournal(move, .renaming))
-        if move.undoes != nil { try AppUndoNote.write(move, in: places.destinationParent) }
         try relocation.step(.journalled)
         if !move.replacesLink {
             // Leads to itself until the exchange: nobody can reach anything through it.

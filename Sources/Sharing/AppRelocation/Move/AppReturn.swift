@@ -8,7 +8,11 @@ extension AppRelocation {
     /// Returns the two places of the move that an undo with one path only means: the directory's old or new path. Nil
     /// if a directory is there, or nothing, and no record tells of a move. Throws `RelocationFailure`, which says what
     /// lies there.
-    package static func recorded(_ path: FilePath) throws -> (source: FilePath, destination: FilePath)? {
+    ///
+    /// - Parameter groups: Directories whose records may tell where a directory is whose link was replaced.
+    package static func recorded(
+        _ path: FilePath, groups: () -> [FilePath] = { [] }
+    ) throws -> (source: FilePath, destination: FilePath)? {
         guard let name = path.lastComponent, let parent = try? Directory(resolving: path.removingLastComponent()) else {
             throw RelocationFailure.app(
                 .unusablePlace, "no_source", "there is no directory \(PrintablePath(path))",
@@ -16,7 +20,7 @@ extension AppRelocation {
         }
         let place = parent.path.appending(name)
         let group = GroupContainer(directory: parent)
-        // An undo that was interrupted after the directory had its old name back.
+        // A move that was interrupted, or an undo after the directory had its old name back.
         if let back = AppUndoNote.find(for: place, in: parent) { return (place, back.source.path) }
         if let move = AppUndoNote.find(from: place, in: parent) { return (place, move.destination.path) }
         if let move = try? group.appJournal()?.move {
@@ -33,12 +37,25 @@ extension AppRelocation {
         let obstacle = try AppObstacle(name, in: parent)
         if let link = obstacle.link { return (place, link) }
         if let receipt = try group.appReceipts(of: place).last { return (receipt.move.source.path, place) }
+        if obstacle.isDirectory, let away = movedAway(from: place, [parent.path] + groups()) { return (place, away) }
         // The new place of a move that was undone before has nothing, either.
         if [.directory, nil].contains(try parent.status(name)?.kind) { return nil }
         throw RelocationFailure.app(
             .unusablePlace, "no_receipt",
             "\(PrintablePath(path)) is \(obstacle.words): neither the link that a move leaves, nor a directory that a move "
                 + "has brought there", "name both the old and the new place")
+    }
+
+    /// Returns where the directory is that was moved from a place, by the records of the groups; nil if none tells.
+    private static func movedAway(from place: FilePath, _ groups: [FilePath]) -> FilePath? {
+        for group in groups {
+            guard let group = try? Directory(resolving: group),
+                let receipts = try? GroupContainer(directory: group).appReceipts(from: place)
+            else { continue }
+            let found = receipts.last { $0.move.isFile($0.published, FileStatus(following: $0.move.destination.path)) }
+            if let found { return found.move.destination.path }
+        }
+        return nil
     }
 
     /// Removes what a move that was killed before it had recorded anything may have left beside a directory.
@@ -100,11 +117,12 @@ struct AppObstacle {
     let words: String
     /// The absolute path that a symbolic link there leads to.
     let link: FilePath?
+    var isDirectory = false
 
     init(_ name: FilePath.Component, in parent: Directory) throws {
         switch try parent.status(name)?.kind {
         case nil: (words, link) = ("absent", nil)
-        case .directory: (words, link) = ("a directory", nil)
+        case .directory: (words, link, isDirectory) = ("a directory", nil, true)
         case .symbolicLink:
             let target = parent.path.pushing(try parent.linkTarget(name)).lexicallyNormalized()
             (words, link) = ("a link to \(PrintablePath(target))", target)

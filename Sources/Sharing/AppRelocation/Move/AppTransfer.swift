@@ -62,8 +62,8 @@ struct AppTransfer {
         let survey = try AppSurvey(root, .files, leaving: move.leavePatterns)
         try survey.checkShared()
         let notes = places.notes(survey.contents) + Self.notes(survey.contents)
+        try places.writeNote(of: move)
         try container.write(AppMoveJournal(move, .copying))
-        if move.undoes != nil { try AppUndoNote.write(move, in: places.destinationParent) }
         try relocation.step(.journalled)
         let staging = try self.staging()
         let manifest = try AppManifest(in: staging, isNewBoot: move.boot != ProcessIdentity.current.boot)

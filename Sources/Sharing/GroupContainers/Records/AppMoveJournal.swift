@@ -164,13 +164,21 @@ extension GroupContainer {
 
     /// Returns the receipts of moves to this place, oldest first. Omits unreadable ones.
     package func appReceipts(of destination: FilePath) throws(SystemError) -> [AppMoveReceipt] {
+        try appReceipts().filter { $0.move.destination.path == destination }
+    }
+
+    /// Returns the receipts of moves from this place, oldest first. Omits unreadable ones.
+    package func appReceipts(from source: FilePath) throws(SystemError) -> [AppMoveReceipt] {
+        try appReceipts().filter { $0.move.source.path == source }
+    }
+
+    private func appReceipts() throws(SystemError) -> [AppMoveReceipt] {
         guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.appReceiptsName) != nil else {
             return []
         }
         let directory = try bookkeeping.directory(Self.appReceiptsName)
         return try directory.names().filter { $0.extension == "json" }
             .compactMap { try? Record.read(AppMoveReceipt.self, $0, in: directory) }
-            .filter { $0.move.destination.path == destination }
             .sorted { ($0.at, $0.move.id.rawValue) < ($1.at, $1.move.id.rawValue) }
     }
 

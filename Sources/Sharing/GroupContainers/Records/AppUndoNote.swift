@@ -2,9 +2,8 @@ import Glibc
 import LinuxSystem
 import SystemPackage
 
-/// The file `.groupstore-ID.undo`, which lies beside the old place of a directory while it is being moved back, or
-/// while programs are stopped for its move. The records are in the group of the other place, which the old place
-/// doesn't tell while no link is there.
+/// The file `.groupstore-ID.undo`, which lies beside the old place of a directory while it is being moved, there or
+/// back. The records are in the group of the other place, which the old place doesn't tell while no link is there.
 package struct AppUndoNote: Codable, Sendable, Equatable {
     package var version = 1
     /// The move back, whose destination is the old place, or the move from there.
@@ -14,7 +13,7 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
 
     private static func name(_ move: AppMove) -> FilePath.Component { move.id.hiddenName(suffix) }
 
-    /// Writes and syncs the note of a move back, in the directory of its destination.
+    /// Writes and syncs the note of a move, in the directory of its old place.
     package static func write(_ move: AppMove, in parent: Directory) throws {
         try Record.write(AppUndoNote(move: move), name(move), in: parent)
     }
@@ -28,7 +27,7 @@ package struct AppUndoNote: Codable, Sendable, Equatable {
         all(in: parent).first { $0.destination.path == place && $0.undoes != nil }
     }
 
-    /// Returns the move from a place for which programs were stopped.
+    /// Returns the move from a place, if it was interrupted or has stopped programs.
     package static func find(from place: FilePath, in parent: Directory) -> AppMove? {
         all(in: parent).first { $0.source.path == place && $0.undoes == nil }
     }

@@ -108,8 +108,10 @@ final class AppMovePrinter {
     }
 
     private static func nothingToUndo(_ place: FilePath) -> String {
-        let words = FileStatus(following: place) == nil ? "absent" : "a directory"
-        return "nothing is left to undo: \(PrintablePath(place)) is \(words), and no move of it is recorded"
+        let text = "nothing is left to undo: \(PrintablePath(place)) is "
+        guard FileStatus(following: place) != nil else { return text + "absent, and no move of it is recorded" }
+        return text + "a directory, and no move of it is recorded; if it has replaced the link of a move, name the new "
+            + "place"
     }
 
     private func show(_ columns: [RewrittenColumn]) {

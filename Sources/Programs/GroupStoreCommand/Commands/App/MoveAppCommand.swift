@@ -79,7 +79,10 @@ struct MoveAppCommand: ParsableCommand {
             throw ValidationError("--undo takes back what --rewrite changed: leave --rewrite out")
         }
         guard !undo || recipe == nil else { throw ValidationError("--undo needs no recipe: leave --recipe out") }
-        for rewrite in rewrites { _ = try Self.rewrite(rewrite) }
+        let old = try rewrites.map { try Self.rewrite($0).old }
+        for (index, path) in old.enumerated() where old[..<index].contains(path) {
+            throw ValidationError("--rewrite names \(PrintablePath(path.path)) twice: leave one of them out")
+        }
         guard undo || destination != nil else { throw ValidationError("Missing expected argument '<destination>'") }
         try deadline.validate("--deadline", in: 0...86_400)
     }
@@ -147,7 +150,10 @@ struct MoveAppCommand: ParsableCommand {
         if let destination {
             places = (source, try AppPlaceArguments.destination(destination, of: source, isUndo: undo))
         } else {
-            guard let recorded = try AppRelocation.recorded(source) else { return nil }
+            let recorded = try AppRelocation.recorded(source) {
+                Configuration.localGroups(environment: ProcessVariables.all).map(\.directory)
+            }
+            guard let recorded else { return nil }
             places = recorded
         }
         var request = AppMoveRequest(source: places.source, destination: places.destination)
