@@ -27,6 +27,23 @@ import Testing
         #expect(try rig.rows(rig.source) == "100")
     }
 
+    /// A kill between the removal of the journal and that of the note.
+    @Test func theNextRunRemovesTheNoteOfAFinishedMove() throws {
+        let rig = try AppRig(.same)
+        let parent = try Directory(rig.source.removingLastComponent())
+        var note: AppMove?
+        _ = try AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .journalled { note = AppUndoNote.find(from: rig.source, in: parent) }
+        }.run()
+        #expect(try rig.leftovers() == [])
+        try AppUndoNote.write(try #require(note), in: parent)
+        #expect(try AppRelocation(rig.request()).run().outcome == .alreadyMoved)
+        #expect(try rig.leftovers() == [])
+    }
+
     /// An installer makes its directory again where the link was.
     @Test func eitherPlaceTellsThatTheLinkWasReplaced() throws {
         let rig = try AppRig(.same)

@@ -43,7 +43,14 @@ package struct AppRelocation {
             // What is not to be moved leaves no trace: no lock, and no directory of records.
             if try container.appJournal() == nil, try container.stoppedPrograms() == nil {
                 switch AppPlan(try places.facts(isUndo: false)) {
-                case .alreadyMoved: return summary(.alreadyMoved, places)
+                case .alreadyMoved:
+                    // A move that was killed at its end has left it.
+                    if AppUndoNote.find(from: places.source, in: places.sourceParent) != nil {
+                        try? underLock(of: container, within: .zero) {
+                            try removeNotes(of: places.source, in: places.sourceParent, container)
+                        }
+                    }
+                    return summary(.alreadyMoved, places)
                 case .refuse(let refusal): throw try failure(refusal, places, isUndo: false)
                 case .move: break
                 }
