@@ -17,7 +17,7 @@ package final class RowFollower {
     package enum Outcome: Sendable {
         /// The shadow has the store's present state.
         case current
-        /// In parts only: the shadow has some of the steps that lead there. Go on at once: the other steps are in memory.
+        /// In parts only: the shadow has some of the steps that lead there. Go on at once: the others are in memory.
         case partly
         /// The store can't be read now. Try again soon.
         case busy
@@ -232,7 +232,7 @@ package final class RowFollower {
             }, changed: { _ in })
     }
 
-    /// Captures the transactions between the last that was captured and the index's. Returns false if they aren't known.
+    /// Captures the transactions between the last captured one and the index's. Returns false if they aren't known.
     private func capture(_ files: StoreFiles) throws -> Bool {
         do {
             guard let last = commit, let index = try files.readIndex(), let open = files.walIndex else { return false }
