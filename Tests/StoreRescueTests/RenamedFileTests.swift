@@ -55,14 +55,21 @@ import Testing
         #expect(failure?.code == "branch_damaged")
     }
 
-    /// Two programs write one log by two indexes. Each sees what it has committed.
-    @Test func refusesALogThatAnotherProgramHasOverwritten() throws {
+    /// Returns two programs that have one log and an index each. The first has committed row 3, which the second's
+    /// index doesn't have.
+    private func holdersOfTwoIndexes() throws -> (SQLiteHolder, SQLiteHolder) {
         let first = try rig.holder()
         try first.insert(2, "first")
         rig.unlink("-shm")
         let second = try rig.holder()
         try second.run("c.execute('SELECT * FROM t').fetchall()")
         try first.insert(3, "late")
+        return (first, second)
+    }
+
+    /// Two programs write one log by two indexes. Each sees what it has committed.
+    @Test func refusesALogThatAnotherProgramHasOverwritten() throws {
+        let (first, second) = try holdersOfTwoIndexes()
         try first.insert(4, "later")
         try second.insert(20, "other")
         let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
@@ -93,12 +100,8 @@ import Testing
 
     /// A checkpoint by one index copies only the frames that this one knows.
     @Test func refusesALogThatAnotherIndexHasBegunAnew() throws {
-        let first = try rig.holder()
-        try first.insert(2, "first")
-        rig.unlink("-shm")
-        let second = try rig.holder()
-        try second.run("c.execute('SELECT * FROM t').fetchall()")
-        try first.insert(3, "late")
+        let (first, second) = try holdersOfTwoIndexes()
+        defer { withExtendedLifetime(first) {} }
         try second.run("c.execute('PRAGMA wal_checkpoint(RESTART)').fetchall()")
         try second.insert(20, "other")
         let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }

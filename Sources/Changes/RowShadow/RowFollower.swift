@@ -2,7 +2,6 @@ import ChangeFeed
 import LinuxSystem
 import RowChanges
 import SQLiteFormat
-import SQLiteStore
 import SystemPackage
 
 /// Follows a store by its pages: brings the shadow to the store's present state, step by step.
@@ -33,25 +32,25 @@ package final class RowFollower {
     private let path: FilePath
     private let directory: FilePath
     private let name: StoreName
-    private var files: StoreFiles?
+    var files: StoreFiles?
     /// The journals of transactions in rollback mode; nil if they aren't watched.
     var journals: JournalWatch?
     private let hasExactTimes: Bool
     /// The commit up to which transactions were captured, in the log that is open; nil if a comparison must find what
     /// comes after them.
-    private var commit: WriteAheadIndex?
+    var commit: WriteAheadIndex?
     /// The transactions after the shadow's state that were read from the log, with the identity of their store. A log
     /// that is written without a pause is restarted before they could be applied, and its frames are gone then.
-    private var captured = CapturedTransactions()
+    var captured = CapturedTransactions()
     /// True if the log has more that couldn't be captured.
-    private var isBehind = false
+    var isBehind = false
     /// True if all pages are to be compared.
     private var isComparisonDue = false
     /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
     /// isn't known.
-    private var idleStamp: StoreFiles.Stamp?
+    var idleStamp: StoreFiles.Stamp?
     /// True if the log and the index that are open began on a database that is the shadow's.
-    private var holdsWholeLog = false
+    var holdsWholeLog = false
     /// The map of the shadow's pages; nil if they contradict each other.
     private var map: TreeMap?
     /// True if the shadow is of no use until it is made anew.
@@ -205,63 +204,6 @@ package final class RowFollower {
         captured.removeAll()
     }
 
-    /// Captures what the log has after the last commit that was captured. Returns false if a comparison must tell the
-    /// rest.
-    private func readLog(_ files: StoreFiles) throws -> Bool {
-        guard commit != nil else {
-            let hasEnded = try refreshIndex(files) { _ = try captureFirstLog(files) }
-            if hasEnded { (commit, holdsWholeLog) = (nil, false) }
-            return hasEnded ? false : try captureFirstLog(files)
-        }
-        var isKnown = false
-        // A log and an index that have lost their names are read to their end.
-        let hasEnded = try refreshIndex(files) { _ = try capture(files) }
-        if hasEnded || files.walIndex == nil { commit = nil } else { isKnown = try capture(files) }
-        return isKnown
-    }
-
-    /// Opens the index that has its name now, and has the former one read to its end. Returns true if there was one. If
-    /// that end can't be read, a comparison tells it: the former index must not be kept for that, or each later call
-    /// would fail at the same place.
-    private func refreshIndex(_ files: StoreFiles, _ finalRead: () throws -> Void) throws -> Bool {
-        try files.refreshIndex(
-            finalRead: {
-                do { try finalRead() } catch is Disturbed {} catch let error as SystemError {
-                    guard error.isPassing else { throw error }
-                }
-            }, changed: { _ in })
-    }
-
-    /// Captures the transactions between the last captured one and the index's. Returns false if they aren't known.
-    private func capture(_ files: StoreFiles) throws -> Bool {
-        do {
-            guard let last = commit, let index = try files.readIndex(), let open = files.walIndex else { return false }
-            if index.hasSameHeader(as: last) { return true }
-            guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL() else { return false }
-            var found: [WALTransaction] = []
-            if index.salt == last.salt {
-                // One that was restarted just now had no frames yet.
-                if last.lastFrame == 0 { guard try log.belongs(to: index) else { return false } }
-                found = try WALFrames.transactions(log, after: last.lastFrame, to: index, index: open)
-            } else {
-                if index.lastFrame > 0 {
-                    guard try log.belongs(to: index) else { return false }
-                    found = try WALFrames.transactions(log, after: 0, to: index, index: open)
-                }
-                found = try Self.former(last, index, log, countAfter: found.count) + found
-                // The log may have been restarted again while it was read.
-                guard try files.readIndex()?.salt == index.salt else { return false }
-            }
-            guard Int(index.commitCount &- last.commitCount) == found.count else { return false }
-            captured.append(found, of: files.identity)
-            commit = index
-            return true
-        } catch is Unattributable {
-            commit = nil
-            return false
-        }
-    }
-
     /// Applies what was captured. Meanwhile, a writer may go on: what it commits is captured in time.
     ///
     /// - Parameter limit: The number of transactions; nil for all that are captured now.
@@ -279,13 +221,6 @@ package final class RowFollower {
         }
     }
 
-    /// Captures what was committed meanwhile, if the shadow follows a log. Call it during longer work: the log may be
-    /// restarted before the next event is handled. Mostly, it does nothing. What it can't read is found later.
-    package func keepUp() throws {
-        guard commit != nil, let files, !captured.isFull, captured.isDue() else { return }
-        do { isBehind = try !capture(files) } catch let error as SystemError where error.isPassing { isBehind = true }
-    }
-
     /// True if `advance` has something to do at once.
     package var hasMore: Bool { isBehind || isComparisonDue || !captured.isEmpty }
 
@@ -294,73 +229,6 @@ package final class RowFollower {
     package func startOver() {
         (files, journals, commit, idleStamp, holdsWholeLog) = (nil, nil, nil, nil, false)
         captured.removeAll()
-    }
-
-    /// Opens the journal of a transaction that has begun just now, or the log and the index of a program that has
-    /// opened the store, so that they are read to their end even if that program removes them before its commit is
-    /// noticed. Call it after each file event. Mostly, it does nothing.
-    package func openSession() {
-        journals?.read()
-        guard commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else { return }
-        defer { files.closeDatabase() }
-        _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
-        guard files.walIndex != nil, (try? files.openWAL(reopening: true)) != nil else { return }
-        // Nothing was written to the database before both were open. From now on only this log's checkpoints are.
-        guard let now = try? files.stamp(), now.isIdentical(to: former) else { return }
-        (holdsWholeLog, idleStamp) = (true, nil)
-    }
-
-    /// Captures all that a log has whose program found the database as the shadow has it. Returns false if that isn't
-    /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
-    /// both must have been open since. What is known stays known until something is captured or compared. Throws
-    /// `Disturbed` while a program makes the index.
-    private func captureFirstLog(_ files: StoreFiles) throws -> Bool {
-        guard holdsWholeLog || idleStamp != nil, let open = files.walIndex else { return false }
-        guard let index = try files.readIndex() else {
-            if files.isUnused { return false }
-            throw Disturbed()
-        }
-        func isProven() throws -> Bool {
-            if holdsWholeLog { return true }
-            return try files.stamp().isIdentical(to: idleStamp) && files.isIndexCurrent()
-        }
-        var found: [WALTransaction] = []
-        do {
-            if index.lastFrame > 0 {
-                guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL(reopening: !holdsWholeLog),
-                    try log.belongs(to: index)
-                else { return false }
-                found = try WALFrames.transactions(log, after: 0, to: index, index: open)
-            }
-            guard found.count == Int(index.commitCount), try isProven() else { return false }
-            (idleStamp, holdsWholeLog) = (nil, false)
-            captured.append(found, of: files.identity)
-            commit = index
-            return true
-        } catch is Unattributable { return false }
-    }
-
-    /// Returns the transactions after `last` that a log had before it was restarted. Throws `Unattributable` if they
-    /// aren't proven: the log was restarted once, its former end is still there, and the index counts as many commits.
-    private static func former(
-        _ last: WriteAheadIndex, _ index: WriteAheadIndex, _ log: WALFile, countAfter count: Int
-    ) throws -> [WALTransaction] {
-        let missing = Int(index.commitCount &- last.commitCount) - count
-        // Nothing was committed since the index was created.
-        if missing == 0, last.lastFrame == 0, last.commitCount == 0 { return [] }
-        guard missing >= 0, last.lastFrame > 0, WALFile.isNextSalt(index.salt, after: last.salt) else {
-            throw Unattributable.gap
-        }
-        if missing == 0 {
-            guard try log.hasEnded(at: WALPosition(last), before: index) else { throw Unattributable.gap }
-            return []
-        }
-        let found = try WALFrames.transactionsInFormerLog(log, after: last, count: missing)
-        let end = found.reduce(last.lastFrame) { $0 + UInt32($1.frameCount) }
-        guard try !log.continues(after: end, salt: last.salt, pageSize: last.pageSize) else {
-            throw Unattributable.gap
-        }
-        return found
     }
 
     /// Records where the shadow is in the log, or before it. What was captured since leads on from there.
@@ -477,20 +345,5 @@ package final class RowFollower {
             try shadow.advance(to: staged, pageSize: pageSize, .gap, nil, encoding, identity: identity)
             map = try shadow.map()
         }
-    }
-}
-
-/// The keys of tables WITHOUT ROWID, as SQLite interprets their definitions.
-private final class TableKeys {
-    private var known: [String: [KeyField]?] = [:]
-
-    /// Returns the fields of a table's key; nil if SQLite doesn't understand the definition.
-    func key(of table: SchemaEntry) -> [KeyField]? {
-        if let key = known[table.sql] { return key }
-        if known.count > 512 { known = [:] }
-        let stored = try? StoredTable(name: table.name, creation: table.sql, encoding: .utf8)
-        let key = stored?.keyIsReal.map { $0.map { $0 ? KeyField.real : .plain } }
-        known[table.sql] = .some(key)
-        return key
     }
 }

@@ -1,0 +1,137 @@
+import ChangeFeed
+import LinuxSystem
+import SQLiteFormat
+
+/// Steps in WAL mode: each transaction of a log is captured before the log overwrites it.
+extension RowFollower {
+    /// Captures what the log has after the last commit that was captured. Returns false if a comparison must tell the
+    /// rest.
+    func readLog(_ files: StoreFiles) throws -> Bool {
+        guard commit != nil else {
+            let hasEnded = try refreshIndex(files) { _ = try captureFirstLog(files) }
+            if hasEnded { (commit, holdsWholeLog) = (nil, false) }
+            return hasEnded ? false : try captureFirstLog(files)
+        }
+        var isKnown = false
+        // A log and an index that have lost their names are read to their end.
+        let hasEnded = try refreshIndex(files) { _ = try capture(files) }
+        if hasEnded || files.walIndex == nil { commit = nil } else { isKnown = try capture(files) }
+        return isKnown
+    }
+
+    /// Opens the index that has its name now, and has the former one read to its end. Returns true if there was one. If
+    /// that end can't be read, a comparison tells it: the former index must not be kept for that, or each later call
+    /// would fail at the same place.
+    private func refreshIndex(_ files: StoreFiles, _ finalRead: () throws -> Void) throws -> Bool {
+        try files.refreshIndex(
+            finalRead: {
+                do { try finalRead() } catch is Disturbed {} catch let error as SystemError {
+                    guard error.isPassing else { throw error }
+                }
+            }, changed: { _ in })
+    }
+
+    /// Captures the transactions between the last captured one and the index's. Returns false if they aren't known.
+    func capture(_ files: StoreFiles) throws -> Bool {
+        do {
+            guard let last = commit, let index = try files.readIndex(), let open = files.walIndex else { return false }
+            if index.hasSameHeader(as: last) { return true }
+            guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL() else { return false }
+            var found: [WALTransaction] = []
+            if index.salt == last.salt {
+                // One that was restarted just now had no frames yet.
+                if last.lastFrame == 0 { guard try log.belongs(to: index) else { return false } }
+                found = try WALFrames.transactions(log, after: last.lastFrame, to: index, index: open)
+            } else {
+                if index.lastFrame > 0 {
+                    guard try log.belongs(to: index) else { return false }
+                    found = try WALFrames.transactions(log, after: 0, to: index, index: open)
+                }
+                found = try Self.former(last, index, log, countAfter: found.count) + found
+                // The log may have been restarted again while it was read.
+                guard try files.readIndex()?.salt == index.salt else { return false }
+            }
+            guard Int(index.commitCount &- last.commitCount) == found.count else { return false }
+            captured.append(found, of: files.identity)
+            commit = index
+            return true
+        } catch is Unattributable {
+            commit = nil
+            return false
+        }
+    }
+
+    /// Captures what was committed meanwhile, if the shadow follows a log. Call it during longer work: the log may be
+    /// restarted before the next event is handled. Mostly, it does nothing. What it can't read is found later.
+    package func keepUp() throws {
+        guard commit != nil, let files, !captured.isFull, captured.isDue() else { return }
+        do { isBehind = try !capture(files) } catch let error as SystemError where error.isPassing { isBehind = true }
+    }
+
+    /// Opens the journal of a transaction that has begun just now, or the log and the index of a program that has
+    /// opened the store, so that they are read to their end even if that program removes them before its commit is
+    /// noticed. Call it after each file event. Mostly, it does nothing.
+    package func openSession() {
+        journals?.read()
+        guard commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else { return }
+        defer { files.closeDatabase() }
+        _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
+        guard files.walIndex != nil, (try? files.openWAL(reopening: true)) != nil else { return }
+        // Nothing was written to the database before both were open. From now on only this log's checkpoints are.
+        guard let now = try? files.stamp(), now.isIdentical(to: former) else { return }
+        (holdsWholeLog, idleStamp) = (true, nil)
+    }
+
+    /// Captures all that a log has whose program found the database as the shadow has it. Returns false if that isn't
+    /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
+    /// both must have been open since. What is known stays known until something is captured or compared. Throws
+    /// `Disturbed` while a program makes the index.
+    private func captureFirstLog(_ files: StoreFiles) throws -> Bool {
+        guard holdsWholeLog || idleStamp != nil, let open = files.walIndex else { return false }
+        guard let index = try files.readIndex() else {
+            if files.isUnused { return false }
+            throw Disturbed()
+        }
+        func isProven() throws -> Bool {
+            if holdsWholeLog { return true }
+            return try files.stamp().isIdentical(to: idleStamp) && files.isIndexCurrent()
+        }
+        var found: [WALTransaction] = []
+        do {
+            if index.lastFrame > 0 {
+                guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL(reopening: !holdsWholeLog),
+                    try log.belongs(to: index)
+                else { return false }
+                found = try WALFrames.transactions(log, after: 0, to: index, index: open)
+            }
+            guard found.count == Int(index.commitCount), try isProven() else { return false }
+            (idleStamp, holdsWholeLog) = (nil, false)
+            captured.append(found, of: files.identity)
+            commit = index
+            return true
+        } catch is Unattributable { return false }
+    }
+
+    /// Returns the transactions after `last` that a log had before it was restarted. Throws `Unattributable` if they
+    /// aren't proven: the log was restarted once, its former end is still there, and the index counts as many commits.
+    private static func former(
+        _ last: WriteAheadIndex, _ index: WriteAheadIndex, _ log: WALFile, countAfter count: Int
+    ) throws -> [WALTransaction] {
+        let missing = Int(index.commitCount &- last.commitCount) - count
+        // Nothing was committed since the index was created.
+        if missing == 0, last.lastFrame == 0, last.commitCount == 0 { return [] }
+        guard missing >= 0, last.lastFrame > 0, WALFile.isNextSalt(index.salt, after: last.salt) else {
+            throw Unattributable.gap
+        }
+        if missing == 0 {
+            guard try log.hasEnded(at: WALPosition(last), before: index) else { throw Unattributable.gap }
+            return []
+        }
+        let found = try WALFrames.transactionsInFormerLog(log, after: last, count: missing)
+        let end = found.reduce(last.lastFrame) { $0 + UInt32($1.frameCount) }
+        guard try !log.continues(after: end, salt: last.salt, pageSize: last.pageSize) else {
+            throw Unattributable.gap
+        }
+        return found
+    }
+}
