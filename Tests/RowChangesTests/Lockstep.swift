@@ -12,7 +12,7 @@ final class MemoryState: DatabaseState {
 
     var pageCount: UInt32 { UInt32(pages.count) }
 
-    func withPage<Result>(_ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+    func withBytes(of page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         try pages[Int(page) - 1].withUnsafeBytes(body)
     }
 }

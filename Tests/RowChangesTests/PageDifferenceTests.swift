@@ -122,7 +122,7 @@ import Testing
         #expect(try store.run("") == [:])
         try store.run("CREATE TABLE note (text); INSERT INTO note VALUES ('a')")
         var map = try TreeMap(store.state)
-        let difference = try map.advance(from: store.state, to: MemoryState([]), changed: EmptyCollection<UInt32>())
+        let difference = try map.advance(from: store.state, to: MemoryState([]), changed: [])
         #expect(difference.tables.map { $0.before?.name } == ["sqlite_schema", "note"])
         #expect(difference.tables.allSatisfy { $0.after == nil && $0.rowCount == 1 })
     }

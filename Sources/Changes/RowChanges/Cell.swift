@@ -39,13 +39,8 @@ struct Cell {
 
     /// Reads a cell of a page.
     init(_ node: BTreePage, _ index: Int, page: UInt32) throws(Contradiction) {
-        guard index < node.cellCount, let payload = node.payload(index) else { throw .malformed(page: page) }
-        var rowid: Int64 = 0
-        if node.kind == .tableLeaf {
-            guard let found = node.rowid(index) else { throw .malformed(page: page) }
-            rowid = found
-        }
-        self.init(payload, rowid: rowid, page: page, index: index)
+        guard index < node.cellCount, let found = node.row(index) else { throw .malformed(page: page) }
+        self.init(found.payload, rowid: found.rowid, page: page, index: index)
     }
 
     var place: CellPlace { CellPlace(page: page, index: index) }
@@ -92,14 +87,37 @@ extension DatabaseState {
         if cell.overflow == 0 {
             return try withPage(cell.page) { try body(UnsafeRawBufferPointer(rebasing: $0[cell.local])) }
         }
+        try withBytes(of: cell.page) { try gather(cell, $0, usableSize: usableSize, into: &buffer) }
+        return try buffer.withUnsafeBytes(body)
+    }
+
+    /// Calls `body` with the rowid and the payload of the cell at a place, as `withPayload` does.
+    func withRow(
+        _ place: CellPlace, usableSize: Int, buffer: inout [UInt8],
+        _ body: (Int64, UnsafeRawBufferPointer) throws -> Void
+    ) throws {
+        try withBytes(of: place.page) { bytes in
+            guard let node = BTreePage(bytes, page: place.page, usableSize: usableSize) else {
+                throw Contradiction.malformed(page: place.page)
+            }
+            let cell = try Cell(node, Int(place.index), page: place.page)
+            if cell.overflow == 0 { return try body(cell.rowid, UnsafeRawBufferPointer(rebasing: bytes[cell.local])) }
+            try gather(cell, bytes, usableSize: usableSize, into: &buffer)
+            try buffer.withUnsafeBytes { try body(cell.rowid, $0) }
+        }
+    }
+
+    /// Gathers the payload of a cell that has overflow pages.
+    private func gather(
+        _ cell: Cell, _ page: UnsafeRawBufferPointer, usableSize: Int, into buffer: inout [UInt8]
+    ) throws {
         buffer.removeAll(keepingCapacity: true)
         buffer.reserveCapacity(Int(cell.length))
-        try withPage(cell.page) { buffer.append(contentsOf: $0[cell.local]) }
+        buffer.append(contentsOf: page[cell.local])
         try forEachOverflowPage(of: cell, usableSize: usableSize) { _, bytes in
             let count = min(usableSize - 4, Int(cell.length) - buffer.count)
             buffer.append(contentsOf: bytes[4..<4 + count])
         }
-        return try buffer.withUnsafeBytes(body)
     }
 
     /// Calls `body` with each page of a cell's overflow chain, and its bytes. The payload's length ends the chain.

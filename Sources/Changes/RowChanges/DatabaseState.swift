@@ -1,15 +1,31 @@
 /// One committed state of a database, page by page.
-package protocol DatabaseState {
+///
+/// A class, and without a generic requirement: other modules have the states, and what isn't specialized for them would
+/// cost more than the comparison itself.
+package protocol DatabaseState: AnyObject {
     /// The database's size in pages; 0 for an empty file.
     var pageCount: UInt32 { get }
-    /// Calls `body` with the bytes of a page, from 1 to `pageCount`. Every page is as long as the others.
-    func withPage<Result>(_ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
+    /// Calls `body` once with the bytes of a page, from 1 to `pageCount`. Every page is as long as the others.
+    func withBytes(of page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws
+}
+
+extension DatabaseState {
+    /// Returns what `body` makes of the bytes of a page.
+    @inline(__always)
+    package func withPage<Result>(
+        _ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) throws -> Result {
+        var result: Result?
+        try withBytes(of: page) { result = try body($0) }
+        guard let result else { throw Contradiction.malformed(page: page) }
+        return result
+    }
 }
 
 /// The state before a database's first page is written.
-struct NoDatabase: DatabaseState {
+final class NoDatabase: DatabaseState {
     var pageCount: UInt32 { 0 }
-    func withPage<Result>(_ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+    func withBytes(of page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         throw Contradiction.malformed(page: page)
     }
 }

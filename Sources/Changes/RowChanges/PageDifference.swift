@@ -42,26 +42,20 @@ package struct PageDifference {
     /// each state, or nil where there is none. The states are those that were compared. In a table WITHOUT ROWID the
     /// rows that are gone come first. If a table's key isn't known, a changed row is one that went and one that came.
     package func forEachRow(
-        of table: Table, from old: some DatabaseState, to new: some DatabaseState,
+        of table: Table, from old: any DatabaseState, to new: any DatabaseState,
         _ body: (_ rowid: Int64, _ before: UnsafeRawBufferPointer?, _ after: UnsafeRawBufferPointer?) throws -> Void
     ) throws {
         var (former, latter): ([UInt8], [UInt8]) = ([], [])
         for row in table.rows {
-            let before = try row.before.map { try old.cell($0, usableSize: usableSize) }
-            let after = try row.after.map { try new.cell($0, usableSize: usableSize) }
-            switch (before, after) {
+            switch (row.before, row.after) {
             case (let before?, let after?):
-                try old.withPayload(before, usableSize: usableSize, buffer: &former) { first in
-                    try new.withPayload(after, usableSize: usableSize, buffer: &latter) {
-                        try body(after.rowid, first, $0)
-                    }
+                try old.withRow(before, usableSize: usableSize, buffer: &former) { _, first in
+                    try new.withRow(after, usableSize: usableSize, buffer: &latter) { try body($0, first, $1) }
                 }
             case (let before?, nil):
-                try old.withPayload(before, usableSize: usableSize, buffer: &former) {
-                    try body(before.rowid, $0, nil)
-                }
+                try old.withRow(before, usableSize: usableSize, buffer: &former) { try body($0, $1, nil) }
             case (nil, let after?):
-                try new.withPayload(after, usableSize: usableSize, buffer: &latter) { try body(after.rowid, nil, $0) }
+                try new.withRow(after, usableSize: usableSize, buffer: &latter) { try body($0, nil, $1) }
             case (nil, nil): break
             }
         }

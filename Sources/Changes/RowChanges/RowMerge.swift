@@ -3,42 +3,60 @@ import SQLiteFormat
 extension TreeMap {
     /// Merges the touched rows of a rowid table in the order of their rowids, and returns those that differ.
     mutating func mergeRows(
-        _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState, _ walk: inout Walk
+        _ pair: Pair, _ old: any DatabaseState, _ new: any DatabaseState, _ walk: inout Walk
+    ) throws -> [PageDifference.CellPair] {
+        // If the leaves were read in another order, the links from the root lead to them in theirs.
+        let root = pair.before.map { [$0.root] } ?? []
+        let oldPages: [UInt32] =
+            walk.ordersOldLeaves ? walk.oldLeaves.reversed() : root.filter(sets.oldTouched.contains)
+        let newPages: [UInt32] = walk.newLeaves.reversed()
+        return try withUnsafeTemporaryAllocation(byteCount: 2 * walk.usableSize, alignment: 8) { memory in
+            let (first, second) = (memory[..<walk.usableSize], memory[walk.usableSize...])
+            var former = CellCursor(old, .init(rebasing: first), oldPages)
+            var latter = CellCursor(new, .init(rebasing: second), newPages)
+            return try mergeRows(&former, &latter, pair, old, new, &walk)
+        }
+    }
+
+    private mutating func mergeRows(
+        _ former: inout CellCursor, _ latter: inout CellCursor, _ pair: Pair, _ old: any DatabaseState,
+        _ new: any DatabaseState, _ walk: inout Walk
     ) throws -> [PageDifference.CellPair] {
         var rows: [PageDifference.CellPair] = []
         // A map of a whole store has no use for its rows, which would fill the memory.
         let collectsRows = pair.tree == Self.schemaTree || walk.collectsRows
-        let (oldTouched, newTouched) = (sets.oldTouched, sets.newTouched)
-        var former = CellCursor(old, usableSize: walk.usableSize, root: pair.before?.root, touched: oldTouched)
-        var latter = CellCursor(new, usableSize: walk.usableSize, root: pair.after?.root, touched: newTouched)
-        var before = try former.nextCell(oldTouched)
-        var after = try latter.nextCell(newTouched)
-        while before != nil || after != nil {
-            switch (before, after) {
+        try former.advance(sets.oldTouched)
+        try latter.advance(sets.newTouched)
+        while true {
+            switch (former.cell, latter.cell) {
+            case (nil, nil): return rows
             case (let first?, let second?) where first.rowid == second.rowid:
-                if try !isSame(first, second, pair, old, new, &walk), collectsRows {
-                    rows.append(.init(before: first.place, after: second.place))
+                if !CellCursor.passEqualCells(&former, &latter) {
+                    let isSameHere = former.local(first).hasSameBytes(as: latter.local(second))
+                    if try !isSame(first, second, isSameHere: isSameHere, pair, old, new, &walk), collectsRows {
+                        rows.append(.init(before: first.place, after: second.place))
+                    }
                 }
-                before = try former.nextCell(oldTouched)
-                after = try latter.nextCell(newTouched)
+                try former.advance(sets.oldTouched)
+                try latter.advance(sets.newTouched)
             case (let first?, let second) where second.map({ first.rowid < $0.rowid }) ?? true:
                 try leaveChain(first, pair, old, &walk)
                 if collectsRows { rows.append(.init(before: first.place, after: nil)) }
-                before = try former.nextCell(oldTouched)
+                try former.advance(sets.oldTouched)
             case (_, let second?):
                 try claimChain(second, pair, new, &walk)
                 if collectsRows { rows.append(.init(before: nil, after: second.place)) }
-                after = try latter.nextCell(newTouched)
-            case (_, nil): break
+                try latter.advance(sets.newTouched)
+            // The second case has it.
+            case (_?, nil): return rows
             }
         }
-        return rows
     }
 
     /// Matches the touched records of a table WITHOUT ROWID, and returns those that differ: first those that are gone.
     /// Their order depends on collations, which only the program that defines them knows; so they are found by hash.
     mutating func matchRecords(
-        _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState, _ walk: inout Walk
+        _ pair: Pair, _ old: any DatabaseState, _ new: any DatabaseState, _ walk: inout Walk
     ) throws -> [PageDifference.CellPair] {
         let key = walk.key(of: pair)
         var former = RecordIndex()
@@ -85,7 +103,7 @@ extension TreeMap {
 
     /// Returns a hash of a record's key, or of the whole record if the key isn't known.
     private static func hash(
-        _ cell: Cell, _ key: [KeyField]?, _ state: some DatabaseState, _ walk: Walk
+        _ cell: Cell, _ key: [KeyField]?, _ state: any DatabaseState, _ walk: Walk
     ) throws -> UInt32 {
         var buffer: [UInt8] = []
         var hasher = Hasher()
@@ -100,7 +118,7 @@ extension TreeMap {
     }
 
     private static func hasSameKey(
-        _ before: Cell, _ after: Cell, _ key: [KeyField]?, _ old: some DatabaseState, _ new: some DatabaseState,
+        _ before: Cell, _ after: Cell, _ key: [KeyField]?, _ old: any DatabaseState, _ new: any DatabaseState,
         _ walk: Walk
     ) throws -> Bool {
         guard let key else { return false }
@@ -111,14 +129,14 @@ extension TreeMap {
         }
     }
 
-    private func cells(of page: UInt32, in state: some DatabaseState, _ walk: Walk) throws -> [Cell] {
+    private func cells(of page: UInt32, in state: any DatabaseState, _ walk: Walk) throws -> [Cell] {
         var cells: [Cell] = []
         try walk.withNode(page, in: state) { try Cell.append($0, page: page, to: &cells) }
         return cells
     }
 
     private func forEachCell(
-        of touched: PageSet, in state: some DatabaseState, _ walk: Walk, _ body: (Cell) throws -> Void
+        of touched: PageSet, in state: any DatabaseState, _ walk: Walk, _ body: (Cell) throws -> Void
     ) throws {
         for page in touched.members { try cells(of: page, in: state, walk).forEach(body) }
     }
@@ -126,10 +144,10 @@ extension TreeMap {
     // MARK: - Payloads and their chains
 
     private mutating func isSame(
-        _ before: Cell, _ after: Cell, _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState,
-        _ walk: inout Walk
+        _ before: Cell, _ after: Cell, isSameHere: Bool, _ pair: Pair, _ old: any DatabaseState,
+        _ new: any DatabaseState, _ walk: inout Walk
     ) throws -> Bool {
-        let isSame = try isEqual(before, after, pair, old, new, walk)
+        let isSame = try isEqual(before, after, isSameHere: isSameHere, pair, old, new, walk)
         if before.overflow != 0 || after.overflow != 0 {
             if isSame {
                 try moveChain(before, after, pair, old, new, &walk)
@@ -141,18 +159,27 @@ extension TreeMap {
         return isSame
     }
 
-    /// Returns true if two cells have the same payload.
+    /// Returns true if two cells of records have the same payload.
     private func isEqual(
-        _ before: Cell, _ after: Cell, _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState, _ walk: Walk
+        _ before: Cell, _ after: Cell, _ pair: Pair, _ old: any DatabaseState, _ new: any DatabaseState, _ walk: Walk
     ) throws -> Bool {
-        guard before.length == after.length, before.localLength == after.localLength else { return false }
         let isSameHere = try old.withPage(before.page) { first in
             try new.withPage(after.page) { second in
                 UnsafeRawBufferPointer(rebasing: first[before.local]).hasSameBytes(
                     as: UnsafeRawBufferPointer(rebasing: second[after.local]))
             }
         }
-        guard isSameHere else { return false }
+        return try isEqual(before, after, isSameHere: isSameHere, pair, old, new, walk)
+    }
+
+    /// Returns true if two cells have the same payload.
+    ///
+    /// - Parameter isSameHere: True if their parts on the pages are the same.
+    private func isEqual(
+        _ before: Cell, _ after: Cell, isSameHere: Bool, _ pair: Pair, _ old: any DatabaseState,
+        _ new: any DatabaseState, _ walk: Walk
+    ) throws -> Bool {
+        guard isSameHere, before.length == after.length, before.localLength == after.localLength else { return false }
         if before.overflow == 0 || hasSameChain(before, after, pair) { return true }
         var (former, latter): ([UInt8], [UInt8]) = ([], [])
         return try old.withPayload(before, usableSize: walk.usableSize, buffer: &former) { first in
@@ -167,7 +194,7 @@ extension TreeMap {
     }
 
     private func moveChain(
-        _ before: Cell, _ after: Cell, _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState,
+        _ before: Cell, _ after: Cell, _ pair: Pair, _ old: any DatabaseState, _ new: any DatabaseState,
         _ walk: inout Walk
     ) throws {
         guard before.overflow != 0 else { return }
@@ -176,14 +203,14 @@ extension TreeMap {
         try claimChain(after, pair, new, &walk)
     }
 
-    private func leaveChain(_ cell: Cell, _ pair: Pair, _ old: some DatabaseState, _ walk: inout Walk) throws {
+    private func leaveChain(_ cell: Cell, _ pair: Pair, _ old: any DatabaseState, _ walk: inout Walk) throws {
         guard cell.overflow != 0 else { return }
         try old.forEachOverflowPage(of: cell, usableSize: walk.usableSize) { page, _ in
             walk.left.append((page, pair.tree))
         }
     }
 
-    private func claimChain(_ cell: Cell, _ pair: Pair, _ new: some DatabaseState, _ walk: inout Walk) throws {
+    private func claimChain(_ cell: Cell, _ pair: Pair, _ new: any DatabaseState, _ walk: inout Walk) throws {
         guard cell.overflow != 0 else { return }
         var parent = cell.page
         try new.forEachOverflowPage(of: cell, usableSize: walk.usableSize) { page, _ in

@@ -2,7 +2,7 @@ import SQLiteFormat
 
 extension TreeMap {
     /// Reads the schema of a state, without a map of its pages. Throws `Contradiction` and what the state throws.
-    package static func schema(of state: some DatabaseState, _ format: PageFormat) throws -> [SchemaEntry] {
+    package static func schema(of state: any DatabaseState, _ format: PageFormat) throws -> [SchemaEntry] {
         var (cells, pages): ([Cell], [UInt32]) = ([], [1])
         // A damaged page may link to one above it.
         var budget = state.pageCount

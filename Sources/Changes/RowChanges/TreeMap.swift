@@ -37,8 +37,8 @@ package struct TreeMap: Sendable {
     var sets = Sets()
 
     /// Reads a whole state.
-    package init(_ state: some DatabaseState) throws {
-        _ = try advance(from: NoDatabase(), to: state, changed: EmptyCollection<UInt32>(), collectsRows: false)
+    package init(_ state: any DatabaseState) throws {
+        _ = try advance(from: NoDatabase(), to: state, changed: [], collectsRows: false)
     }
 
     /// Advances the map from one state to another, and returns the difference. An error invalidates the map: read the
@@ -53,7 +53,7 @@ package struct TreeMap: Sendable {
     ///   - key: Returns the fields of a table's key, for a table WITHOUT ROWID, whose records begin with them; nil if
     ///     it isn't known. Rows with the same key, by value and type, are told as one.
     package mutating func advance(
-        from old: some DatabaseState, to new: some DatabaseState, changed: some Sequence<UInt32>,
+        from old: any DatabaseState, to new: any DatabaseState, changed: [UInt32],
         collectsRows: Bool = true, key: @escaping (SchemaEntry) -> [KeyField]? = { _ in nil }
     ) throws -> PageDifference {
         let format = try Self.commonFormat(old, new)
@@ -93,8 +93,8 @@ package struct TreeMap: Sendable {
         return PageDifference(tables: tables, pages: pages, usableSize: format.usableSize)
     }
 
-    private static func commonFormat(_ old: some DatabaseState, _ new: some DatabaseState) throws -> PageFormat? {
-        func format(_ state: some DatabaseState) throws -> PageFormat? {
+    private static func commonFormat(_ old: any DatabaseState, _ new: any DatabaseState) throws -> PageFormat? {
+        func format(_ state: any DatabaseState) throws -> PageFormat? {
             guard state.pageCount > 0 else { return nil }
             guard let format = try state.withPage(1, { PageFormat($0) }) else { throw Contradiction.malformed(page: 1) }
             return format
@@ -111,7 +111,7 @@ package struct TreeMap: Sendable {
 
     /// Finds the pages that differ, and the dirty ones. Returns the trees that own any.
     private mutating func markDirty(
-        _ changed: some Sequence<UInt32>, _ old: some DatabaseState, _ new: some DatabaseState
+        _ changed: [UInt32], _ old: any DatabaseState, _ new: any DatabaseState
     ) throws -> Set<UInt32> {
         sets.written.removeAll()
         sets.dirty.removeAll()
@@ -148,7 +148,7 @@ package struct TreeMap: Sendable {
 
     /// Applies the changed rows of the schema, and returns the tables whose entries differ.
     private mutating func updateSchema(
-        _ rows: [PageDifference.CellPair], _ old: some DatabaseState, _ new: some DatabaseState, _ format: PageFormat
+        _ rows: [PageDifference.CellPair], _ old: any DatabaseState, _ new: any DatabaseState, _ format: PageFormat
     ) throws -> [Pair] {
         var buffer: [UInt8] = []
         for row in rows {
@@ -201,7 +201,7 @@ package struct TreeMap: Sendable {
     }
 
     /// Returns true if the tree is one of rows with rowids, as the kind of its root tells.
-    private static func hasRowids(_ root: UInt32, _ new: some DatabaseState, _ format: PageFormat) throws -> Bool {
+    private static func hasRowids(_ root: UInt32, _ new: any DatabaseState, _ format: PageFormat) throws -> Bool {
         guard root >= 2, root <= new.pageCount else { throw Contradiction.malformed(page: root) }
         return try new.withPage(root) {
             guard let node = BTreePage($0, page: root, usableSize: format.usableSize) else {

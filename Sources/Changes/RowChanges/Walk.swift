@@ -14,6 +14,11 @@ struct Walk {
     /// The clean pages of one tree that a walk has met and left out, by height; leaves have height 0.
     var oldClean: [[UInt32]] = []
     var newClean: [[(page: UInt32, parent: UInt32)]] = []
+    /// The leaves of one tree that the walks have read, in the order of their rows.
+    var oldLeaves: [UInt32] = []
+    var newLeaves: [UInt32] = []
+    /// False if the earlier state's leaves are in another order.
+    var ordersOldLeaves = true
 
     init(usableSize: Int, collectsRows: Bool, key: @escaping (SchemaEntry) -> [KeyField]?) {
         self.usableSize = usableSize
@@ -31,7 +36,7 @@ struct Walk {
     }
 
     /// The height of a tree: the number of links from its root to a leaf, which is the same for all leaves.
-    func height(of root: UInt32, in state: some DatabaseState) throws -> Int {
+    func height(of root: UInt32, in state: any DatabaseState) throws -> Int {
         var (page, height) = (root, 0)
         while true {
             let child: UInt32? = try withNode(page, in: state) {
@@ -49,7 +54,7 @@ struct Walk {
     }
 
     func withNode<Result>(
-        _ page: UInt32, in state: some DatabaseState, _ body: (BTreePage) throws -> Result
+        _ page: UInt32, in state: any DatabaseState, _ body: (BTreePage) throws -> Result
     ) throws -> Result {
         guard page >= 1, page <= state.pageCount else { throw Contradiction.malformed(page: page) }
         return try state.withPage(page) {
@@ -61,19 +66,23 @@ struct Walk {
     }
 
     /// The children of a page at `height`, in order; none of a leaf.
-    func children(of page: UInt32, height: Int, hasRowids: Bool, in state: some DatabaseState) throws -> [UInt32] {
+    ///
+    /// - Parameter pages: Leaves out all others. Nil: leaves out none.
+    func children(
+        of page: UInt32, height: Int, hasRowids: Bool, in state: any DatabaseState, among pages: PageSet? = nil
+    ) throws -> [UInt32] {
         try withNode(page, in: state) { node in
             guard node.kind.isInterior == (height > 0), node.kind.isTable == hasRowids else {
                 throw Contradiction.malformed(page: page)
             }
             guard height > 0 else { return [] }
             var children: [UInt32] = []
-            children.reserveCapacity(node.cellCount + 1)
+            if pages == nil { children.reserveCapacity(node.cellCount + 1) }
             for index in 0..<node.cellCount {
                 guard let child = node.child(index) else { throw Contradiction.malformed(page: page) }
-                children.append(child)
+                if pages?.contains(child) ?? true { children.append(child) }
             }
-            children.append(node.lastChild)
+            if pages?.contains(node.lastChild) ?? true { children.append(node.lastChild) }
             return children
         }
     }
@@ -82,10 +91,11 @@ struct Walk {
 extension TreeMap {
     /// Walks a table in both states, and returns the rows that differ.
     mutating func compare(
-        _ pair: Pair, _ old: some DatabaseState, _ new: some DatabaseState, _ walk: inout Walk
+        _ pair: Pair, _ old: any DatabaseState, _ new: any DatabaseState, _ walk: inout Walk
     ) throws -> [PageDifference.CellPair] {
         sets.oldTouched.removeAll()
         sets.newTouched.removeAll()
+        (walk.oldLeaves, walk.newLeaves, walk.ordersOldLeaves) = ([], [], true)
         let (oldRoot, newRoot) = (pair.before?.root, pair.after?.root)
         if let oldRoot, oldRoot == newRoot, !sets.dirty.contains(oldRoot) { return [] }
         let oldHeight = try oldRoot.map { try walk.height(of: $0, in: old) } ?? 0
@@ -105,8 +115,8 @@ extension TreeMap {
 
     /// Follows the links of interior pages that are the same in both states to those that differ.
     private mutating func descend(
-        _ page: UInt32, parent: UInt32, _ height: Int, _ pair: Pair, _ old: some DatabaseState,
-        _ new: some DatabaseState, _ walk: inout Walk
+        _ page: UInt32, parent: UInt32, _ height: Int, _ pair: Pair, _ old: any DatabaseState,
+        _ new: any DatabaseState, _ walk: inout Walk
     ) throws {
         guard height > 0, !sets.written.contains(page) else {
             try openOld(page, height, pair, old, &walk)
@@ -114,25 +124,25 @@ extension TreeMap {
         }
         sets.oldTouched.insert(page)
         sets.newTouched.insert(page)
-        for child in try walk.children(of: page, height: height, hasRowids: true, in: new)
-        where sets.dirty.contains(child) {
+        for child in try walk.children(of: page, height: height, hasRowids: true, in: new, among: sets.dirty) {
             try descend(child, parent: page, height - 1, pair, old, new, &walk)
         }
     }
 
     /// Opens a page of the earlier state, and those below it that are dirty.
     private mutating func openOld(
-        _ page: UInt32, _ height: Int, _ pair: Pair, _ old: some DatabaseState, _ walk: inout Walk
+        _ page: UInt32, _ height: Int, _ pair: Pair, _ old: any DatabaseState, _ walk: inout Walk
     ) throws {
         if !sets.dirty.contains(page) { return walk.oldClean[height].append(page) }
         try readOld(page, height, pair, old, &walk)
     }
 
     private mutating func readOld(
-        _ page: UInt32, _ height: Int, _ pair: Pair, _ old: some DatabaseState, _ walk: inout Walk
+        _ page: UInt32, _ height: Int, _ pair: Pair, _ old: any DatabaseState, _ walk: inout Walk
     ) throws {
         guard sets.oldTouched.insert(page) else { throw Contradiction.linkedTwice(page: page) }
         walk.left.append((page, pair.tree))
+        if height == 0 { walk.oldLeaves.append(page) }
         for child in try walk.children(of: page, height: height, hasRowids: pair.hasRowids, in: old) {
             try openOld(child, height - 1, pair, old, &walk)
         }
@@ -140,7 +150,7 @@ extension TreeMap {
 
     /// Opens a page of the later state, and those below it that aren't the tree's clean ones.
     private mutating func openNew(
-        _ page: UInt32, parent: UInt32, _ height: Int, _ pair: Pair, _ new: some DatabaseState, _ walk: inout Walk
+        _ page: UInt32, parent: UInt32, _ height: Int, _ pair: Pair, _ new: any DatabaseState, _ walk: inout Walk
     ) throws {
         guard page >= 1, page <= new.pageCount else { throw Contradiction.malformed(page: parent) }
         if owners[Int(page)] == pair.tree, !sets.dirty.contains(page) {
@@ -148,6 +158,7 @@ extension TreeMap {
         }
         guard sets.newTouched.insert(page) else { throw Contradiction.linkedTwice(page: page) }
         walk.claimed.append((page, parent, pair.tree))
+        if height == 0 { walk.newLeaves.append(page) }
         for child in try walk.children(of: page, height: height, hasRowids: pair.hasRowids, in: new) {
             try openNew(child, parent: page, height - 1, pair, new, &walk)
         }
@@ -155,7 +166,7 @@ extension TreeMap {
 
     /// Cancels the clean pages that both walks left out, from the top down. One that only the earlier state has is
     /// opened. One that only the later state has can't be: all that it could hang from in the earlier state is open.
-    private mutating func pairClean(_ pair: Pair, _ old: some DatabaseState, _ walk: inout Walk) throws {
+    private mutating func pairClean(_ pair: Pair, _ old: any DatabaseState, _ walk: inout Walk) throws {
         for height in walk.oldClean.indices.reversed() {
             let (former, latter) = (walk.oldClean[height], walk.newClean[height])
             if former.isEmpty && latter.isEmpty { continue }
@@ -172,6 +183,7 @@ extension TreeMap {
                 if let parent = rest.removeValue(forKey: page) {
                     walk.kept.append((page, parent))
                 } else {
+                    walk.ordersOldLeaves = false
                     try readOld(page, height, pair, old, &walk)
                 }
             }

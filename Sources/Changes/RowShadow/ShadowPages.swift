@@ -35,9 +35,9 @@ final class ShadowPages: DatabaseState {
         cache = PageCache(pageSize: pageSize, capacity: max(16, Self.cachedLength / max(pageSize, 1)))
     }
 
-    func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+    func withBytes(of number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         guard number >= 1, number <= pageCount else { throw Contradiction.malformed(page: number) }
-        return try cache.with(number, body) {
+        try cache.with(number, body) {
             guard number <= fileCount else { return _ = $0.initializeMemory(as: UInt8.self, repeating: 0) }
             try read(number, into: $0)
             try check(number, UnsafeRawBufferPointer($0))

@@ -17,13 +17,14 @@ final class StagedPages: DatabaseState {
     let pageSize: Int
     let pageCount: UInt32
     /// The place of each page among those that were added.
-    private var places: [UInt32: Int] = [:]
+    // All is added before anything is read: no access needs a check.
+    @exclusivity(unchecked) private var places: [UInt32: Int] = [:]
     /// The page that was read last, and its place: rows of one page are read one after another.
-    private var last: (number: UInt32, place: Int) = (0, 0)
+    @exclusivity(unchecked) private var last: (number: UInt32, place: Int) = (0, 0)
     /// The pages as the file has them, while there are few.
-    private var memory: [UInt8] = []
+    @exclusivity(unchecked) private var memory: [UInt8] = []
     /// Nil while the pages are in memory.
-    private var writer: BufferedWriter?
+    @exclusivity(unchecked) private var writer: BufferedWriter?
     private let willSpill: () throws -> Void
     private let page: PageCache
 
@@ -57,7 +58,7 @@ final class StagedPages: DatabaseState {
     private func offset(_ place: Int) -> Int64 { Self.headLength + Int64(place) * Int64(stride) }
 
     var isEmpty: Bool { places.isEmpty }
-    var numbers: some Collection<UInt32> { places.keys }
+    var numbers: [UInt32] { Array(places.keys) }
     var count: Int { places.count }
     /// True if the pages are in the redo file.
     var isSpilled: Bool { writer != nil }
@@ -81,7 +82,7 @@ final class StagedPages: DatabaseState {
         guard writer == nil else { return }
         try willSpill()
         let writer = BufferedWriter(file, at: Self.headLength)
-        try writer.append(memory)
+        try memory.withUnsafeBytes { try writer.append($0) }
         memory = []
         self.writer = writer
     }
@@ -89,26 +90,24 @@ final class StagedPages: DatabaseState {
     /// Writes what was added, if there is much.
     func finish() throws { try writer?.flush() }
 
-    func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+    func withBytes(of number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         guard number >= 1, number <= pageCount else { throw Contradiction.malformed(page: number) }
         guard let place = number == last.number ? last.place : places[number] else {
-            if let base, number <= base.pageCount { return try base.withPage(number, body) }
+            if let base, number <= base.pageCount { return try base.withBytes(of: number, body) }
             // SQLite needn't write a page that a transaction both takes and frees.
             return try withUnsafeTemporaryAllocation(byteCount: pageSize, alignment: 8) {
                 $0.initializeMemory(as: UInt8.self, repeating: 0)
-                return try body(UnsafeRawBufferPointer($0))
+                try body(UnsafeRawBufferPointer($0))
             }
         }
         last = (number, place)
         guard isSpilled else { return try withHeldPage(place, body) }
-        return try page.with(number, body) { try read(place, into: $0) }
+        try page.with(number, body) { try read(place, into: $0) }
     }
 
-    private func withHeldPage<Result>(
-        _ place: Int, _ body: (UnsafeRawBufferPointer) throws -> Result
-    ) throws -> Result {
+    private func withHeldPage(_ place: Int, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         let start = place * stride + 8
-        return try memory.withUnsafeBytes { try body(UnsafeRawBufferPointer(rebasing: $0[start..<start + pageSize])) }
+        try memory.withUnsafeBytes { try body(UnsafeRawBufferPointer(rebasing: $0[start..<start + pageSize])) }
     }
 
     private func read(_ place: Int, into buffer: UnsafeMutableRawBufferPointer) throws {

@@ -46,8 +46,8 @@ private final class ViewedPages: DatabaseState {
         page = PageCache(pageSize: view.pageSize, capacity: 1)
     }
 
-    func withPage<Result>(_ number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+    func withBytes(of number: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         guard number >= 1, number <= pageCount else { throw Contradiction.malformed(page: number) }
-        return try page.with(number, body) { try view.read(number, into: $0) }
+        try page.with(number, body) { try view.read(number, into: $0) }
     }
 }

@@ -7,8 +7,8 @@ package struct BTreePage {
         case indexLeaf = 10
         case tableLeaf = 13
 
-        package var isInterior: Bool { self == .indexInterior || self == .tableInterior }
-        package var isTable: Bool { self == .tableInterior || self == .tableLeaf }
+        @inlinable package var isInterior: Bool { self == .indexInterior || self == .tableInterior }
+        @inlinable package var isTable: Bool { self == .tableInterior || self == .tableLeaf }
     }
 
     /// A cell's payload: its total length, the part on this page, and the page on which the rest begins.
@@ -22,9 +22,10 @@ package struct BTreePage {
     }
 
     package let kind: Kind
-    private let bytes: UnsafeRawBufferPointer
-    private let usableSize: Int
-    private let header: Int
+    // Other modules' loops over children have no calls.
+    @usableFromInline let bytes: UnsafeRawBufferPointer
+    @usableFromInline let usableSize: Int
+    @usableFromInline let header: Int
     /// The number of the page's cells.
     package let cellCount: Int
 
@@ -45,44 +46,67 @@ package struct BTreePage {
         guard pointers + 2 * cellCount <= usableSize else { return nil }
     }
 
-    private var pointers: Int { header + (kind.isInterior ? 12 : 8) }
+    @inlinable @inline(__always) var pointers: Int { header + (kind.isInterior ? 12 : 8) }
 
     /// The child after the last cell of an interior page.
     package var lastChild: UInt32 { bytes.word(header + 8) }
 
-    private func cell(_ index: Int) -> Int? {
+    @inlinable @inline(__always) func cell(_ index: Int) -> Int? {
         let offset = bytes.half(pointers + 2 * index)
         return offset >= pointers + 2 * cellCount && offset + 4 <= usableSize ? offset : nil
     }
 
     /// Returns the child before a cell of an interior page, or nil if the cell lies outside the page.
-    package func child(_ index: Int) -> UInt32? { cell(index).map(bytes.word) }
+    @inlinable @inline(__always) package func child(_ index: Int) -> UInt32? { cell(index).map(bytes.word) }
 
     /// Returns a cell's payload, or nil if the cell does not lie within the page. Cells of an interior table page have
     /// none.
-    package func payload(_ index: Int) -> Payload? {
+    package func payload(_ index: Int) -> Payload? { row(index)?.payload }
+
+    /// Returns a cell's payload, and its rowid, which is 0 but in a table's leaf; or nil as `payload`.
+    package func row(_ index: Int) -> (payload: Payload, rowid: Int64)? {
         guard var offset = cell(index) else { return nil }
         if kind == .indexInterior { offset += 4 }
         guard let (length, next) = bytes.varint(offset, end: usableSize), length <= 0x7FFF_FFFF else { return nil }
         offset = next
+        var rowid: Int64 = 0
         if kind == .tableLeaf {
-            guard let (_, next) = bytes.varint(offset, end: usableSize) else { return nil }
-            offset = next
+            guard let (value, next) = bytes.varint(offset, end: usableSize) else { return nil }
+            (rowid, offset) = (Int64(bitPattern: value), next)
         }
         let local = localLength(Int(length))
         let isWhole = local == Int(length)
         guard offset + local + (isWhole ? 0 : 4) <= usableSize else { return nil }
-        return Payload(
+        let payload = Payload(
             length: Int(length), local: offset..<offset + local, overflow: isWhole ? 0 : bytes.word(offset + local))
+        return (payload, rowid)
+    }
+
+    /// Returns how many first cells of a table's leaf another state of the page has at the same places, with the same
+    /// bytes, and the rowid of the last of them. They have no overflow pages, and their rowids ascend. Returns nil if
+    /// there are none.
+    package func equalCells(as other: BTreePage?) -> (count: Int, lastRowid: Int64)? {
+        guard let other, kind == .tableLeaf, other.kind == .tableLeaf, header == other.header,
+            usableSize == other.usableSize
+        else { return nil }
+        // From here to the end of the page, all bytes are the same. A new cell comes before the former ones.
+        var same = usableSize
+        while same - 8 >= pointers,
+            bytes.loadUnaligned(fromByteOffset: same - 8, as: UInt64.self)
+                == other.bytes.loadUnaligned(fromByteOffset: same - 8, as: UInt64.self)
+        { same -= 8 }
+        var found: (count: Int, lastRowid: Int64)?
+        for index in 0..<min(cellCount, other.cellCount) {
+            guard let offset = cell(index), offset >= same, offset == other.cell(index), let row = row(index),
+                row.payload.overflow == 0, found.map({ $0.lastRowid < row.rowid }) ?? true
+            else { break }
+            found = (index + 1, row.rowid)
+        }
+        return found
     }
 
     /// Returns the rowid of a cell of a table's leaf, or nil if the page isn't one or the cell lies outside the page.
-    package func rowid(_ index: Int) -> Int64? {
-        guard kind == .tableLeaf, let offset = cell(index), let (_, next) = bytes.varint(offset, end: usableSize),
-            let (value, _) = bytes.varint(next, end: usableSize)
-        else { return nil }
-        return Int64(bitPattern: value)
-    }
+    package func rowid(_ index: Int) -> Int64? { kind == .tableLeaf ? row(index)?.rowid : nil }
 
     /// Returns the key that separates the child of a table's interior page from the next one; nil if the page isn't one
     /// or the cell lies outside the page.

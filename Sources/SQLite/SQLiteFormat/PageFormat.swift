@@ -58,18 +58,24 @@ extension UnsafeRawBufferPointer {
     }
 
     /// Returns four bytes in SQLite's big-endian order.
-    package func word(_ offset: Int) -> UInt32 {
+    @inlinable @inline(__always) package func word(_ offset: Int) -> UInt32 {
         UInt32(bigEndian: loadUnaligned(fromByteOffset: offset, as: UInt32.self))
     }
 
     /// Returns two bytes in SQLite's big-endian order.
-    package func half(_ offset: Int) -> Int { Int(self[offset]) << 8 | Int(self[offset + 1]) }
+    @inlinable @inline(__always) package func half(_ offset: Int) -> Int {
+        Int(self[offset]) << 8 | Int(self[offset + 1])
+    }
 
     /// Decodes a variable-length integer (§1.6). Returns its value and the offset after it, or nil if it doesn't end
     /// before `end`.
     package func varint(_ offset: Int, end: Int) -> (value: UInt64, next: Int)? {
-        var value: UInt64 = 0
-        for index in 0..<9 {
+        guard offset < end else { return nil }
+        var value = UInt64(self[offset])
+        // Most are short.
+        if value < 0x80 { return (value, offset + 1) }
+        value &= 0x7F
+        for index in 1..<9 {
             guard offset + index < end else { return nil }
             let byte = self[offset + index]
             if index == 8 { return (value << 8 | UInt64(byte), offset + 9) }

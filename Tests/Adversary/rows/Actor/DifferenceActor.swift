@@ -41,22 +41,24 @@ final class MemoryState: DatabaseState {
 
     var pageCount: UInt32 { UInt32(pages.count) }
 
-    func withPage<Result>(_ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+    func withBytes(of page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         try pages[Int(page) - 1].withUnsafeBytes(body)
     }
 }
 
 /// A state as some pages over another.
-struct Overlay: DatabaseState {
+final class Overlay: DatabaseState {
     let base: MemoryState
     var pages: [UInt32: [UInt8]] = [:]
     var pageCount: UInt32
 
-    func withPage<Result>(_ page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result {
+    init(base: MemoryState, pageCount: UInt32) { (self.base, self.pageCount) = (base, pageCount) }
+
+    func withBytes(of page: UInt32, _ body: (UnsafeRawBufferPointer) throws -> Void) throws {
         if let bytes = pages[page] { return try bytes.withUnsafeBytes(body) }
-        if page <= base.pageCount { return try base.withPage(page, body) }
+        if page <= base.pageCount { return try base.withBytes(of: page, body) }
         // SQLite needn't write a page that a transaction both takes and frees.
-        return try [UInt8](repeating: 0, count: base.pages.first?.count ?? 512).withUnsafeBytes(body)
+        try [UInt8](repeating: 0, count: base.pages.first?.count ?? 512).withUnsafeBytes(body)
     }
 }
 
@@ -93,7 +95,7 @@ struct Follower {
         }
         log = (current.salt, current.frameCount)
         guard current.pages != shadow.pages else { return }
-        var rest = Overlay(base: shadow, pageCount: UInt32(current.pages.count))
+        let rest = Overlay(base: shadow, pageCount: UInt32(current.pages.count))
         for (index, page) in current.pages.enumerated() { rest.pages[UInt32(index + 1)] = page }
         try tell(current.isLogged ? "net" : "tx", rest, changed: Array(rest.pages.keys))
     }
@@ -138,7 +140,7 @@ struct Follower {
     }
 
     /// The change counter.
-    private func counter(of state: some DatabaseState) throws -> UInt32 {
+    private func counter(of state: any DatabaseState) throws -> UInt32 {
         state.pageCount == 0 ? 0 : try state.withPage(1) { $0.word(24) }
     }
 
