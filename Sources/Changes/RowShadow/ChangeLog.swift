@@ -83,7 +83,7 @@ struct StepWriter {
     init(_ writer: BufferedWriter, of file: OwnFile) throws {
         (self.file, self.writer) = (file, writer)
         start = writer.end
-        try writer.append([UInt8](repeating: 0, count: LoggedStep.headLength))
+        for _ in 0..<LoggedStep.headLength / 8 { try writer.append(word: 0) }
     }
 
     func add(_ table: LoggedTable) throws {
@@ -91,8 +91,12 @@ struct StepWriter {
         try writer.append(word: StepLayout.table)
         try writer.append(word: table.hasRowids ? 1 : 0)
         for definition in [table.before, table.after] {
-            try append(definition.map { Array($0.name.utf8) })
-            if let definition { try append(Array(definition.sql.utf8)) }
+            guard let definition else {
+                try append(nil)
+                continue
+            }
+            try append(definition.name)
+            try append(definition.sql)
         }
         try writer.endEntry()
     }
@@ -109,7 +113,12 @@ struct StepWriter {
         try writer.endEntry()
     }
 
-    private func append(_ bytes: (some Collection<UInt8>)?) throws {
+    private func append(_ text: String) throws {
+        var text = text
+        try text.withUTF8 { try append(UnsafeRawBufferPointer($0)) }
+    }
+
+    private func append(_ bytes: UnsafeRawBufferPointer?) throws {
         guard let bytes else { return try writer.append(word: StepLayout.absent) }
         try writer.append(word: UInt64(bytes.count))
         try writer.append(bytes)
@@ -176,7 +185,8 @@ package final class StepReader {
         from place: (table: LoggedTable, offset: Int64)? = nil, table tableBody: (LoggedTable) throws -> Void,
         row rowBody: (LoggedRow) throws -> Void
     ) throws {
-        var reader = BufferedReader(file, at: place?.offset ?? start + Int64(LoggedStep.headLength))
+        let first = place?.offset ?? start + Int64(LoggedStep.headLength)
+        var reader = BufferedReader(file, at: first, length: Int(min(1 << 16, max(next - first, 0))))
         if let place {
             offset = place.offset
             try tableBody(place.table)

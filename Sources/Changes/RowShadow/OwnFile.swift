@@ -91,9 +91,10 @@ extension OwnFile {
 final class BufferedWriter {
     private let file: OwnFile
     private var offset: Int64
-    private var buffer: [UInt8] = []
+    // Nothing here calls others while it changes them: a row takes some ten accesses, whose checks cost more.
+    @exclusivity(unchecked) private var buffer: [UInt8] = []
     /// Of the entry that was begun; nil outside of one.
-    private var sum: UInt64?
+    @exclusivity(unchecked) private var sum: UInt64?
     private let isRead: Bool
     private static let limit = 1 << 18
 
@@ -107,17 +108,14 @@ final class BufferedWriter {
     /// The offset after what was appended.
     var end: Int64 { offset + Int64(buffer.count) }
 
-    func append(_ bytes: some Sequence<UInt8>) throws {
-        let start = buffer.count
+    func append(_ bytes: UnsafeRawBufferPointer) throws {
+        if let seed = sum { sum = gs_hash_bytes(bytes.baseAddress, bytes.count, seed) }
         buffer.append(contentsOf: bytes)
-        if let seed = sum { sum = buffer[start...].withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, seed) } }
         if buffer.count >= Self.limit { try flush() }
     }
 
     /// Appends a number in eight bytes.
-    func append(word: UInt64) throws {
-        try withUnsafeBytes(of: word.littleEndian) { try append($0) }
-    }
+    func append(word: UInt64) throws { try withUnsafeBytes(of: word.littleEndian) { try append($0) } }
 
     /// Begins an entry, which ends with `endEntry`.
     func beginEntry() { sum = UInt64(bitPattern: end) }
@@ -151,7 +149,10 @@ final class BufferedWriter {
         offset += Int64(buffer.count)
         guard isRead else { return buffer.removeAll(keepingCapacity: true) }
         file.keep(buffer, at: start)
+        let length = buffer.count
         buffer = []
+        // The next steps are mostly about as long.
+        buffer.reserveCapacity(length)
     }
 }
 
@@ -172,22 +173,27 @@ struct BufferedReader {
         self.length = length
     }
 
-    /// Reads exactly `count` bytes. Throws `RowShadowError.damaged` at the end of the file.
-    mutating func bytes(_ count: Int) throws -> [UInt8] {
+    /// Passes on exactly `count` bytes. Throws `RowShadowError.damaged` at the end of the file.
+    @inline(__always)
+    private mutating func take<Result>(_ count: Int, _ body: (UnsafeRawBufferPointer) -> Result) throws -> Result {
         if buffer.count - next < count {
-            let wanted = max(count, length)
-            buffer = try file.read(count: wanted, at: offset)
+            buffer = try file.read(count: max(count, length), at: offset)
             next = 0
             guard buffer.count >= count else { throw RowShadowError.damaged(file.path) }
         }
-        defer {
-            next += count
-            offset += Int64(count)
+        let (start, seed) = (next, sum)
+        next += count
+        offset += Int64(count)
+        let (result, hash) = buffer.withUnsafeBytes { buffer in
+            let bytes = UnsafeRawBufferPointer(rebasing: buffer[start..<start + count])
+            return (body(bytes), seed.map { gs_hash_bytes(bytes.baseAddress, count, $0) })
         }
-        let bytes = buffer[next..<next + count]
-        if let seed = sum { sum = bytes.withUnsafeBytes { gs_hash_bytes($0.baseAddress, $0.count, seed) } }
-        return Array(bytes)
+        sum = hash
+        return result
     }
+
+    /// Reads exactly `count` bytes. Throws `RowShadowError.damaged` at the end of the file.
+    mutating func bytes(_ count: Int) throws -> [UInt8] { try take(count) { Array($0) } }
 
     /// Begins an entry, which ends with `endEntry`.
     mutating func beginEntry() { sum = UInt64(bitPattern: offset) }
@@ -205,12 +211,12 @@ struct BufferedReader {
     }
 
     mutating func word() throws -> UInt64 {
-        try bytes(8).withUnsafeBytes { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
+        try take(8) { UInt64(littleEndian: $0.loadUnaligned(as: UInt64.self)) }
     }
 
     mutating func text() throws -> String {
         let count = try word()
         guard count < 1 << 31 else { throw RowShadowError.damaged(file.path) }
-        return String(decoding: try bytes(Int(count)), as: UTF8.self)
+        return try take(Int(count)) { String(decoding: $0, as: UTF8.self) }
     }
 }

@@ -13,13 +13,17 @@ final class PageCache {
 
     private let pageSize: Int
     private let capacity: Int
-    private var slots: [Slot] = []
-    private var places: [UInt32: Int] = [:]
+    // No access lasts while a page is read: a check of each would cost more than to find the page.
+    @exclusivity(unchecked) private var slots: [Slot] = []
+    @exclusivity(unchecked) private var places: [UInt32: Int] = [:]
     /// The place of the page that was read last: rows of one page are read one after another.
-    private var lastPlace = 0
+    @exclusivity(unchecked) private var lastPlace = 0
     /// The next slot that may give way.
     private var hand = 0
-    private(set) var pendingCount = 0
+    /// The places of the pending pages.
+    private var pending: [Int] = []
+
+    var pendingCount: Int { pending.count }
 
     /// - Parameter capacity: The number of pages that are kept. Pending ones may be more.
     init(pageSize: Int, capacity: Int) {
@@ -57,31 +61,29 @@ final class PageCache {
         slots[place].memory.copyMemory(from: bytes)
         slots[place].number = number
         slots[place].isRecent = true
-        if !slots[place].isPending { pendingCount += 1 }
+        if !slots[place].isPending { pending.append(place) }
         slots[place].isPending = true
         places[number] = place
     }
 
     /// Calls `body` with each pending page.
     func forEachPending(_ body: (UInt32, UnsafeRawBufferPointer) throws -> Void) rethrows {
-        guard pendingCount > 0 else { return }
-        for slot in slots where slot.isPending { try body(slot.number, UnsafeRawBufferPointer(slot.memory)) }
+        for place in pending { try body(slots[place].number, UnsafeRawBufferPointer(slots[place].memory)) }
     }
 
     /// Records that the file has the pending pages.
     func settle() {
-        guard pendingCount > 0 else { return }
-        for place in slots.indices { slots[place].isPending = false }
-        pendingCount = 0
+        for place in pending { slots[place].isPending = false }
+        pending.removeAll(keepingCapacity: true)
     }
 
     /// Drops pages. Nobody may read them meanwhile.
     func removeAll(where shouldRemove: (UInt32) -> Bool = { _ in true }) {
         for place in slots.indices where slots[place].number != 0 && shouldRemove(slots[place].number) {
             places[slots[place].number] = nil
-            if slots[place].isPending { pendingCount -= 1 }
             (slots[place].number, slots[place].isPending, slots[place].isRecent) = (0, false, false)
         }
+        pending.removeAll { !slots[$0].isPending }
     }
 
     /// Returns a slot without a page. If all are in use, there is one more from then on.

@@ -64,8 +64,10 @@ final class PageSums {
         while start < numbers.count {
             var end = start
             while end + 1 < numbers.count, Int(numbers[end + 1] - numbers[end]) <= Self.gap { end += 1 }
-            let words = sums[Int(numbers[start]) - 1..<Int(numbers[end])].map(\.littleEndian)
-            let bytes = words.withUnsafeBytes { Array($0) }
+            var bytes: [UInt8] = []
+            for sum in sums[Int(numbers[start]) - 1..<Int(numbers[end])] {
+                withUnsafeBytes(of: sum.littleEndian) { bytes.append(contentsOf: $0) }
+            }
             try file.descriptor.write(bytes, at: 4 * Int64(numbers[start] - 1), path: file.path)
             start = end + 1
         }

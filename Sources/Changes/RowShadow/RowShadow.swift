@@ -229,7 +229,10 @@ package final class RowShadow {
             try stateFile.descriptor.write(flushed.bytes, at: 0, path: stateFile.path)
             try stateFile.descriptor.synchronize(path: stateFile.path)
         }
-        var head = [Self.redoMagic, UInt64(pageCount)].flatMap { withUnsafeBytes(of: $0.littleEndian) { Array($0) } }
+        var head: [UInt8] = []
+        for word in [Self.redoMagic, UInt64(pageCount)] {
+            withUnsafeBytes(of: word.littleEndian) { head.append(contentsOf: $0) }
+        }
         head += next.bytes
         isInDoubt = true
         try redo.descriptor.write(head, at: 0, path: redo.path)
@@ -346,7 +349,7 @@ package final class RowShadow {
         guard number < state.step else { return nil }
         let reader = try knownStep(number + 1) ?? findStep(number + 1)
         // Whoever was at the step before has gone on.
-        cursors.removeAll { [number, number + 1].contains($0.step.number) }
+        cursors.removeAll { $0.step.number == number || $0.step.number == number + 1 }
         cursors.append(reader)
         if cursors.count > Self.maximumCursors { cursors.removeFirst() }
         return reader

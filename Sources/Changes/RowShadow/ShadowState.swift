@@ -31,11 +31,15 @@ struct ShadowState: Equatable {
     var identity: FileIdentity
 
     var bytes: [UInt8] {
-        let words: [UInt64] = [
+        var words: [UInt64] = [
             Self.magic, epoch, step, row, UInt64(pageSize), UInt64(pageCount), logFile, UInt64(logEnd), boot.first,
             boot.second, isSynced ? 1 : 0, identity.device, identity.inode, serial,
         ]
-        return (words + [Self.checksum(words)]).flatMap { withUnsafeBytes(of: $0.littleEndian) { Array($0) } }
+        words.append(Self.checksum(words))
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(Self.length)
+        for word in words { withUnsafeBytes(of: word.littleEndian) { bytes.append(contentsOf: $0) } }
+        return bytes
     }
 
     init(epoch: UInt64, pageSize: Int, pageCount: UInt32, identity: FileIdentity) {
