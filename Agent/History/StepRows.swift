@@ -4,7 +4,7 @@ import SQLiteFormat
 import SQLiteStore
 
 /// The rows of steps as JSON, for the wire.
-struct StepRows: StepRowReceiver {
+struct StepRows {
     fileprivate typealias Row = (number: UInt64, end: Int64, object: JSONObject)
 
     /// Where a page ended within a step, so that the next one doesn't read the step from its start.
@@ -85,7 +85,7 @@ struct StepRows: StepRowReceiver {
                 number += 1
                 offset = reader.offset
                 guard number > known else { return }
-                try table?.add(row, to: &self)
+                if let table { addRow(table, try table.values(of: row)) }
                 if rows.count + count > limit || bytes > Self.maximumBytes { throw Enough() }
             }
             if let table { append(of: table) }
@@ -117,9 +117,9 @@ struct StepRows: StepRowReceiver {
         rows = []
     }
 
-    mutating func addRow(
-        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64
-    ) {
+    /// Adds the row that was counted last, unless its values are the same before and after.
+    private mutating func addRow(_ table: StepTable, _ row: StepRow) {
+        let (before, after) = (row.before, row.after)
         let isSame = before.flatMap { former in after.map { table.sameColumns(former, $0) } }
         if let isSame, isSame.allSatisfy({ $0 }) { return }
         let operation = before == nil ? "insert" : after == nil ? "delete" : "update"
@@ -129,7 +129,9 @@ struct StepRows: StepRowReceiver {
         object["number"] = .integer(Int64(number))
         object["table"] = .string(table.logged.name)
         object["op"] = .string(operation)
-        if let first = key.first { object["key"] = key.count == 1 ? first.json : .array(key.map(\.json)) }
+        if let first = row.key.first {
+            object["key"] = row.key.count == 1 ? first.json : .array(row.key.map(\.json))
+        }
         if start != nil {
             if let after { object["values"] = .array(after.map(\.json)) }
             if table.hasSameColumns, let before { object["before"] = .array(before.map(\.json)) }

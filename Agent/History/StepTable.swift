@@ -2,20 +2,20 @@ import AgentProtocol
 import RowShadow
 import SQLiteStore
 
-/// Takes the rows of a step.
-package protocol StepRowReceiver {
-    /// The number of the row that was counted last.
-    var number: UInt64 { get }
-    /// Adds a row, unless its values are the same before and after.
-    mutating func addRow(
-        _ table: StepTable, _ key: [StoredValue], before: [StoredValue]?, after: [StoredValue]?, number: UInt64)
-}
-
 /// A record that isn't what the table's definition allows.
 package struct MalformedRecord: Error {}
 
+/// A row of a step, as values.
+package struct StepRow {
+    package let key: [StoredValue]
+    /// Nil if there was no such row.
+    package let before: [StoredValue]?
+    /// Nil if the row is gone.
+    package let after: [StoredValue]?
+}
+
 /// A table of a step, with what its rows need.
-package struct StepTable {
+package final class StepTable {
     package let logged: LoggedTable
     package let before: StoredTable?
     package let after: StoredTable?
@@ -51,14 +51,14 @@ package struct StepTable {
         return object
     }
 
-    /// Passes on a row. Throws `MalformedRecord`, and what `lines` throws.
-    package func add(_ row: LoggedRow, to lines: inout some StepRowReceiver) throws {
+    /// Returns a row's values. Throws `MalformedRecord`.
+    package func values(of row: LoggedRow) throws -> StepRow {
         let former = try row.before.map { try Self.values(before, row.rowid, $0) }
         let latter = try row.after.map { try Self.values(after, row.rowid, $0) }
         let present = latter.flatMap { after?.key(rowid: row.rowid, $0) }
         let key = present ?? former.flatMap { before?.key(rowid: row.rowid, $0) }
         guard let key else { throw MalformedRecord() }
-        lines.addRow(self, key, before: former, after: latter, number: lines.number)
+        return StepRow(key: key, before: former, after: latter)
     }
 
     private static func values(_ table: StoredTable?, _ rowid: Int64, _ record: [UInt8]) throws -> [StoredValue] {

@@ -35,6 +35,8 @@ package struct RowRecord {
         let end = Int(length)
         var (header, body) = (first, end)
         var fields: [Field] = []
+        // Each takes a byte of the header, or more. A malformed header may be of any length.
+        fields.reserveCapacity(max(0, min(limit, end - header, 64)))
         while header < end, fields.count < limit {
             // SQLite reserves two of the types.
             guard let (serial, next) = bytes.varint(header, end: end), serial <= 0xFFFF_FFFF, serial != 10, serial != 11
@@ -60,7 +62,9 @@ package struct RowRecord {
     }
 
     private static func integer(_ bytes: UnsafeRawBufferPointer) -> Int64 {
-        bytes.dropFirst().reduce(Int64(Int8(bitPattern: bytes[0]))) { $0 << 8 | Int64($1) }
+        var value = Int64(Int8(bitPattern: bytes[0]))
+        for index in 1..<bytes.count { value = value << 8 | Int64(bytes[index]) }
+        return value
     }
 }
 

@@ -226,7 +226,7 @@ final class DirectRows {
                 guard let reader = try follower.shadow.step(after: told) else { break }
                 tables =
                     reader.step.kind == .gap
-                    ? nil : try printer.print(reader, from: token, afterRow: follower.keepUp)
+                    ? nil : try printer.print(reader, from: token, meanwhile: follower.keepUp)
                 told = reader.step.number
             } catch RowShadowError.damaged {
                 // Lines of the step that are printed already count only with a change.
@@ -275,5 +275,5 @@ struct RowToken: CustomStringConvertible {
         self.init(epoch: epoch, step: step)
     }
 
-    var description: String { "\(Self.start)\(String(epoch, radix: 16))-\(step)" }
+    var description: String { Self.start + String(epoch, radix: 16) + "-" + String(step) }
 }

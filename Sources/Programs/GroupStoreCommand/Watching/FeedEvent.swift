@@ -77,11 +77,11 @@ struct FeedEvent {
 
     /// Creates an event of a store whose rows this process tells from its pages.
     ///
-    /// - Parameter rows: The lines of its rows that weren't written yet. If there are any, `line` has them too.
-    init(_ store: WatchedStore, _ event: StoreEvent, token: String, rows: [UInt8] = []) {
+    /// - Parameter line: Its line, behind those of its rows that weren't written yet.
+    init(_ store: WatchedStore, _ event: StoreEvent, token: String, line: [UInt8]? = nil) {
         self.store = store
         content = .told(event, token)
-        line = rows.isEmpty ? nil : rows + event.json(store: store.bytes, token: token).text.utf8 + [0x0A]
+        self.line = line
     }
 
     /// Creates the bookmark of a store whose rows this process tells from its pages.

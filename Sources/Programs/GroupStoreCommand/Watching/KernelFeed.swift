@@ -89,7 +89,7 @@ final class KernelFeed: WatchedFeed {
             store.path = feed.path(of: number) ?? store.path
             store.position = feed.token(of: number)
             stores.append(store)
-            lines.append(ChangeLine(store: store.bytes, tokenStart: DirectToken.start))
+            lines.append(ChangeLine(store: store.bytes, tokenStart: self.rows.isEmpty ? DirectToken.start : ""))
         }
         if !self.rows.isEmpty {
             for (store, rows) in zip(stores, self.rows) {
@@ -134,8 +134,8 @@ final class KernelFeed: WatchedFeed {
                 event.store.token = event.token ?? event.store.token
                 try body(event)
             }
-            for (store, rows) in zip(stores, rows) where rows.hasSteps {
-                try rows.passOnSteps { try passOn($0, of: store, rows) }
+            for (number, rows) in rows.enumerated() where rows.hasSteps {
+                try rows.passOnSteps { try passOn($0, of: number, rows) }
             }
             while !hasReceived {
                 if Interruption.isRequested { throw AgentConnectionError.interrupted }
@@ -155,30 +155,41 @@ final class KernelFeed: WatchedFeed {
     }
 
     private func retryRows() throws {
-        for (store, rows) in zip(stores, rows) {
+        for (number, rows) in rows.enumerated() {
             rows.recordFileEvent()
-            if let retryAt = rows.retryAt, retryAt <= .now { try rows.retry { try passOn($0, of: store, rows) } }
+            if let retryAt = rows.retryAt, retryAt <= .now { try rows.retry { try passOn($0, of: number, rows) } }
         }
     }
 
     /// Passes on an event whose rows were printed, or a bookmark.
-    private func passOn(_ event: StoreEvent?, of store: WatchedStore, _ rows: DirectRows) throws {
-        store.token = rows.token
+    private func passOn(_ event: StoreEvent?, of number: Int, _ rows: DirectRows) throws {
+        let (store, token) = (stores[number], rows.token)
+        store.token = token
         guard let event else {
-            try body?(FeedEvent(store, bookmark: rows.token))
+            try body?(FeedEvent(store, bookmark: token))
             return
         }
         hasReceived = true
-        try body?(FeedEvent(store, event, token: rows.token, rows: rows.rest))
+        try body?(FeedEvent(store, event, token: token, line: line(of: event, number, token, after: rows.rest)))
+    }
+
+    /// Returns the line of an event behind the last lines of its rows; nil if there are none.
+    private func line(of event: StoreEvent, _ number: Int, _ token: String, after rows: [UInt8]) -> [UInt8]? {
+        if rows.isEmpty { return nil }
+        if case .change(let tables) = event, let line = lines[number].bytes(tables, token: { $0 += token.utf8 }) {
+            return rows + line
+        }
+        return rows + event.json(store: stores[number].bytes, token: token).text.utf8 + [0x0A]
     }
 
     private func receive(_ event: StoreEvent, of number: Int, _ token: DirectToken) {
         guard stores.indices.contains(number), failure == nil else { return }
         let store = stores[number]
         if rows.indices.contains(number) {
+            let rows = self.rows[number]
             if let path = feed?.path(of: number) { store.path = path }
             do {
-                try rows[number].record(event) { try passOn($0, of: store, rows[number]) }
+                try rows.record(event) { try passOn($0, of: number, rows) }
             } catch {
                 failure = error
             }

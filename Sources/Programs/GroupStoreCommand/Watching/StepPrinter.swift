@@ -13,7 +13,10 @@ struct StepPrinter {
     private let output: Output
     /// The only tables to print; nil for all.
     private let tables: Set<String>?
+    private let starts: StepLines.Starts
     private var known: [LoggedTable.Definition: StoredTable] = [:]
+    /// The tables that were printed lately.
+    private var recent: [StepLines.Table] = []
     private var knownEncoding = PageFormat.Encoding.utf8
     /// The last lines of the step for programs, which are to be written together with the event's line.
     private(set) var rest: [UInt8] = []
@@ -27,6 +30,7 @@ struct StepPrinter {
         self.form = form
         self.output = output
         self.tables = tables
+        starts = StepLines.Starts(form)
     }
 
     /// True if the step that was printed last, which changed these tables, is to be reported.
@@ -38,33 +42,37 @@ struct StepPrinter {
     /// Prints a step, but its `rest`. Returns the names of its tables; nil if they can't be told, because SQLite
     /// doesn't understand a table's definition.
     ///
-    /// - Parameter afterRow: Called after each row: a step may have many.
+    /// - Parameter meanwhile: Called after some rows: a step may have many.
     mutating func print(
-        _ reader: StepReader, from token: String, afterRow: () throws -> Void = {}
+        _ reader: StepReader, from token: String, meanwhile: () throws -> Void = {}
     ) throws -> Set<String>? {
-        if reader.step.encoding != knownEncoding || known.count > 512 { known = [:] }
+        if reader.step.encoding != knownEncoding || known.count > 512 { (known, recent) = ([:], []) }
         knownEncoding = reader.step.encoding
         rest = []
         var names: Set<String> = []
         var isPrinted = false
         var table: StepTable?
-        let shadow = token[..<(token.lastIndex(of: "-") ?? token.endIndex)]
-        var lines = StepLines(form, output, step: reader.step, shadow: String(shadow))
+        var length = 0
+        var lines = StepLines(form, output, starts, step: reader.step, after: token)
         let encoding = TextEncoding(reader.step.encoding)
         do {
             try reader.forEach { logged in
-                names.formUnion([logged.before?.name, logged.after?.name].compactMap { $0 })
+                if let former = logged.before?.name { names.insert(former) }
+                if let present = logged.after?.name { names.insert(present) }
                 guard tables?.contains(logged.name) ?? true else { return table = nil }
-                if !isPrinted { lines.addBatch(from: token, encoding) }
+                if !isPrinted { lines.addBatch(encoding) }
                 isPrinted = true
-                let former = try logged.before.map { try definition($0, encoding) }
-                let present = try logged.after.map { try definition($0, encoding) }
-                table = StepTable(logged, before: former, after: present)
-                if let table { lines.add(table) }
+                let opened = try self.table(logged, encoding)
+                table = opened.content
+                lines.add(opened)
             } row: { row in
                 lines.countRow()
-                try table?.add(row, to: &lines)
-                try afterRow()
+                if let table { lines.addRow(table, try table.values(of: row)) }
+                length += 64 + (row.before?.count ?? 0) + (row.after?.count ?? 0)
+                if length >= 4096 {
+                    length = 0
+                    try meanwhile()
+                }
             }
         } catch is StoreError {
             lines.flush()
@@ -77,6 +85,16 @@ struct StepPrinter {
         // Only a line for programs follows together with them.
         if output.json { rest = lines.takeRest() } else { lines.flush() }
         return names
+    }
+
+    private mutating func table(_ logged: LoggedTable, _ encoding: TextEncoding) throws -> StepLines.Table {
+        if let found = recent.first(where: { $0.content.logged == logged }) { return found }
+        let former = try logged.before.map { try definition($0, encoding) }
+        let present = try logged.after.map { try definition($0, encoding) }
+        let table = StepLines.Table(StepTable(logged, before: former, after: present), starts)
+        if recent.count >= 16 { recent.removeFirst() }
+        recent.append(table)
+        return table
     }
 
     private mutating func definition(_ definition: LoggedTable.Definition, _ encoding: TextEncoding) throws

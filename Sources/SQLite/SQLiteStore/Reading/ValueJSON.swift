@@ -71,9 +71,14 @@ package enum ValueJSON {
 
     private static func appendDigits(_ number: Int64, to line: inout [UInt8]) {
         if number < 0 { line.append(UInt8(ascii: "-")) }
+        append(digits: number.magnitude, to: &line)
+    }
+
+    /// Appends a number as it is, also one that not every parser keeps apart from others.
+    package static func append(digits number: UInt64, to line: inout [UInt8]) {
         // A UInt64 has at most 20 digits. To reverse a slice of the line would copy it.
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
-            var rest = number.magnitude
+            var rest = number
             var first = digits.count
             repeat {
                 first -= 1
@@ -82,6 +87,11 @@ package enum ValueJSON {
             } while rest > 0
             line.append(contentsOf: UnsafeBufferPointer(rebasing: digits[first...]))
         }
+    }
+
+    /// Appends JSON that the program has as text.
+    package static func append(_ text: StaticString, to line: inout [UInt8]) {
+        text.withUTF8Buffer { line.append(contentsOf: $0) }
     }
 
     /// Appends an object whose member is base64 (RFC 4648). Written here because Foundation's goes through two more

@@ -132,6 +132,7 @@ package final class StoredTable {
         case .real(let number): return .real(number)
         case .blob(let bytes): return .blob(Array(bytes))
         case .text(let bytes):
+            if encoding == .utf8, let text = String(validating: bytes, as: UTF8.self) { return .text(text) }
             let bytes = Array(bytes)
             return encoding.decoded(bytes).map { .text($0) } ?? .malformedText(bytes)
         }
