@@ -18,13 +18,11 @@ struct CapturedTransactions {
     var isEmpty: Bool { count == 0 }
     var isFull: Bool { length > Self.maximumLength }
 
-    /// Returns true if the log should be looked at again, at most once an interval.
-    mutating func isDue() -> Bool {
-        let now = ContinuousClock.now
-        guard now >= nextLook else { return false }
-        nextLook = now.advanced(by: Self.interval)
-        return true
-    }
+    /// True if the log should be looked at again.
+    var isDue: Bool { ContinuousClock.now >= nextLook }
+
+    /// Records that the log was looked at just now.
+    mutating func recordLook() { nextLook = .now.advanced(by: Self.interval) }
 
     mutating func append(_ found: [WALTransaction], of identity: FileIdentity) {
         for transaction in found {

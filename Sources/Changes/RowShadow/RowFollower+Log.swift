@@ -32,9 +32,14 @@ extension RowFollower {
     }
 
     /// Captures the transactions between the last captured one and the index's. Returns false if they aren't known.
-    func capture(_ files: StoreFiles) throws -> Bool {
+    ///
+    /// - Parameter known: The index, if it was read just now.
+    func capture(_ files: StoreFiles, upTo known: WriteAheadIndex? = nil) throws -> Bool {
+        captured.recordLook()
         do {
-            guard let last = commit, let index = try files.readIndex(), let open = files.walIndex else { return false }
+            guard let last = commit, let index = try known ?? files.readIndex(), let open = files.walIndex else {
+                return false
+            }
             if index.hasSameHeader(as: last) { return true }
             guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL() else { return false }
             var found: [WALTransaction] = []
@@ -61,10 +66,22 @@ extension RowFollower {
         }
     }
 
+    /// Captures the next commits in the log that is open, if it has some. Returns false if it has none, or if they
+    /// aren't known: then all must be looked at.
+    ///
+    /// They are transactions of that store whatever has its name now, and whoever gives the name to another store
+    /// causes an event of its own.
+    func captureNext(_ files: StoreFiles) throws -> Bool {
+        guard let last = commit, files.wal != nil, !captured.isFull, let index = try files.readIndex(),
+            index.salt == last.salt, !index.hasSameHeader(as: last)
+        else { return false }
+        return try capture(files, upTo: index)
+    }
+
     /// Captures what was committed meanwhile, if the shadow follows a log. Call it during longer work: the log may be
     /// restarted before the next event is handled. Mostly, it does nothing. What it can't read is found later.
     package func keepUp() throws {
-        guard commit != nil, let files, !captured.isFull, captured.isDue() else { return }
+        guard commit != nil, let files, !captured.isFull, captured.isDue else { return }
         do { isBehind = try !capture(files) } catch let error as SystemError where error.isPassing { isBehind = true }
     }
 

@@ -44,6 +44,8 @@ package final class RowFollower {
     var captured = CapturedTransactions()
     /// True if the log has more that couldn't be captured.
     var isBehind = false
+    /// The time from which on the names of the files are looked at again before the log is read.
+    private var namesDueAt = ContinuousClock.now
     /// True if all pages are to be compared.
     private var isComparisonDue = false
     /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
@@ -56,6 +58,8 @@ package final class RowFollower {
     /// True if the shadow is of no use until it is made anew.
     private var isDamaged = false
     private let keys = TableKeys()
+    /// An event tells of a change of the names. If it doesn't, this limits how long it goes unnoticed.
+    private static let nameInterval = Duration.milliseconds(100)
     /// The number of transactions that are applied before anybody is told of them.
     private static let maximumSteps = 500
 
@@ -145,6 +149,12 @@ package final class RowFollower {
     }
 
     private func advanceSteps(comparesAll: Bool, inParts: Bool) throws -> Outcome {
+        let mayHaveOtherNames = comparesAll || isComparisonDue || isBehind || ContinuousClock.now >= namesDueAt
+        if inParts, !mayHaveOtherNames, let files, try captureNext(files) {
+            try applyCaptured(upTo: Self.maximumSteps)
+            return hasMore ? .partly : .current
+        }
+        namesDueAt = .now.advanced(by: Self.nameInterval)
         guard let found = try StoreFiles.current(directory, name, unless: files) else {
             (files, journals, commit, isBehind, isComparisonDue) = (nil, nil, nil, false, false)
             try applyCaptured()
