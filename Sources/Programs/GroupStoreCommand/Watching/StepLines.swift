@@ -71,7 +71,7 @@ struct StepLines {
     private var end: [UInt8] = []
     private var table: Table?
     /// The number of the row that was counted last.
-    private(set) var number: UInt64
+    private var number: UInt64
     /// The number of rows that were added.
     private(set) var count = 0
 
