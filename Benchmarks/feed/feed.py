@@ -5,8 +5,9 @@ usage: feed.py PROGRAMS GROUPSTORE [--part PART] [--rounds N] [--subscribers N] 
 
 Rounds are interleaved, so other load on the machine affects all ways alike. Prints Markdown tables. --require fails when a
 result exceeds its bound: the last subscriber is notified within 2 times the C program's time; 32 KiB a subscriber; 10,000
-stores ready in 2 s, 80 MB, 1,000 stores of `watch --direct` in 0.3 s, 20 MB, no system call while idle; a writer's speed at
-least 0.95 of its speed without the agent, and 0.99 if nobody subscribes.
+stores ready in 2 s, 80 MB, 1,000 stores of `watch --direct` in 0.3 s, 20 MB, no system call while idle; 0.1 % of a core
+while idle with 50 programs that have stores open; a writer's speed at least 0.95 of its speed without the agent, and 0.99 if
+nobody subscribes.
 """
 
 import argparse
@@ -300,6 +301,55 @@ def processor_time(process):
     return total
 
 
+HOLDER = """
+import sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute("INSERT INTO note (text) VALUES ('of a program that stays')")
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def idle(options):
+    """Measures an agent with a subscriber to each store, while programs have some of them open and nobody commits."""
+    allow_descriptors(options.stores * 6)
+    seconds = 30
+    found = {"none": [], "one that lost its log": []}
+    for number in range(options.rounds):
+        with contextlib.ExitStack() as stack:
+            place = Place(stack, options)
+            names = make_stores(place, options.stores)
+            for name in names[:options.holders]:
+                holder = place.start(
+                    [sys.executable, "-c", HOLDER, os.path.join(place.group, name)], stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE)
+                holder.stdout.readline()
+            process, _ = place.agent(names)
+            drain_later = drain(subscribe(place, names))
+            stack.callback(drain_later)
+            # The looks that follow the subscriptions.
+            used, deadline = None, time.monotonic() + 120
+            while used != processor_time(process) and time.monotonic() < deadline:
+                used = processor_time(process)
+                time.sleep(3)
+            for danger, values in found.items():
+                if danger != "none":
+                    for side in ("-wal", "-shm"):
+                        os.unlink(os.path.join(place.group, names[0] + side))
+                    time.sleep(5)
+                before = processor_time(process)
+                time.sleep(seconds)
+                values.append((processor_time(process) - before) / seconds / 1e7)
+        print(f"idle: round {number + 1}", file=sys.stderr)
+    print(f"An agent with a subscriber to each of {options.stores} stores, of which {options.holders} programs have one open "
+          f"each, while nobody commits. Medians of {options.rounds} rounds of {seconds} s:\n")
+    print("| programs in danger | % of a core |\n| --- | --: |")
+    for danger, values in found.items():
+        print(f"| {danger} | {statistics.median(values):.3f} |")
+    print()
+    bound("% of a core while idle", statistics.median(found["none"]), 0.1)
+
+
 def drain(connections):
     """Reads what comes on the connections until `stop` is set, on a thread of its own."""
     stop = threading.Event()
@@ -409,14 +459,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("programs")
     parser.add_argument("groupstore")
-    parser.add_argument("--part", choices=["subscribers", "stores", "processor", "writer"])
+    parser.add_argument("--part", choices=["subscribers", "stores", "idle", "processor", "writer"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--subscribers", type=int, default=1000)
     parser.add_argument("--stores", type=int, default=1000)
+    parser.add_argument("--holders", type=int, default=50, help="the programs that have a store open while all are idle")
     parser.add_argument("--commits", type=int, default=50)
     parser.add_argument("--require", action="store_true", help="fail when a bound is not kept")
     options = parser.parse_args()
-    for part in (subscribers, stores, processor, writer):
+    for part in (subscribers, stores, idle, processor, writer):
         if options.part in (None, part.__name__):
             part(options)
     if FAILURES:
