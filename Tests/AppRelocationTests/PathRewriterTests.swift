@@ -32,6 +32,17 @@ import Testing
             #"{"a":[{"b":"file:///srv/a%20pp/1"}],"c":"/srv/a pp"}"#
         ),
         (#"{"j":"{\"p\":\"/home/me/.app\"}"}"#, #"{"j":"{\"p\":\"/srv/a pp\"}"}"#),
+        (#""/home/me/.app/x""#, #""/srv/a pp/x""#),
+        (#" "file:///home/me/%2Eapp/x" "#, #" "file:///srv/a%20pp/x" "#),
+        (#""\"/home/me/.app/x\"""#, #""\"/srv/a pp/x\"""#),
+        // Behind the path, each byte stays.
+        (#"["\u002Fhome/me\/.app/\u00E9\u0041\ud83D\uDE00"]"#, #"["\/srv\/a pp/\u00E9\u0041\ud83D\uDE00"]"#),
+        (#"{"d":"\ud83d","e":"\/home/me/.app/\uDE00\ud83d\n"}"#, #"{"d":"\ud83d","e":"\/srv\/a pp/\uDE00\ud83d\n"}"#),
+        (#"{"d":"\ud83d\ud83d\ude00","e":"/home/me/.app"}"#, #"{"d":"\ud83d\ud83d\ude00","e":"/srv/a pp"}"#),
+        (
+            #"["{\"d\":\"\\ud83d\",\"e\":\"/home/me/.app/\ud83d\"}"]"#,
+            #"["{\"d\":\"\\ud83d\",\"e\":\"/srv/a pp/\ud83d\"}"]"#
+        ),
     ])
     func changesWholeComponents(_ old: String, _ new: String) throws { #expect(try rewritten(old) == new) }
 
@@ -40,7 +51,8 @@ import Testing
         "/home/me/.app/../x", "/home/me/.app/./x/..//../y", "file:///home/me/.app/%2E%2e/x",
         "file:///home/me/.apps", "file:///home/me/%2Eapp%2Fx", "http:///home/me/.app", "file://host/home/me/.app",
         #"{"/home/me/.app": 1}"#, #"{"p": "/home/me/.app""#, #"[note] "/home/me/.app""#, #"["/home/me/.app",]"#,
-        #"["see /home/me/.app"]"#, "", "/",
+        #"["see /home/me/.app"]"#, #""/home/me/.apps""#, #""/home/me/.app" and more"#, #""/home/me/.app"#,
+        #""\ud83d/home/me/.app""#, #"["\u+02f", "/home/me/.app"]"#, #"["\ud83d\u12", "/home/me/.app"]"#, "", "/",
     ])
     func leavesEverythingElse(_ text: String) throws { #expect(try rewritten(text) == nil) }
 

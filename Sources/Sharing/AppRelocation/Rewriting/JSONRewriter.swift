@@ -5,19 +5,16 @@ struct JSONRewriter {
     private let rewriter: PathRewriter
     private let depth: Int
     private var index = 0
-    private var result: [UInt8] = []
-    /// The end of what is in `result`.
-    private var copied = 0
+    private var edits: [PathRewriter.Edit] = []
     private var nesting = 0
     private static let maximumNesting = 200
 
-    /// Returns nil if the text isn't JSON or holds no old path. Keys don't count.
-    static func rewritten(_ bytes: [UInt8], by rewriter: PathRewriter, depth: Int) -> [UInt8]? {
+    /// Returns the changes of the text; none if it isn't JSON or holds no old path. Keys don't count.
+    static func edits(_ bytes: [UInt8], by rewriter: PathRewriter, depth: Int) -> [PathRewriter.Edit] {
         var run = JSONRewriter(bytes: bytes, rewriter: rewriter, depth: depth)
-        guard run.value() else { return nil }
+        guard run.value() else { return [] }
         run.skipSpace()
-        guard run.index == bytes.count, run.copied > 0 else { return nil }
-        return run.result + bytes[run.copied...]
+        return run.index == bytes.count ? run.edits : []
     }
 
     private init(bytes: [UInt8], rewriter: PathRewriter, depth: Int) {
@@ -73,23 +70,31 @@ struct JSONRewriter {
         guard index < bytes.count, bytes[index] == UInt8(ascii: "\"") else { return false }
         let start = index + 1
         var text: [UInt8] = []
+        // Where a run without an escape begins: in the decoded text, and here.
+        var runs = [(text: 0, bytes: start)]
         index = start
         while index < bytes.count, bytes[index] != UInt8(ascii: "\"") {
             guard bytes[index] >= 0x20 else { return false }
             if bytes[index] == UInt8(ascii: "\\") {
                 guard let decoded = escape() else { return false }
                 text += decoded
+                runs.append((text.count, index))
             } else {
                 text.append(bytes[index])
                 index += 1
             }
         }
         guard index < bytes.count else { return false }
-        let token = bytes[start..<index]
-        if !isKey, let changed = rewriter.rewritten(text, depth: depth) {
-            result += bytes[copied..<start]
-            result += Self.escaped(changed, like: token)
-            copied = index
+        if !isKey {
+            func place(_ position: Int) -> Int {
+                let run = runs.last { $0.text <= position } ?? (0, start)
+                return run.bytes + position - run.text
+            }
+            let token = bytes[start..<index]
+            edits += rewriter.edits(text, depth: depth).map { edit in
+                let range = place(edit.range.lowerBound)..<place(edit.range.upperBound)
+                return PathRewriter.Edit(range: range, new: Self.escaped(edit.new, like: token))
+            }
         }
         index += 1
         return true
@@ -112,21 +117,28 @@ struct JSONRewriter {
         case UInt8(ascii: "u"): break
         default: return nil
         }
-        guard var units = unit().map({ [$0] }) else { return nil }
-        if UTF16.isLeadSurrogate(units[0]), index + 1 < bytes.count, bytes[index] == UInt8(ascii: "\\"),
+        guard let first = unit() else { return nil }
+        if UTF16.isLeadSurrogate(first), index + 1 < bytes.count, bytes[index] == UInt8(ascii: "\\"),
             bytes[index + 1] == UInt8(ascii: "u")
         {
+            let end = index
             index += 2
             guard let second = unit() else { return nil }
-            units.append(second)
+            if let pair = String(validating: [first, second], as: UTF16.self) { return Array(pair.utf8) }
+            index = end
         }
-        return String(validating: units, as: UTF16.self).map { Array($0.utf8) }
+        guard UTF16.isSurrogate(first) else {
+            return String(validating: [first], as: UTF16.self).map { Array($0.utf8) }
+        }
+        // One alone is no character: three bytes that no UTF-8 text has.
+        return [0xED, 0x80 | UInt8(first >> 6 & 0x3F), 0x80 | UInt8(first & 0x3F)]
     }
 
     private mutating func unit() -> UInt16? {
         guard index + 4 <= bytes.count else { return nil }
         defer { index += 4 }
-        return UInt16(String(decoding: bytes[index..<index + 4], as: UTF8.self), radix: 16)
+        let digits = String(decoding: bytes[index..<index + 4], as: UTF8.self)
+        return digits.first == "+" ? nil : UInt16(digits, radix: 16)
     }
 
     /// Encodes a text with the escapes that its former token uses: `\/` for a slash, and `\u` for what isn't ASCII.

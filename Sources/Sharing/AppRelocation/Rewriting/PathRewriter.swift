@@ -18,30 +18,46 @@ struct PathRewriter {
         shortest = pairs.last?.old.count ?? 0
     }
 
+    /// A change of a text.
+    struct Edit {
+        let range: Range<Int>
+        let new: [UInt8]
+    }
+
     /// Returns the value with the new path, or nil if it doesn't hold an old one.
-    func rewritten(_ value: [UInt8]) -> [UInt8]? { rewritten(value, depth: 0) }
+    func rewritten(_ value: [UInt8]) -> [UInt8]? {
+        let edits = edits(value, depth: 0)
+        guard !edits.isEmpty else { return nil }
+        var (result, copied) = ([UInt8](), 0)
+        for edit in edits {
+            result += value[copied..<edit.range.lowerBound] + edit.new
+            copied = edit.range.upperBound
+        }
+        return result + value[copied...]
+    }
 
     /// A JSON text inside a JSON string counts too, but not without end.
     private static let maximumDepth = 4
 
-    func rewritten(_ value: [UInt8], depth: Int) -> [UInt8]? {
-        guard value.count >= shortest, depth <= Self.maximumDepth else { return nil }
+    /// Returns the changes of a value, in its order.
+    func edits(_ value: [UInt8], depth: Int) -> [Edit] {
+        guard value.count >= shortest, depth <= Self.maximumDepth else { return [] }
         if value.first == UInt8(ascii: "/") { return path(value) }
         if value.starts(with: "file:".utf8) { return url(value) }
-        guard let first = value.first(where: { !JSONRewriter.isSpace($0) }), first == 0x7B || first == 0x5B else {
-            return nil
+        guard let first = value.first(where: { !JSONRewriter.isSpace($0) }), "{[\"".utf8.contains(first) else {
+            return []
         }
-        return JSONRewriter.rewritten(value, by: self, depth: depth + 1)
+        return JSONRewriter.edits(value, by: self, depth: depth + 1)
     }
 
-    private func path(_ value: [UInt8]) -> [UInt8]? {
+    private func path(_ value: [UInt8]) -> [Edit] {
         for pair in pairs where value.starts(with: pair.old) {
             guard value.count == pair.old.count || value[pair.old.count] == UInt8(ascii: "/"),
                 !Self.leaves(value[pair.old.count...])
             else { continue }
-            return pair.new + value[pair.old.count...]
+            return [Edit(range: 0..<pair.old.count, new: pair.new)]
         }
-        return nil
+        return []
     }
 
     /// True if a path relative to a directory leads out of it: `/../x`.
@@ -56,7 +72,7 @@ struct PathRewriter {
 
     // MARK: - URLs
 
-    private func url(_ value: [UInt8]) -> [UInt8]? {
+    private func url(_ value: [UInt8]) -> [Edit] {
         for scheme in ["file://localhost", "file://", "file:"] where value.starts(with: scheme.utf8) {
             let start = scheme.utf8.count
             guard start < value.count, value[start] == UInt8(ascii: "/") else { continue }
@@ -64,10 +80,10 @@ struct PathRewriter {
                 guard let end = Self.end(of: pair.old, in: value, from: start),
                     !Self.leaves(Self.decoded(value[end...].prefix { !"?#".utf8.contains($0) }))
                 else { continue }
-                return value[..<start] + Self.encoded(pair.new) + value[end...]
+                return [Edit(range: start..<end, new: Self.encoded(pair.new))]
             }
         }
-        return nil
+        return []
     }
 
     /// Returns the index after the path in a URL, percent-encoded or not, if whole components end there.
