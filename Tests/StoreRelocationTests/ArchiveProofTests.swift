@@ -234,6 +234,40 @@ import Testing
     }
 
     /// Core Data removes an object's external file with the object.
+    private static let history = """
+        CREATE TABLE Z_METADATA (Z_VERSION INTEGER PRIMARY KEY, Z_UUID TEXT, Z_PLIST BLOB);
+        CREATE TABLE Z_PRIMARYKEY (Z_ENT INTEGER PRIMARY KEY, Z_NAME TEXT, Z_SUPER INTEGER, Z_MAX INTEGER);
+        INSERT INTO Z_METADATA VALUES (1, 'AAAAAAAA', x'');
+        INSERT INTO Z_PRIMARYKEY VALUES (16001, 'CHANGE', 0, 3), (16002, 'TRANSACTION', 0, 1);
+        CREATE TABLE ACHANGE (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZCHANGETYPE INTEGER,
+            ZENTITY INTEGER, ZENTITYPK INTEGER, ZTRANSACTIONID INTEGER, ZCOLUMNS BLOB, ZTOMBSTONE0 BLOB);
+        INSERT INTO ACHANGE (Z_ENT, ZENTITY) VALUES (16001, 1), (16001, 1), (16001, 2);
+        CREATE TABLE ATRANSACTION (Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZTIMESTAMP FLOAT,
+            ZAUTHOR VARCHAR, ZQUERYGEN BLOB);
+        INSERT INTO ATRANSACTION (Z_ENT) VALUES (16002);
+        """
+
+    /// Core Data deletes its history when it is old.
+    @Test func coreDatasHistoryIsNotCounted() throws {
+        try archiveCopy(Self.schema + Self.history)
+        try execute("DELETE FROM ACHANGE; DELETE FROM ATRANSACTION; DELETE FROM note WHERE id = 1", at: published)
+        let purged = try purge()
+        #expect(purged.isPurged, "\(purged.value)")
+        #expect(purged.assessment.fewer.map(\.name) == ["note"])
+    }
+
+    /// What only looks like it is an app's.
+    @Test(arguments: [
+        "ALTER TABLE ACHANGE ADD COLUMN mine", "UPDATE ACHANGE SET Z_ENT = 1 WHERE Z_PK = 2",
+        "UPDATE Z_PRIMARYKEY SET Z_NAME = 'Change'", "DROP TABLE Z_METADATA",
+        "DROP TABLE ACHANGE; CREATE TABLE ACHANGE (text); INSERT INTO ACHANGE VALUES (1), (2), (3)",
+    ])
+    func aTableThatHasTheNameOfAHistoryCounts(_ sql: String) throws {
+        try archiveCopy(Self.schema + Self.history + sql)
+        try execute("DELETE FROM ACHANGE", at: published)
+        try expectKept("has no rows in ACHANGE")
+    }
+
     @Test func anExternalFileMayGoWithItsObject() throws {
         let name = "6F9619FF-8B86-D011-B42D-00CF4FC964FF"
         let uuid = String(repeating: "A", count: 8)

@@ -69,11 +69,13 @@ enum RowPairing {
 
 extension StoreContent {
     /// Compares each row with the one that has its key in the other store. The key is the row identifier, or the
-    /// primary key of a table without one. Both readers must be valid.
+    /// primary key of a table without one. Core Data's history doesn't count: Core Data deletes it when it is old. Both
+    /// readers must be valid.
     package func retention(in other: StoreContent) throws -> ContentRetention {
         let identities = try [reader, other.reader].compactMap { try CoreDataMetadata($0)?.uuid }
+        let history = try coreDataHistory()
         return ContentRetention(
-            tables: try tables.filter { $0.kind != .virtual }.compactMap {
+            tables: try tables.filter { $0.kind != .virtual && !history.contains($0.name) }.compactMap {
                 try retention(of: $0, in: other, pairing: .rowid)
             },
             isAnotherStore: Set(identities).count > 1)
@@ -157,6 +159,54 @@ extension StoreContent {
 
     /// True if the store is Core Data's.
     package var isCoreData: Bool { get throws { try CoreDataMetadata(reader) != nil } }
+}
+
+extension StoreContent {
+    private struct HistoryTable {
+        let name: String
+        let entity: Int64
+        let columns: Set<String>
+        var others: @Sendable (String) -> Bool = { _ in false }
+    }
+
+    /// The framework's entities and their columns, as stores have them. The table of an app's entity begins with `Z`.
+    private static let historyTables = [
+        HistoryTable(
+            name: "CHANGE", entity: 16001,
+            columns: ["ZCHANGETYPE", "ZENTITY", "ZENTITYPK", "ZTRANSACTIONID", "ZCOLUMNS"],
+            others: {
+                $0.hasPrefix("ZTOMBSTONE") && !$0.dropFirst(10).isEmpty && $0.dropFirst(10).allSatisfy(\.isNumber)
+            }),
+        HistoryTable(
+            name: "TRANSACTION", entity: 16002, columns: ["ZTIMESTAMP", "ZAUTHOR"],
+            others: {
+                [
+                    "ZAUTHORTS", "ZBUNDLEIDTS", "ZCONTEXTNAMETS", "ZPROCESSIDTS", "ZBUNDLEID", "ZCONTEXTNAME",
+                    "ZPROCESSID", "ZQUERYGEN",
+                ].contains($0)
+            }),
+        HistoryTable(name: "TRANSACTIONSTRING", entity: 16003, columns: ["ZNAME"]),
+    ]
+
+    /// Returns the tables of Core Data's history that this store has. Their columns, the list of entities and all their
+    /// rows say so: an app may have a table with such a name.
+    private func coreDataHistory() throws -> Set<String> {
+        guard try isCoreData, let list = tables.first(where: { $0.name == "Z_PRIMARYKEY" }),
+            Set(list.assignableColumns.map(\.name)).isSuperset(of: ["Z_ENT", "Z_NAME"])
+        else { return [] }
+        let found = try Self.historyTables.filter { history in
+            guard let table = tables.first(where: { $0.name == "A\(history.name)" }) else { return false }
+            let columns = Set(table.assignableColumns.map(\.name))
+            let known = history.columns.union(["Z_PK", "Z_ENT", "Z_OPT"])
+            guard columns.isSuperset(of: known), columns.subtracting(known).allSatisfy(history.others) else {
+                return false
+            }
+            let entry = "Z_ENT = \(history.entity) AND Z_NAME = '\(history.name)'"
+            return try reader.integer("SELECT 1 FROM Z_PRIMARYKEY WHERE \(entry)") != nil
+                && reader.integer("SELECT 1 FROM \(table.name) WHERE Z_ENT IS NOT \(history.entity) LIMIT 1") == nil
+        }
+        return Set(found.map { "A\($0.name)" })
+    }
 }
 
 extension SQLiteStatement {
