@@ -92,6 +92,7 @@ final class AppMovePrinter {
         if !stopped.isEmpty { members["stopped"] = stopped.json }
         if !started.isEmpty { members["started"] = started.json }
         members["seconds"] = .number(seconds)
+        if summary.outcome == .nothingToUndo { members["hint"] = .string(Self.search(summary.to)) }
         output.record(members, sentence(summary))
     }
 
@@ -108,10 +109,20 @@ final class AppMovePrinter {
     }
 
     private static func nothingToUndo(_ place: FilePath) -> String {
-        let text = "nothing is left to undo: \(PrintablePath(place)) is "
-        guard FileStatus(following: place) != nil else { return text + "absent, and no move of it is recorded" }
-        return text + "a directory, and no move of it is recorded; if it has replaced the link of a move, name the new "
-            + "place"
+        "nothing is left to undo: \(PrintablePath(place)) is "
+            + (FileStatus(following: place) == nil ? "absent" : "a directory")
+            + ", and no move of it is recorded (\(search(place)))"
+    }
+
+    /// Returns a hint with the command that prints where a directory is now, if something has taken the link's place:
+    /// the record lies beside the new place, which may be anywhere.
+    private static func search(_ place: FilePath) -> String {
+        // A path with other bytes has another spelling in JSON.
+        let isPlain = place.utf8?.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x22 && $0 != 0x5C } ?? false
+        let isOfPlace = "-exec grep -qF \(ShellText.word(Array("\"source\" : \"\(place.utf8 ?? "")\"".utf8))) {} ';' "
+        return "if a move's link was removed or replaced, undo the move by its new path, which this finds: "
+            + "find / -path '*/.groupstore/app-receipts/*.json' \(isPlain ? isOfPlace : "")"
+            + "-exec grep -hF '\"destination\"' {} +"
     }
 
     private func show(_ columns: [RewrittenColumn]) {
@@ -168,7 +179,9 @@ final class AppMovePrinter {
         let sentence: String
         switch preview.outcome {
         case .alreadyMoved: return output.record(members, "\(from) is at \(to) already")
-        case .nothingToUndo: return output.record(members, Self.nothingToUndo(preview.to))
+        case .nothingToUndo:
+            members["hint"] = .string(Self.search(preview.to))
+            return output.record(members, Self.nothingToUndo(preview.to))
         case .wouldMove: sentence = "would move \(from) to \(to)"
         case .wouldUndo: sentence = "would move \(from) back to \(to)"
         }
