@@ -203,6 +203,18 @@ import Testing
         #expect(try !rig.isLink(rig.source))
     }
 
+    /// No row is in the way of a path that the table's rules forbid: the printed command shows these.
+    @Test func printsTheRuleThatForbidsTheNewPath() throws {
+        let rig = try AppRig(.same)
+        let sql = "CREATE TABLE ruled (path CHECK (path NOT LIKE '\(rig.destination)%'))"
+        _ = try sqlite(
+            rig.source.appending("store.db"), "\(sql); INSERT INTO ruled VALUES ('\(rig.source)/x')")
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request(rig)).run() }
+        #expect(failure?.code == "constraint" && failure?.message.contains("CHECK") == true)
+        let command = try #require(failure?.remedy.split(separator: ": ").last)
+        #expect(try run("sh", ["-c", Word(String(command))]).output == sql + "\n")
+    }
+
     @Test func theDryRunSaysWhatCannotBeUndone() throws {
         let rig = try AppRig(.same)
         try addPaths(rig)

@@ -11,6 +11,9 @@ extension RelocationFailure {
         if failure.kind == .conflict { failure.kind = .badData }
         failure.remedy = failure.remedy.replacing(
             "--prefer group, --prefer legacy", with: "--prefer store, --prefer branch")
+        // A rescue keeps all sides.
+        failure.remedy = failure.remedy.replacing(
+            ", or keep one of the stores", with: " with --merge-key, then try again")
         return failure
     }
 

@@ -9,6 +9,12 @@ import SystemPackage
 extension RelocationFailure {
     package static func badName(_ path: FilePath) -> RelocationFailure {
         // The name that a store is to get is relative.
+        if path.isAbsolute, FileStatus(following: path)?.kind == .directory {
+            return RelocationFailure(
+                .badData, code: "not_a_file",
+                "\(PrintablePath(path.lexicallyNormalized())): a directory, not a store",
+                remedy: "name the store's database file")
+        }
         let named = path.isAbsolute ? path.databaseOfSideFile : nil
         let database = named.flatMap { FileStatus(following: $0) == nil ? nil : $0 }
         return RelocationFailure(

@@ -10,6 +10,15 @@ enum AppPlaceArguments {
     /// Returns the directory's path: a path, or the short form of one in a packaged app's directory.
     static func source(_ text: String) throws(RelocationFailure) -> FilePath {
         let path = FilePath(workingDirectory()).pushing(ArgumentBytes.path(text))
+        if path.lastComponent?.kind != .regular, let directory = try? Directory(resolving: path) {
+            // `.` and `..` have a name, too.
+            guard directory.path.lastComponent != nil else {
+                throw RelocationFailure(
+                    .unusablePlace, code: "not_a_directory", "/ is the root of all files, and no program's directory",
+                    remedy: "name the program's directory")
+            }
+            return directory.path
+        }
         guard FileStatus(following: path) == nil else { return path }
         if let place = try? inGroup(text), FileStatus(following: place) != nil { return place }
         do throws(ContainerPath.Failure) {

@@ -77,16 +77,18 @@ struct CellChanges {
         var waiting = rows
         while !waiting.isEmpty {
             // A row may get the path of one that is changed after it.
-            var refusals: [(row: Row, message: String)] = []
+            var refusals: [(row: Row, code: Int32, message: String)] = []
             for row in waiting {
                 do {
                     try reading.update(store, row.key, row.columns, row.values)
                 } catch StoreError.sqlite(let code, let message, _) where code & 0xFF == SQLITE_CONSTRAINT {
-                    refusals.append((row, message))
+                    refusals.append((row, code, message))
                 }
             }
-            if let (row, message) = refusals.first, refusals.count == waiting.count {
-                throw refused(row.columns, row.values, message, name, origin)
+            if let (row, code, message) = refusals.first, refusals.count == waiting.count {
+                // SQLITE_CONSTRAINT_PRIMARYKEY, _UNIQUE and _ROWID, which Swift doesn't import.
+                let isTaken = [6, 8, 10].contains(code >> 8)
+                throw refused(row.columns, row.values, isTaken: isTaken, message, name, origin)
             }
             waiting = refusals.map(\.row)
         }
@@ -99,9 +101,12 @@ struct CellChanges {
         }
     }
 
-    /// The failure of a row whose new path the table's constraints forbid, most often because another row has it.
+    /// The failure of a row whose new path the table's constraints forbid.
+    ///
+    /// - Parameter isTaken: True if another row has the path.
     private func refused(
-        _ columns: [Int], _ values: [StoredValue], _ message: String, _ name: FilePath, _ origin: FilePath
+        _ columns: [Int], _ values: [StoredValue], isTaken: Bool, _ message: String, _ name: FilePath,
+        _ origin: FilePath
     ) -> RelocationFailure {
         let table = reading.table.name
         let cells = zip(columns, values).compactMap { column, value in
@@ -111,11 +116,18 @@ struct CellChanges {
         let conditions = cells.compactMap { cell in
             String(validating: cell.text, as: UTF8.self).map { "\(cell.name.sqlName) = \($0.sqlText)" }
         }
-        let query = "SELECT * FROM \(table.sqlName) WHERE \(conditions.joined(separator: " OR "))"
+        let query =
+            isTaken
+            ? "SELECT * FROM \(table.sqlName) WHERE \(conditions.joined(separator: " OR "))"
+            : "SELECT sql FROM sqlite_schema WHERE name = \(table.sqlText)"
+        let remedy =
+            isTaken
+            ? "change or remove the row that has it"
+            : "leave --rewrite out: the link at the old place serves the old paths; this prints the table's rules"
         return .app(
             .badData, "constraint",
             "\(PrintablePath(name)): no row of table \(table) can get \(words): \(message)",
-            "change or remove the row that has it: sqlite3 \(origin.shellWord) \(ShellText.word(Array(query.utf8)))")
+            "\(remedy): sqlite3 \(origin.shellWord) \(ShellText.word(Array(query.utf8)))")
     }
 
     /// Returns how many cells of the table hold each of the texts.
