@@ -76,6 +76,48 @@ import Testing
         #expect(failure?.code == "branch_damaged" && failure?.message.contains("overwritten") == true)
     }
 
+    /// The programs may end right after the refusal. Their files are kept as they are, and the next rescue finds them.
+    @Test func keepsTheFilesOfABranchThatItRefuses() throws {
+        let (first, second) = try holdersOfTwoIndexes()
+        try first.insert(4, "later")
+        try second.insert(20, "other")
+        rig.unlink("-wal", "-shm")
+        let saved = try SavedBranches(Relocation.container(at: rig.store.directory.path))
+        // The first files and the last ones stay.
+        for value in 21...23 {
+            let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+            let damaged = try saved.damaged()
+            #expect(damaged.count == min(value - 20, 2))
+            let place = try #require(damaged.last).location.directory
+            #expect(failure?.message.contains(place.path.string) == true, "\(failure?.message ?? "")")
+            #expect(
+                try place.names().map(\.string).sorted() == [
+                    "branch.json", "damaged", "damaged-shm", "damaged-shm-2", "damaged-wal",
+                ])
+            try second.insert(value, "more")
+        }
+        try first.kill()
+        try second.kill()
+        // What a program commits to another log meanwhile is joined, and the damaged files stay.
+        let third = try rig.holder()
+        try third.insert(30, "third")
+        rig.unlink("-wal", "-shm")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        try third.end()
+        for failure in [
+            #expect(throws: RelocationFailure.self) { try rig.rescue().dryRun() },
+            #expect(throws: RelocationFailure.self) { try rig.rescue().run() },
+        ] {
+            let place = try #require(saved.damaged().first).location.directory.path
+            #expect(failure?.code == "branch_damaged" && failure?.message.contains(place.string) == true)
+        }
+        let last = try #require(saved.damaged().last).location
+        #expect(try rig.rows(last.path).contains("22=more"))
+        for damaged in try saved.damaged() { try run("rm", ["-r", Word(damaged.location.directory.path)]) }
+        #expect(try rig.rescue().run().outcome == .nothingToDo)
+        #expect(try rig.rows() == ["1=base", "30=third"])
+    }
+
     /// The program that has lost its commits isn't always the first one, and its index may be the one at the name.
     @Test(arguments: [true, false]) func refusesALogThatLacksWhatAnotherIndexHas(isLost: Bool) throws {
         let first = try rig.holder()

@@ -123,19 +123,27 @@ struct BranchCopies {
     static func copy(
         _ branch: OrphanedBranch, _ number: Int, of store: StoreLocation, in place: Directory, recording: Bool
     ) throws -> BranchCopy {
-        guard branch.log != nil || branch.index == nil else { throw logNotFound(branch, store.path) }
-        if let holder = branch.holderOfSeveral { throw severalLogs(holder, store.path) }
         guard let component = FilePath.Component("branch-\(number)") else { throw lost(branch, store.path) }
+        let record = recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil
         do {
+            guard branch.log != nil || branch.index == nil else { throw logNotFound(branch, store.path) }
+            if let holder = branch.holderOfSeveral { throw severalLogs(holder, store.path) }
             return try BranchCopy(
                 branch.database, branch.log,
                 journal: .held(sharedSince: store.directory.birth(store.name.database)) { branch.journal },
                 index: branch.indexFile, indexes: branch.indexes, ownWriters: !branch.sharesDatabase,
                 in: GroupContainer.child(component, of: place), of: store.path,
                 subject: "what \(branch.holders.list) has open", external: store,
-                record: recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil)
+                record: record)
         } catch is BranchFile.Lost {
             throw lost(branch, store.path)
+        } catch let failure as RelocationFailure where failure.code == "branch_damaged" {
+            // Its program may end at any time. What the copy lacks is not worth another error.
+            if let record {
+                try? DamagedBranch(branch, record).keep(
+                    in: GroupContainer.child(component, of: place), because: failure.message)
+            }
+            throw failure
         }
     }
 

@@ -40,8 +40,9 @@ extension StoreRescue {
                 for copy in unfinished where copy.map({ !$0.isOpen(isOpen[$0.name] ?? []) }) ?? true {
                     let place = copy?.location.directory.path ?? group.appending(".groupstore/rescue")
                     report(
-                        "a copy that was not finished, of what \(copy?.branch.holders ?? "a program") had committed, "
-                            + "is in \(PrintablePath(place))")
+                        copy?.damageSentence
+                            ?? "a copy that was not finished, of what \(copy?.branch.holders ?? "a program") had "
+                            + "committed, is in \(PrintablePath(place))")
                 }
             }
             let left = settling ? [] : copies.filter { !$0.isOfName && !$0.isOpen(isOpen[$0.name] ?? []) }

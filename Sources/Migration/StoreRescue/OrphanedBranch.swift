@@ -102,14 +102,16 @@ package struct OrphanedBranch: Sendable {
 
     /// A process that has a second lost log of the store open, through another connection; nil without one. Only one of
     /// them is found.
-    var holderOfSeveral: FileHolder? {
+    var holderOfSeveral: FileHolder? { holders.first { Set(logs(of: $0).map(\.identity)).count > 1 } }
+
+    /// The logs that the processes have open and that don't have the store's name any more.
+    var lostLogs: [BranchFile] { holders.flatMap(logs) }
+
+    private func logs(of holder: FileHolder) -> [BranchFile] {
         let path = named.path.appending(suffix: "-wal")
-        return holders.first { holder in
-            let logs = HeldFile.of(holder.pid).filter { file in
-                file.canWrite && file.path == path && file.identity != named.log && file.side(of: holder.pid) == .log
-            }
-            return Set(logs.map(\.identity)).count > 1
-        }
+        return HeldFile.of(holder.pid).filter { file in
+            file.canWrite && file.path == path && file.identity != named.log && file.side(of: holder.pid) == .log
+        }.map { BranchFile($0, of: holder.pid) }
     }
 
     /// The rollback journal that one of the programs has open now. In most journal modes each transaction has its own.

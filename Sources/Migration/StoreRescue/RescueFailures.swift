@@ -25,6 +25,15 @@ extension RelocationFailure {
             remedy: "join without a base: groupstore rescue \(store.shellWord)")
     }
 
+    /// A damaged branch that no program has open any more. Its files are kept.
+    static func keptDamaged(_ damaged: SavedBranches.Saved) -> RelocationFailure {
+        let place = damaged.location.directory.path.shellWord
+        return RelocationFailure(
+            .badData, code: "branch_damaged", damaged.damageSentence ?? "",
+            remedy: "look for its rows in a copy of the files, and remove these once you have them: "
+                + "d=$(mktemp -d) && cp \(place)/damaged* \"$d\" && sqlite3 \"$d/damaged\" .recover")
+    }
+
     /// Returns the failure without the programs that have a branch, where others have the store open, too: those with a
     /// branch must go on until the others have closed the store, for only they have what they commit meanwhile.
     func sparing(_ branchHolders: [FileHolder], of store: FilePath) -> RelocationFailure {
@@ -51,8 +60,16 @@ extension RelocationFailure {
             $0.name == store.name.database && !$0.branch.isJoined
         }
         let copies = ((try? saved.copies()) ?? []).filter { $0.name == store.name.database && !$0.isOfName }
+        let damaged = ((try? saved.damaged()) ?? []).filter { $0.name == store.name.database }
         for branch in OrphanedBranch.find(store) {
             let record = branch.record
+            if let files = damaged.last(where: { record.isOfSameFiles(as: $0.branch) }) {
+                failure.message +=
+                    "; the files of \(branch.holders.list) as they are now are kept in "
+                    + "\(PrintablePath(files.location.directory.path)): keep it running, for only it has what it "
+                    + "commits from now on"
+                continue
+            }
             guard !archived.contains(where: { record.isOfSameFiles(as: $0.branch) }) else { continue }
             if let copy = copies.last(where: { record.isOfSameFiles(as: $0.branch) }) {
                 failure.message +=
@@ -73,6 +90,10 @@ extension RelocationFailure {
 }
 
 extension SavedBranches.Saved {
+    func isOf(run: TransferIdentifier) -> Bool {
+        location.directory.path.removingLastComponent().lastComponent == run.component
+    }
+
     /// True if a program has the files of which this is a copy open. The store at its name was copied because of the
     /// programs that have lost its log and can write its database.
     func isOpen(_ open: [ArchiveNote.Branch]) -> Bool {

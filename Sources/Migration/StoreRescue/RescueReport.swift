@@ -35,6 +35,8 @@ package struct RescueReport: Sendable {
         package var archive: FilePath?
         /// The place of the copy that the next rescue finds.
         package var copy: FilePath?
+        /// Why it can't be joined: the copy then has its files as they were.
+        package var damage: String?
     }
 
     package var outcome = Outcome.nothingToDo

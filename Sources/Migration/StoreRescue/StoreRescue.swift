@@ -61,6 +61,13 @@ package struct StoreRescue {
         return report
     }
 
+    /// Throws for the first damaged branch that an earlier rescue has kept, if there is one.
+    private func checkDamaged() throws(RelocationFailure) {
+        let kept = (try? SavedBranches(container).damaged()) ?? []
+        guard let damaged = kept.first(where: { $0.name == name }) else { return }
+        throw RelocationFailure.keptDamaged(damaged)
+    }
+
     // MARK: Dry run
 
     /// Returns what `run` would do. Everything is copied to a private directory under `$TMPDIR`; nothing is changed.
@@ -71,7 +78,10 @@ package struct StoreRescue {
         let saved = SavedBranches(container)
         let left = try saved.copies().filter { $0.name == name && !$0.isOfName && !$0.isOpen(open) }
         let ended = try saved.unjoined(name, open: open).filter { !store.hasFiles(of: $0) } + left
-        guard !branches.isEmpty || !ended.isEmpty else { return nothing }
+        guard !branches.isEmpty || !ended.isEmpty else {
+            try checkDamaged()
+            return nothing
+        }
         do { try store.checkName(branches) } catch { throw error.described(of: store) }
         let scratch = try ScratchDirectory()
         try withExtendedLifetime(scratch) {
@@ -99,11 +109,14 @@ package struct StoreRescue {
         let id = TransferIdentifier()
         var result: RescueReport
         do {
-            try store.checkName(branches)
+            // Copies of swapped stores would be joined with the wrong one later.
+            try store.checkSwapped(branches)
             // First of all: the claim asks presenters to close the store, and a program that has a branch may be one
             // of them, or end while others are waited for.
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
+            try store.checkLink()
             result = try engine.joiningBranches { try join($0, saved: id) }
+            if branches.isEmpty, result.branches.isEmpty { try checkDamaged() }
         } catch {
             let failure = error.sparing(branches.flatMap { $0.holders }, of: store.path)
             // A program that must close the store at its name may close its branch with it. The copies of what other
@@ -168,6 +181,9 @@ package struct StoreRescue {
                 guard let place = branch.copy else { continue }
                 report(.note("what \(branch.subject) has committed is copied to \(PrintablePath(place))"))
             }
+            for damaged in try join.saved.damaged() where damaged.name == name && damaged.isOf(run: id) {
+                damaged.damageSentence.map { report(.note($0)) }
+            }
             throw failure
         }
     }
@@ -189,6 +205,24 @@ package struct StoreRescue {
         return found
     }
 
+    /// Returns what is kept of branches that the store hasn't got, wherever it is: after a failure.
+    package func kept() -> [RescueReport.Branch] {
+        let saved = SavedBranches(container)
+        let branches = OrphanedBranch.find(store)
+        func entry(_ copy: SavedBranches.Saved, isArchive: Bool) -> RescueReport.Branch {
+            let open = branches.first { copy.branch.isOfSameFiles(as: $0.record) }
+            let place = copy.location.directory.path
+            return RescueReport.Branch(
+                holders: open?.holders ?? [], code: open?.code.rawValue ?? "archived", subject: copy.branch.holders,
+                changes: nil, isJoined: false, archive: isArchive ? place : nil, copy: isArchive ? nil : place,
+                damage: copy.damage)
+        }
+        let copies = ((try? saved.copies()) ?? []).filter { !$0.isOfName } + ((try? saved.damaged()) ?? [])
+        let archived = ((try? saved.archived()) ?? []).filter { !$0.branch.isJoined }
+        return copies.filter { $0.name == name }.map { entry($0, isArchive: false) }
+            + archived.filter { $0.name == name }.map { entry($0, isArchive: true) }
+    }
+
     private func checkSpace(for branch: OrphanedBranch, size: Int64, limit: Int64, in run: Directory) throws {
         let subject = "\(PrintablePath(store.path)): what \(branch.holders.list) has open is not copied: "
         let remedy =
@@ -208,11 +242,18 @@ package struct StoreRescue {
         }
     }
 
-    /// Copies the branches to `.groupstore/rescue`, where they survive this process and theirs.
+    /// Copies the branches to `.groupstore/rescue`, where they survive this process and theirs. Throws for the first
+    /// one that can't be copied, once the others are.
     private func save(_ branches: [OrphanedBranch], _ join: BranchJoin, in place: Directory) throws {
+        var failure: (any Error)?
         for (number, branch) in branches.enumerated() {
-            _ = try BranchCopies.copy(branch, number, of: store, in: place, recording: true)
+            do {
+                _ = try BranchCopies.copy(branch, number, of: store, in: place, recording: true)
+            } catch {
+                failure = failure ?? error
+            }
         }
+        if let failure { throw failure }
         let presenters = Set(join.presenters.map(\.pid))
         let sharing = branches.first { branch in
             branch.sharesDatabase && branch.holders.contains { presenters.contains($0.pid) }

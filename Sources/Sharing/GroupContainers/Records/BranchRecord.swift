@@ -9,6 +9,8 @@ package struct BranchRecord: Codable, Sendable {
     /// The store's name in its directory.
     package var name: StoredPath
     package var branch: ArchiveNote.Branch
+    /// Why the branch can't be joined, if its files are kept as they were.
+    package var damage: String?
 
     package init(name: FilePath.Component, branch: ArchiveNote.Branch) {
         self.name = StoredPath(FilePath(root: nil, [name]))

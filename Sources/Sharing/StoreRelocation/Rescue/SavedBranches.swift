@@ -7,17 +7,28 @@ import SystemPackage
 /// The copies of branches in a directory: those in its archive, and those in `.groupstore/rescue`, where a rescue that
 /// runs makes them and one that was killed has left them. Reading them changes nothing.
 package struct SavedBranches {
-    /// A whole copy of a branch.
+    /// A copy of a branch: a whole one, or a damaged branch's files as they were.
     package struct Saved {
         package let location: StoreLocation
         /// The name of the store.
         package let name: FilePath.Component
         package let branch: ArchiveNote.Branch
+        /// Why the branch can't be joined; nil for a whole copy.
+        package var damage: String?
         /// True for a copy of what was at the store's name.
         package var isOfName: Bool { location.directory.path.lastComponent == SavedBranches.nameDirectory }
 
         func isOfSameFiles(as other: Saved) -> Bool {
-            isOfName == other.isOfName && branch.isOfSameFiles(as: other.branch)
+            isOfName == other.isOfName && (damage == nil) == (other.damage == nil)
+                && branch.isOfSameFiles(as: other.branch)
+        }
+
+        /// A sentence on a damaged branch and the place of its files.
+        package var damageSentence: String? {
+            damage.map { damage in
+                "\(damage); it is not joined, and its files as they were are kept in "
+                    + "\(PrintablePath(location.directory.path))"
+            }
         }
     }
 
@@ -68,6 +79,13 @@ package struct SavedBranches {
         }
     }
 
+    /// Returns the files of damaged branches in `.groupstore/rescue`, of all stores, oldest first.
+    package func damaged() throws -> [Saved] {
+        let found = try unfinished().compactMap(\.self).filter { $0.damage != nil }
+        let dated = try found.map { (try $0.location.directory.status($0.location.name.database)?.changed ?? 0, $0) }
+        return dated.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
     /// Returns what the unfinished copies in `.groupstore/rescue` would be copies of, of all stores; nil for a copy of
     /// which that isn't known.
     package func unfinished() throws -> [Saved?] {
@@ -80,7 +98,9 @@ package struct SavedBranches {
     func unfinished(in run: Directory) throws -> [(place: Directory, branch: Saved?)] {
         try places(in: run).compactMap { place in
             let whole = try place.status(Self.finishedName) != nil
-            let branch = try saved(in: place, as: whole ? Self.finishedName : Self.unfinishedName)
+            let isDamaged = try place.status(Self.damagedName) != nil
+            let branch = try saved(
+                in: place, as: whole ? Self.finishedName : isDamaged ? Self.damagedName : Self.unfinishedName)
             // Without a record, a copy of the store at its name is for one run: the store itself is still there.
             let isOfName = branch == nil && place.path.lastComponent == Self.nameDirectory
             let hasFiles = try place.names().contains { !BranchRecord.isRecord($0) }
@@ -98,7 +118,9 @@ package struct SavedBranches {
         guard let owner = try directory()?.status().owner, let record = BranchRecord.read(in: place, owner: owner),
             let store = record.name.path.lastComponent, let name = StoreName.existing(file)
         else { return nil }
-        return Saved(location: StoreLocation(directory: place, name: name), name: store, branch: record.branch)
+        let damage = file == Self.damagedName ? record.damage ?? "a branch is damaged" : nil
+        return Saved(
+            location: StoreLocation(directory: place, name: name), name: store, branch: record.branch, damage: damage)
     }
 
     /// Returns the directory of the copies; nil if there is none.
@@ -116,6 +138,8 @@ package struct SavedBranches {
     package static let unfinishedName: FilePath.Component = "building"
     /// The name of a copy that is whole and synced.
     package static let finishedName: FilePath.Component = "store"
+    /// The name of a damaged branch's database, with its log and index beside it.
+    package static let damagedName: FilePath.Component = "damaged"
 }
 
 /// Moves the copies that interrupted rescues have left.
@@ -126,9 +150,10 @@ package struct BranchSettlement {
     package init(_ container: GroupContainer) { self.container = container }
 
     /// Moves each copy whose files no program has open any more into the archive: nothing else has the commits. Of
-    /// those of open files, the last whole one stays: the program may end at any time. A copy that was not finished, or
-    /// that can't be read, stays where it is unless its files are open, or a whole copy of them exists. The caller must
-    /// hold the group's lock.
+    /// those of open files, the last whole one stays: the program may end at any time. Of a damaged branch the first
+    /// and the last files stay, as programs overwrite each other's commits, and all once it has ended. A copy that was
+    /// not finished, or that can't be read, stays where it is unless its files are open, or a whole copy of them
+    /// exists. The caller must hold the group's lock.
     ///
     /// - Parameters:
     ///   - name: The store; nil for all stores.
@@ -143,7 +168,8 @@ package struct BranchSettlement {
         var notes: [String] = []
         let copies = try saved.copies()
         let whole = try copies + saved.archived()
-        let last = try Self.last(of: copies.filter { !$0.isOfName && isOpen($0) }, run: kept)
+        let last = try Self.last(
+            of: (copies + saved.damaged()).filter { !$0.isOfName && isOpen($0) }, run: kept)
         for run in try parent.names() {
             let directory = try parent.directory(run)
             let copies = try saved.copies(in: directory)
@@ -163,7 +189,7 @@ package struct BranchSettlement {
             }
             guard run != kept?.component else {
                 // What could not be copied, for lack of space perhaps.
-                for place in unfinished where place.branch.map(isOpen) ?? false {
+                for place in unfinished where place.branch.map({ $0.damage == nil && isOpen($0) }) ?? false {
                     if let name = place.place.path.lastComponent { try directory.removeTree(name) }
                 }
                 continue
@@ -171,12 +197,14 @@ package struct BranchSettlement {
             let left = unfinished.filter { _, copy in
                 guard let copy else { return true }
                 return !isOpen(copy) && !whole.contains { $0.name == copy.name && $0.isOfSameFiles(as: copy) }
-            }.map(\.place.path)
-            for path in left {
-                notes.append(
-                    "a copy that was not finished, of what a program had committed, stays in \(PrintablePath(path))")
             }
-            let stay = last.union(left)
+            for (place, copy) in left {
+                notes.append(
+                    copy?.damageSentence
+                        ?? "a copy that was not finished, of what a program had committed, stays in "
+                        + "\(PrintablePath(place.path))")
+            }
+            let stay = last.union(left.map(\.place.path))
             for name in try directory.names() where !stay.contains(directory.path.appending(name)) {
                 try directory.removeTree(name)
             }
@@ -187,7 +215,7 @@ package struct BranchSettlement {
     }
 
     /// Returns the places of the last copy of each branch: of those of the run, or else the one that was finished last.
-    /// Of two that were finished at once, both.
+    /// Of two that were finished at once, both. Of damaged branches, also those of the first copy.
     private static func last(of copies: [SavedBranches.Saved], run: TransferIdentifier?) throws -> Set<FilePath> {
         let times = try copies.map { copy in
             let isOfRun = copy.location.directory.path.removingLastComponent().lastComponent == run?.component
@@ -195,10 +223,11 @@ package struct BranchSettlement {
         }
         return Set(
             copies.indices.filter { index in
-                !copies.indices.contains { other in
-                    copies[other].name == copies[index].name && copies[other].isOfSameFiles(as: copies[index])
-                        && times[other] > times[index]
-                }
+                let others = copies.indices.filter {
+                    copies[$0].name == copies[index].name && copies[$0].isOfSameFiles(as: copies[index])
+                }.map { times[$0] }
+                let isFirst = copies[index].damage != nil && times[index] == others.min()
+                return isFirst || times[index] == others.max()
             }.map { copies[$0].location.directory.path })
     }
 

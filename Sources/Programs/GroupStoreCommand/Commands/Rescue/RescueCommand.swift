@@ -154,6 +154,7 @@ struct RescueCommand: ParsableCommand {
                 var failure = RelocationFailure(
                     error, RelocationRequest(source: location.path, group: location.directory.path)
                 ).markedIfInterrupted.renamedForRescue
+                if !dryRun { RescuePrinter(output, location, dryRun: dryRun).printKept(rescue.kept()) }
                 if failure.code == "no_common_base" { failure.remedy = Self.remedyWithoutBase }
                 progress.fail(failure, source: location.path, seconds: started.duration(to: .now).seconds)
                 throw ExitCode(failure.exitCode)

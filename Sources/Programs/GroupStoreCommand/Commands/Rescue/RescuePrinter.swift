@@ -24,6 +24,12 @@ struct RescuePrinter {
         output.record(summary(report), lines: (output.json ? [] : report.notes) + sentences(report))
     }
 
+    /// Prints what is kept of branches after a failure, whose message names it for people.
+    func printKept(_ branches: [RescueReport.Branch]) {
+        guard output.json else { return }
+        for branch in branches { output.record(record(branch), "") }
+    }
+
     private func record(_ branch: RescueReport.Branch) -> JSONObject {
         var object: JSONObject = [
             "type": "branch", "code": .string(branch.code), "joined": .bool(branch.isJoined),
@@ -38,6 +44,7 @@ struct RescuePrinter {
         if !others.isEmpty { object["other_pids"] = .array(Array(others)) }
         if let archive = branch.archive { object.setPath("archive", bytes: archive.bytes) }
         if let copy = branch.copy { object.setPath("copy", bytes: copy.bytes) }
+        if let damage = branch.damage { object["damage"] = .string(damage) }
         object["tables"] = .array((branch.changes?.tables ?? []).filter { !$0.isSame }.map { .object(table($0)) })
         return object
     }
