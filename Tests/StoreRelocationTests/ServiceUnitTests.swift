@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import StoreRelocation
 import SystemPackage
@@ -55,22 +56,30 @@ struct ServiceUnitTests {
             cp usr/lib/systemd/system/net.service usr/lib/systemd/system/masked.service
             ln -s /dev/null etc/systemd/system/masked.service
             printf '[Service]\nUser=0\n' >usr/lib/systemd/system/plain.service
+            printf '[Service]\nProtectSystem=strict\nStateDirectory="quo"ted\n' >etc/systemd/system/quoted.service
+            printf '[Service]\nUser=7\nProtectSystem=strict\nReadWritePaths=/data\n' >etc/systemd/system/users.service
+            printf '[Service]\nProtectHome=yes\nStateDirectory=wide\n' >etc/systemd/system/wide.service
             mkdir etc/systemd/system/plain.service.d
             printf '[Service]\nProtectSystem = strict\nStateDirectory = plain\n' >etc/systemd/system/plain.service.d/a.conf
             """
         try run("sh", ["-c", Word(script), "sh", Word(root.path)])
-        func refusal(of name: String = "net") -> RelocationFailure? {
+        func refusal(
+            of directory: FilePath = "/var/lib/net", to place: FilePath = "/srv/net", owner: uid_t = 0
+        ) -> RelocationFailure? {
             do throws(RelocationFailure) {
-                let units = ServiceUnit.all(root: root.path)
-                let (former, place) = (FilePath("/var/lib/\(name)"), FilePath("/srv/\(name)"))
-                try ServiceUnit.check(units, owner: 0, from: former, to: place, leavesLink: true)
+                try ServiceUnit.check(owner: owner, from: directory, to: place, leavesLink: true, root: root.path)
                 return nil
             } catch { return error }
         }
         let failure = try #require(refusal())
         #expect(failure.code == "service_locked_out" && failure.message.hasPrefix("net.service"), "\(failure)")
+        // Services that name the directory in other words than its own, and one that only its owner's may use.
+        #expect(refusal(of: "/var/lib/quoted")?.message.hasPrefix("quoted.service") == true)
+        #expect(refusal(of: "/var", to: "/home/var")?.message.hasPrefix("wide.service") == true)
+        #expect(refusal(of: "/data/of/user", owner: 7)?.message.hasPrefix("users.service") == true)
+        #expect(refusal(of: "/data/of/user") == nil && refusal(of: "/data/of/user", owner: 8) == nil)
         // A service that only a drop-in restricts.
-        #expect(refusal(of: "plain")?.message.hasPrefix("plain.service") == true)
+        #expect(refusal(of: "/var/lib/plain")?.message.hasPrefix("plain.service") == true)
         // The remedy runs as printed, as far as it can here.
         let command = failure.remedy.replacing("allow it: ", with: "")
             .replacing("/etc/", with: "\(root.path)/etc/").replacing(" && systemctl daemon-reload", with: "")

@@ -119,8 +119,7 @@ struct AppPlaces {
                 throw RelocationFailure.lockedOut(obstacle, subject)
             }
         }
-        try ServiceUnit.check(
-            ServiceUnit.all(root: units), owner: owner, from: source, to: destination, leavesLink: true)
+        try ServiceUnit.check(owner: owner, from: source, to: destination, leavesLink: true, root: units)
     }
 
     private static func look(_ name: FilePath.Component, in parent: Directory) throws -> AppPlace {

@@ -12,69 +12,14 @@ extension ServiceUnit {
     ]
     private static let sizeLimit = 1 << 16
 
-    /// Returns the services of the system whose files are below `root`. Leaves out what can't be read, and services
-    /// without a setting that could keep them from a place: most have none, and to read all takes 60 ms.
-    package static func all(root: FilePath = "/") -> [ServiceUnit] {
-        let directories = places.compactMap { try? Directory(root.pushing($0)) }
-        let folders = files(of: directories, ending: ".service.d")
-        let units = files(of: directories, ending: ".service").sorted { $0.key < $1.key }
-        return units.compactMap { name, found in
-            guard let text = text(name, in: found[0]) else { return nil }
-            let folder = "\(name).d"
-            let texts = [text] + dropIns(in: folders[folder] ?? [], named: folder)
-            guard texts.contains(where: restricts) else { return nil }
-            return ServiceUnit(name: name, texts: texts.map { String(decoding: $0, as: UTF8.self) })
-        }
-    }
-
-    /// Returns the names with an ending, and for each the directories that have it, in their order.
+    /// Throws `RelocationFailure` if a service of the system that uses the directory could not write to its new place.
     ///
-    /// Names are texts here: a path of each of some hundred files would take longer than to read them.
-    private static func files(of directories: [Directory], ending: String) -> [String: [Directory]] {
-        var found: [String: [Directory]] = [:]
-        for directory in directories {
-            try? directory.forEachEntry { name, _, _ in
-                let text = String(decoding: name, as: UTF8.self)
-                if text.hasSuffix(ending) { found[text, default: []].append(directory) }
-            }
-        }
-        return found
-    }
-
-    /// Parts of the names of all settings that `access` and `obstacle` depend on.
-    private static let restrictions = [
-        "Protect", "DynamicUser", "PrivateTmp", "TemporaryFileSystem", "Paths", "Directory",
-    ]
-
-    /// False if none of the settings stands in a unit's file or drop-in.
-    private static func restricts(_ text: [UInt8]) -> Bool {
-        text.withUnsafeBytes { text in
-            restrictions.contains { gs_contains(text.baseAddress, text.count, $0) }
-        }
-    }
-
-    private static func dropIns(in directories: [Directory], named folder: String) -> [[UInt8]] {
-        guard !directories.isEmpty, let name = FilePath.Component(folder) else { return [] }
-        return files(of: directories.compactMap { try? $0.directory(name) }, ending: ".conf")
-            .sorted { $0.key < $1.key }
-            .compactMap { text($0.key, in: $0.value[0]) }
-    }
-
-    /// Returns a file's text; a link to `/dev/null` masks a unit.
-    private static func text(_ name: String, in directory: Directory) -> [UInt8]? {
-        let raw = openat(directory.raw, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
-        guard raw >= 0 else { return nil }
-        let file = Descriptor(owning: raw)
-        guard (try? file.status())?.kind == .regular else { return nil }
-        return try? file.read(count: sizeLimit, at: 0)
-    }
-
-    /// Throws `RelocationFailure` if a service that uses the directory could not write to its new place.
+    /// - Parameter root: The directory that holds the system's files.
     package static func check(
-        _ units: [ServiceUnit], owner: uid_t, from directory: FilePath, to place: FilePath, leavesLink: Bool
+        owner: uid_t, from directory: FilePath, to place: FilePath, leavesLink: Bool, root: FilePath = "/"
     ) throws(RelocationFailure) {
         let used = UnitPath(directory.string)
-        for unit in units {
+        for unit in all(root, thatMayUse: used, owner: owner) {
             let isOwners = owner != 0 && unit.user.flatMap(UserNames.user) == owner
             guard unit.uses(used, isOwners: isOwners),
                 let obstacle = unit.obstacle(from: directory, to: place, leavesLink: leavesLink)
@@ -88,6 +33,75 @@ extension ServiceUnit {
                         + ShellText.word(Array(unit.name.utf8))
                     : "allow it: \(unit.command(adding: obstacle.lines))")
         }
+    }
+
+    /// Returns the services of the system whose files are below `root`. Leaves out what can't be read, services without
+    /// a setting that could keep them from a place, and services that can't name the directory: most have none, and
+    /// to understand the settings of all takes ten times as long as to read them.
+    private static func all(_ root: FilePath, thatMayUse directory: UnitPath, owner: uid_t) -> [ServiceUnit] {
+        var seen: Set<FileIdentity> = []
+        // `/lib` is a link to `/usr/lib`, mostly.
+        let directories = places.compactMap { try? Directory(root.pushing($0)) }
+            .filter { seen.insert($0.identity).inserted }
+        let found = files(of: directories, ending: [".service", ".service.d"])
+        // A text names a directory by its last component, except with what a quotation or a specifier stands for. A
+        // service of the directory's owner may name a directory above it.
+        let signs = [directory.lastComponent, "\"", "'", "%"] + (owner == 0 ? [] : ["User"])
+        let hasPlaces = containsPlaces(directory)
+        return found[0].sorted { $0.key < $1.key }.compactMap { name, directories in
+            guard let text = text(name, in: directories[0]) else { return nil }
+            let folder = "\(name).d"
+            let texts = [text] + dropIns(in: found[1][folder] ?? [], named: folder)
+            guard texts.contains(where: { contains($0, anyOf: restrictions) }),
+                hasPlaces || texts.contains(where: { contains($0, anyOf: signs) })
+            else { return nil }
+            return ServiceUnit(name: name, texts: texts.map { String(decoding: $0, as: UTF8.self) })
+        }
+    }
+
+    /// Returns the names with each ending, and for each name the directories that have it, in their order.
+    ///
+    /// Names are texts here: a path of each of some hundred files would take longer than to read them.
+    private static func files(of directories: [Directory], ending: [StaticString]) -> [[String: [Directory]]] {
+        var found = [[String: [Directory]]](repeating: [:], count: ending.count)
+        for directory in directories {
+            try? directory.forEachEntry { name, _, _ in
+                guard let kind = ending.firstIndex(where: { ends(name, with: $0) }) else { return }
+                found[kind][String(decoding: name, as: UTF8.self), default: []].append(directory)
+            }
+        }
+        return found
+    }
+
+    private static func ends(_ name: UnsafeBufferPointer<UInt8>, with ending: StaticString) -> Bool {
+        let rest = name.count - ending.utf8CodeUnitCount
+        guard rest >= 0, let start = name.baseAddress else { return false }
+        return memcmp(start + rest, ending.utf8Start, ending.utf8CodeUnitCount) == 0
+    }
+
+    /// Parts of the names of all settings that `access` and `obstacle` depend on.
+    private static let restrictions = [
+        "Protect", "DynamicUser", "PrivateTmp", "TemporaryFileSystem", "Paths", "Directory",
+    ]
+
+    private static func contains(_ text: [UInt8], anyOf words: [String]) -> Bool {
+        text.withUnsafeBytes { text in words.contains { gs_contains(text.baseAddress, text.count, $0) } }
+    }
+
+    private static func dropIns(in directories: [Directory], named folder: String) -> [[UInt8]] {
+        guard !directories.isEmpty, let name = FilePath.Component(folder) else { return [] }
+        return files(of: directories.compactMap { try? $0.directory(name) }, ending: [".conf"])[0]
+            .sorted { $0.key < $1.key }
+            .compactMap { text($0.key, in: $0.value[0]) }
+    }
+
+    /// Returns a file's text; a link to `/dev/null` masks a unit.
+    private static func text(_ name: String, in directory: Directory) -> [UInt8]? {
+        let raw = openat(directory.raw, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+        guard raw >= 0 else { return nil }
+        let file = Descriptor(owning: raw)
+        guard (try? file.status())?.kind == .regular else { return nil }
+        return try? file.read(count: sizeLimit, at: 0)
     }
 
     /// The command that gives the unit a drop-in.

@@ -64,6 +64,12 @@ package struct ServiceUnit: Sendable {
         "%S": "/var/lib", "%C": "/var/cache", "%L": "/var/log", "%t": "/run", "%E": "/etc",
     ]
 
+    /// True if something in the directory may be named without the directory's own name: by a specifier or by a setting
+    /// such as `StateDirectory`.
+    static func containsPlaces(_ directory: UnitPath) -> Bool {
+        specifiers.values.contains { directory.contains(UnitPath($0)) }
+    }
+
     /// Returns the absolute paths in a setting. Those that depend on the instance or the machine are left out.
     private func paths(_ key: String) -> [UnitPath] {
         words(key).compactMap { word in
@@ -212,6 +218,7 @@ package struct ServiceUnit: Sendable {
 /// A normalized absolute path, as a text: a unit has many, and there are hundreds of units.
 struct UnitPath: Equatable, ExpressibleByStringLiteral {
     let text: String
+    var lastComponent: String { String(text.split(separator: "/").last ?? "") }
 
     init(stringLiteral text: String) { self.init(text) }
 

@@ -92,7 +92,7 @@ struct RelocationPreconditions {
         if owner != 0, let obstacle = try OwnerAccess(of: owner, to: target).obstacle(from: home) {
             throw RelocationFailure.lockedOut(obstacle, "the store")
         }
-        try ServiceUnit.check(ServiceUnit.all(), owner: owner, from: home, to: target.path, leavesLink: false)
+        try ServiceUnit.check(owner: owner, from: home, to: target.path, leavesLink: false)
     }
 
     private func checkFilesAreWritable(_ snapshot: StoreSnapshot) throws {
