@@ -14,14 +14,7 @@ package struct Configuration: Sendable, Equatable {
         package var directory: FilePath
         package var stores: [Store]
         /// True if no file names it: it is served because its directory exists.
-        package var isDiscovered: Bool
-
-        package init(identifier: GroupIdentifier, directory: FilePath, stores: [Store], isDiscovered: Bool = false) {
-            self.identifier = identifier
-            self.directory = directory
-            self.stores = stores
-            self.isDiscovered = isDiscovered
-        }
+        package var isDiscovered = false
 
         package func store(named name: FilePath.Component) -> Store? { stores.first { $0.name.database == name } }
     }
@@ -30,8 +23,6 @@ package struct Configuration: Sendable, Equatable {
     package struct History: Sendable, Equatable {
         /// Older changes are purged unless a named subscriber needs them; nil keeps all.
         package var keep: Duration?
-
-        package init(keep: Duration? = nil) { self.keep = keep }
     }
 
     package struct Store: Sendable, Equatable {

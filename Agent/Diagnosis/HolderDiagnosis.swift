@@ -12,12 +12,6 @@ package struct StoreHolder: Equatable, Sendable {
     /// The version of its SQLite; nil if unknown.
     package let version: SQLiteVersion?
 
-    package init(process: FileHolder, canWrite: Bool, version: SQLiteVersion?) {
-        self.process = process
-        self.canWrite = canWrite
-        self.version = version
-    }
-
     var sentence: String { "\(process), SQLite \(version.map(\.description) ?? "unknown")" }
 }
 

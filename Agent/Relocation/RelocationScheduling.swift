@@ -37,11 +37,6 @@ package struct RelocationEnvironment: Sendable {
     package let feed: FeedControl
     /// The file presenters of all connected processes.
     package let presenters: InProcessRegistry
-
-    package init(feed: FeedControl, presenters: InProcessRegistry) {
-        self.feed = feed
-        self.presenters = presenters
-    }
 }
 
 /// A part of the answer to a client's relocation.

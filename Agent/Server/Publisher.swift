@@ -359,14 +359,9 @@ extension Publisher {
 
 /// The limits on the number of subscriptions.
 package struct SubscriptionLimits: Sendable, Equatable {
-    package var perConnection: Int
+    package var perConnection = 1024
     /// The limit for all connections together.
-    package var total: Int
-
-    package init(perConnection: Int = 1024, total: Int = 10_000) {
-        self.perConnection = perConnection
-        self.total = total
-    }
+    package var total = 10_000
 }
 
 extension Publisher {

@@ -11,11 +11,6 @@ package final class Server {
     package struct Admission: Sendable {
         package var users: Set<uid_t>
         package var connectionsPerUser: Int
-
-        package init(users: Set<uid_t>, connectionsPerUser: Int) {
-            self.users = users
-            self.connectionsPerUser = connectionsPerUser
-        }
     }
 
     /// One client.

@@ -19,21 +19,6 @@ package struct StatusReport: Sendable {
     let version: String
     let started = Date()
 
-    package init(
-        publisher: Publisher, configuration: CurrentConfiguration, states: FollowingStates,
-        scheduler: (any RelocationScheduling)?, presenters: InProcessRegistry,
-        rowProblems: RowProblems, socket: FilePath, version: String
-    ) {
-        self.publisher = publisher
-        self.configuration = configuration
-        self.states = states
-        self.scheduler = scheduler
-        self.presenters = presenters
-        self.rowProblems = rowProblems
-        self.socket = socket
-        self.version = version
-    }
-
     struct Report {
         let rows: [AgentMessage]
         let summary: JSONObject
