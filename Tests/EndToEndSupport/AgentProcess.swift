@@ -88,6 +88,16 @@ package final class AgentProcess {
         }
     }
 
+    /// Inserts rows into a store's table `note`, a commit each, until a subscriber is behind that doesn't read.
+    package func commitUntilASubscriberIsBehind(_ writer: RunningProcess) throws {
+        let connection = try connect()
+        let deadline = Deadline(after: .ample)
+        repeat {
+            guard !deadline.hasPassed else { throw Unexpected("no subscriber is behind") }
+            for _ in 1...100 { try writer.execute("INSERT INTO note VALUES ('milk')") }
+        } while try !connection.status(brief: false).contains { $0.integer("behind") ?? 0 > 0 }
+    }
+
     package func stop() throws -> FinishedProcess {
         process.signal(SIGTERM)
         return try process.wait()
@@ -112,6 +122,8 @@ package final class WireConnection {
     private let socket: Descriptor
     private let agent: RunningProcess?
     private var lines = LineBuffer()
+    /// The bytes of all lines that were returned or skipped.
+    package private(set) var readCount = 0
 
     /// - Parameter agent: The agent, whose end is told if it ends the connection.
     package init(_ path: FilePath, to agent: RunningProcess? = nil) throws {
@@ -139,6 +151,7 @@ package final class WireConnection {
         let deadline = Deadline(after: limit)
         while true {
             while let line = try lines.next() {
+                readCount += line.count
                 guard case .object(let object)? = try? JSONValue(parsing: line) else {
                     throw Unexpected("no JSON: \(String(decoding: line, as: UTF8.self))")
                 }
@@ -155,8 +168,8 @@ package final class WireConnection {
     }
 
     /// Returns the rows of the agent's status.
-    package func status() throws -> [JSONObject] {
-        try send(["id": 1, "op": "status", "brief": true])
+    package func status(brief: Bool = true) throws -> [JSONObject] {
+        try send(["id": 1, "op": "status", "brief": .bool(brief)])
         var rows: [JSONObject] = []
         try next { object in
             if object.type != nil { rows.append(object) }

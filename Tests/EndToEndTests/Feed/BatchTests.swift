@@ -307,14 +307,11 @@ import Testing
                 "id": .integer(Int64(id)), "op": "changes", "store": .string(scene.name), "values": true,
                 "limit": 1000, "since": since,
             ])
-            var size = 0
-            let reply = try connection.next { line in
-                size += line.text.utf8.count
-                return line["ok"] != nil
-            }
+            let before = connection.readCount
+            let reply = try connection.next { $0["ok"] != nil }
             refusal = reply.object("error")?.string("code")
             if refusal != nil { break }
-            sizes.append(size)
+            sizes.append(connection.readCount - before)
             since = reply["token"] ?? .null
         }
         #expect(sizes.count == 4 && sizes.dropLast().allSatisfy { $0 < 5 << 20 }, "\(sizes)")

@@ -208,12 +208,13 @@ private final class WireStage {
 
     private func perform(_ words: String, _ step: WireExample.Step) throws {
         if let match = words.wholeMatch(of: /commits ([0-9]+) times (.+)/) {
-            // A reader keeps the log from restarting before the agent, on a busy machine, has read it.
-            let reader = try sqliteShell(store)
-            try reader.execute("BEGIN; SELECT count(*) FROM ZNOTE")
-            for _ in 1...(Int(match.1) ?? 1) { try writer?.execute(String(match.2)) }
-            reader.closeInput()
-            try reader.wait()
+            // The agent tells of each, and not of several at once.
+            let observer = try agent.connect()
+            for _ in 1...(Int(match.1) ?? 1) {
+                try writer?.execute(String(match.2))
+                try observer.send(["id": 1, "op": "sync", "store": "group.com.example.notes/Notes.sqlite"])
+                try observer.next { $0["id"] == 1 }
+            }
         } else if let match = words.wholeMatch(of: /commits (.+)/) {
             try writer?.execute(String(match.1))
         } else if words == "enables the store's history" {

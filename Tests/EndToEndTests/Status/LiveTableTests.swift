@@ -50,7 +50,7 @@ import Testing
         try terminal.command("await pid \(watch.pid)\\)  up to date")
         try watch.suspend()
         let writer = try sqliteShell(store)
-        for _ in 1...2000 { try writer.execute("INSERT INTO note VALUES ('milk')") }
+        try agent.commitUntilASubscriberIsBehind(writer)
         let state = try terminal.command("await pid \(watch.pid)\\)  [0-9]+ events behind, .* unread, has not read for")
         #expect(state.styles.contains("33"), "\(state.styles)")
         watch.signal(SIGCONT)
@@ -126,7 +126,7 @@ import Testing
         try terminal.command("await up to date")
         try watch.suspend()
         let writer = try sqliteShell(store)
-        for _ in 1...2000 { try writer.execute("INSERT INTO note VALUES ('milk')") }
+        try agent.commitUntilASubscriberIsBehind(writer)
         let state = try terminal.command("await behind")
         #expect(state.styles.allSatisfy { $0 == "1" || $0 == "2" }, "\(state.styles)")
     }

@@ -103,7 +103,7 @@ import Testing
         try watch.line(.errors) { $0.contains("watching") }
         try watch.suspend()
         let writer = try sqliteShell(store)
-        for _ in 1...2000 { try writer.execute("INSERT INTO note VALUES ('milk')") }
+        try agent.commitUntilASubscriberIsBehind(writer)
         let labels = ["store": "\(AgentProcess.group)/Notes.sqlite"]
         let deadline = Deadline(after: .ample)
         var found = try metrics(agent)

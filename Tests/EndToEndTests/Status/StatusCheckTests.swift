@@ -127,7 +127,7 @@ import Testing
         try watch.line(.errors) { $0.contains("watching") }
         try watch.suspend()
         let writer = try sqliteShell(store)
-        for _ in 1...2000 { try writer.execute("INSERT INTO note VALUES ('milk')") }
+        try agent.commitUntilASubscriberIsBehind(writer)
         // A subscriber may be behind for a while.
         #expect(try check(agent, "--stuck-after", "86400").status == 0)
         let deadline = Deadline(after: .ample)
