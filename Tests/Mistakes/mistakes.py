@@ -16,7 +16,8 @@ Each paragraph of mistakes.txt is one mistake:
 
 `--update` writes the answers, exit codes and remedies as they are; read each of them before you commit it. A remedy
 that is a command must have a check: it is run as printed, must succeed, and must do what it promises. `@root` in the
-title says that only root can make the mistake, `@setfacl` that its remedy needs that program.
+title says that only root can make the mistake, `@setfacl` that its remedy needs that program, and `@small` that it
+searches the whole file system, and so is made on a small one.
 """
 import argparse, concurrent.futures, os, pathlib, re, shutil, signal, subprocess, sys, tempfile
 
@@ -61,7 +62,8 @@ class Trial:
 
     def __init__(self, program, mistake):
         self.mistake = mistake
-        self.directory = tempfile.mkdtemp(prefix="gsm-", dir="/tmp")
+        small = "@small" in mistake.title and os.access("/dev/shm", os.W_OK)
+        self.directory = tempfile.mkdtemp(prefix="gsm-", dir="/dev/shm" if small else "/tmp")
         place = pathlib.Path(self.directory)
         for name in ("work", "home", "run", "bin", "vendor", "system"):
             (place / name).mkdir()
