@@ -201,6 +201,20 @@ import Testing
         #expect(try run("cat", [Word(tokens)]).output == "\(again[2])\n")
     }
 
+    @Test func aSignalEndsTheWatchAfterItsCommand() throws {
+        let scene = try Scene()
+        let (command, gate) = try gated(scene)
+        let tokens = scene.places.scratch("token")
+        let watch = try scene.watch("--exec", Word(command), "--token-file", Word(tokens))
+        try scene.commit()
+        let first = try nextRun(watch)
+        watch.signal(SIGTERM)
+        try watch.line(.errors) { $0.contains("a second signal doesn't") }
+        try open(gate, status: 0)
+        #expect(try watch.wait().status == 130)
+        #expect(try run("cat", [Word(tokens)]).output == "\(first[2])\n")
+    }
+
     @Test func onceReportsAFailedCommand() throws {
         let scene = try Scene()
         let watch = try scene.watch("--once", "--exec", "exit 9")

@@ -246,7 +246,7 @@ struct WatchCommand: ParsableCommand {
         do {
             try print(feed, batches, runners: runners, tokens: exec == nil ? tokens : nil, to: output)
         } catch AgentConnectionError.interrupted {
-            // The command isn't waited for: the next run from that token repeats an interrupted run.
+            for runner in runners { runner?.stop(isQuiet: output.quiet) }
             summarize("interrupted", token: done(0), to: output)
             throw ExitStatus.interrupted.code
         } catch {

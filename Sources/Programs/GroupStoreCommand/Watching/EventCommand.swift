@@ -10,6 +10,8 @@ final class EventCommand: Sendable {
         var next: EventCommandInput?
         var isRunning = false
         var isFinishing = false
+        /// True if no run begins any more.
+        var isStopped = false
         /// The position up to which runs have succeeded.
         var done: String
         /// The exit status of the last run.
@@ -64,11 +66,27 @@ final class EventCommand: Sendable {
     /// Gives pending events one more run, and returns the exit status of the last run.
     func finish() -> Int32 {
         state.withLock { $0.isFinishing = true }
+        join()
+        return state.withLock { $0.status }
+    }
+
+    /// Waits for the end of a run, and begins no other one: the next watch would begin it beside this one's.
+    func stop(isQuiet: Bool) {
+        let isRunning = state.withLock { state in
+            (state.isStopped, state.isFinishing) = (true, true)
+            return state.isRunning
+        }
+        if isRunning, !isQuiet {
+            Output.write("groupstore: waiting for \(command.words); a second signal doesn't", to: STDERR_FILENO)
+        }
+        join()
+    }
+
+    private func join() {
         finishing.signal()
         work.signal()
         // The command is the user's, and so is its duration.
         _ = thread.withLock { $0.take() }?.join(within: .seconds(86_400))
-        return state.withLock { $0.status }
     }
 
     // MARK: The command's thread
@@ -78,6 +96,7 @@ final class EventCommand: Sendable {
         while true {
             work.wait()
             let (run, done, isFinishing) = state.withLock { state in
+                if state.isStopped { state.next = nil }
                 defer { state.next = nil }
                 state.isRunning = state.next != nil
                 return (state.next, state.done, state.isFinishing)
