@@ -53,12 +53,15 @@ struct RowPage: Sendable {
     let tables: Set<String>
     /// True if the rows were read from the store's pages, which miss none and know no authors and entities.
     let isFromPages: Bool
+    /// The tables that were made, dropped or altered, if the rows are from pages.
+    let redefined: Set<String>
 
     init(
         rows: [JSONObject] = [], gaps: [(Int64, String)] = [], token: HistoryToken, isOutdated: Bool = false,
-        isReplica: Bool = false, isFromPages: Bool = false
+        isReplica: Bool = false, redefined: Set<String> = [], isFromPages: Bool = false
     ) {
         self.isFromPages = isFromPages
+        self.redefined = redefined
         self.rows = rows
         self.gaps = gaps
         self.token = token

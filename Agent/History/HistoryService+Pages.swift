@@ -167,8 +167,7 @@ extension HistoryService {
             guard case .changes(_, let since, let limit, let filter, let content) = operation else {
                 throw PageRowsError.unacknowledged(query.store)
             }
-            let isBatch = content != .changes
-            let page = try rows.page(since: since, limit: Int(limit ?? 256), filter, values: isBatch)
+            let page = try rows.page(since: since, limit: Int(limit ?? 256), filter, content)
             rowsAreRead(query.store)
             guard query.mayRead() else {
                 answer(query, .failure(id: query.id, .unknownStore(query.store)))

@@ -124,7 +124,8 @@ final class PageRows: Sendable {
                 if rows.isFull { return .tooMany(present) }
                 last = reader.step.number
             }
-            return .page(RowPage(rows: rows.objects, token: present, isFromPages: true))
+            return .page(
+                RowPage(rows: rows.objects, token: present, redefined: rows.redefined, isFromPages: true))
         }
     }
 
@@ -135,13 +136,21 @@ final class PageRows: Sendable {
     }
 
     /// Returns the page after a token, or at the start of the log.
-    func page(since token: String?, limit: Int, _ filter: HistoryOperation.Filter, values: Bool) throws -> Page {
-        try repairing { follower, continuations in
+    func page(
+        since token: String?, limit: Int, _ filter: HistoryOperation.Filter, _ content: HistoryOperation.Content
+    ) throws -> Page {
+        let values = content != .changes
+        return try repairing { follower, continuations in
             let shadow = follower.shadow
             let start = token.map { HistoryToken($0) } ?? HistoryToken(history: shadow.name, number: 0, nonce: 0)
             guard let start else { return .reset(.epoch, shadow.token) }
             if let reason = try shadow.discontinuity(at: start) { return .reset(reason, shadow.token) }
-            guard let reader = try shadow.step(after: UInt64(start.nonce)) else { return .end(start) }
+            let reader = try shadow.step(after: UInt64(start.nonce))
+            let version: UInt32? = try values ? reader?.step.schemaVersion ?? shadow.schemaVersion() : nil
+            if case .values(let known?) = content, let version, known != "\(version)" {
+                return .otherSchema(try shadow.schemaVersion(), shadow.token)
+            }
+            guard let reader else { return .end(start, schema: version) }
             var rows = StepRows(
                 after: UInt64(start.number), limit: limit, values: values ? start.description : nil, filter: filter)
             let step = reader.step
@@ -160,7 +169,7 @@ final class PageRows: Sendable {
             var reply: JSONObject = ["type": "summary", "outcome": "changes"]
             reply["changes"] = .integer(Int64(rows.count))
             reply["more"] = .bool(rows.isFull || step.number < shadow.lastStep)
-            if values { reply["schema"] = .string("\(step.schemaVersion)") }
+            if let version { reply["schema"] = .string("\(version)") }
             reply["token"] = .string(position.description)
             return Page(lines: rows.objects, reply: reply)
         }
@@ -169,19 +178,27 @@ final class PageRows: Sendable {
 
 extension PageRows.Page {
     static func reset(_ reason: StoreEvent.ResetReason, _ token: HistoryToken) -> PageRows.Page {
-        let position = JSONValue.string(token.description)
-        return PageRows.Page(
-            lines: [["type": "reset", "reason": .string(reason.rawValue), "token": position]],
-            reply: ["type": "summary", "outcome": "reset", "token": position])
+        reset([("reason", .string(reason.rawValue))], token)
     }
 
-    static func end(_ token: HistoryToken) -> PageRows.Page {
-        PageRows.Page(
-            lines: [],
-            reply: [
-                "type": "summary", "outcome": "changes", "changes": 0, "more": false,
-                "token": .string(token.description),
-            ])
+    /// The answer to who knows rows under another schema than the store has now.
+    static func otherSchema(_ schema: UInt32, _ token: HistoryToken) -> PageRows.Page {
+        let reason = StoreHistory.Discontinuity.schema.rawValue
+        return reset([("reason", .string(reason)), ("schema", .string("\(schema)"))], token)
+    }
+
+    private static func reset(_ members: [(key: String, value: JSONValue)], _ token: HistoryToken) -> PageRows.Page {
+        let position = [(key: "token", value: JSONValue.string(token.description))]
+        return PageRows.Page(
+            lines: [JSONObject(members: [("type", "reset")] + members + position)],
+            reply: JSONObject(members: [("type", "summary"), ("outcome", "reset")] + members.dropFirst() + position))
+    }
+
+    static func end(_ token: HistoryToken, schema: UInt32?) -> PageRows.Page {
+        var reply: JSONObject = ["type": "summary", "outcome": "changes", "changes": 0, "more": false]
+        if let schema { reply["schema"] = .string("\(schema)") }
+        reply["token"] = .string(token.description)
+        return PageRows.Page(lines: [], reply: reply)
     }
 }
 

@@ -147,6 +147,9 @@ struct RowCursor {
         if let change, !page.isFromPages, !isAttributed(change, page, credited) {
             return .change(tables, rows: nil)
         }
+        if page.redefined.contains(where: isWanted) {
+            return .change(tables.union(ChangedTables(page.redefined, isComplete: true)), rows: nil)
+        }
         if isReturning, page.isOutdated { return .change(tables.union(.unknown), rows: nil) }
         if !admitted.isEmpty {
             return .change(tables, rows: wantsRows && admitted.count <= Self.maximumRows ? admitted : nil)

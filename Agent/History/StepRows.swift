@@ -30,6 +30,12 @@ struct StepRows {
     private(set) var lastNumber: UInt64
     /// True if there are more rows than `limit`.
     private(set) var isFull = false
+    /// The tables that the steps made, dropped or altered, by their former and their present names.
+    private(set) var redefined: Set<String> = []
+    /// True if an earlier page had the line of the present table.
+    private var wasTold = false
+    /// The number of objects up to the last row.
+    private var endOfRows = 0
     /// The rows of the present table.
     private var rows: [Row] = []
     private var bytes = 0
@@ -75,11 +81,17 @@ struct StepRows {
             return StepTable(logged, before: try definition(logged.before), after: try definition(logged.after))
         }
         var table: StepTable?
+        var isContinued = former != nil
         do {
             try reader.forEach(from: former?.place) { logged in
                 if let table { append(of: table) }
                 table = nil
-                guard tables?.admits(logged.name) ?? true else { return }
+                wasTold = number < known || isContinued
+                isContinued = false
+                if logged.before != logged.after {
+                    redefined.formUnion([logged.before, logged.after].compactMap { $0?.name })
+                }
+                guard logged.isAdmitted(by: tables) else { return }
                 table = try opened(logged)
             } row: { row in
                 number += 1
@@ -92,7 +104,8 @@ struct StepRows {
         } catch is Enough {
             isFull = true
             rows.removeSubrange(min(rows.count, max(limit - count, 0))...)
-            if let table, !rows.isEmpty { append(of: table) }
+            // The next page begins after the last row, also where that isn't remembered.
+            if rows.isEmpty { objects.removeSubrange(endOfRows...) } else if let table { append(of: table) }
         } catch is StoreError {
             return false
         } catch is MalformedRecord {
@@ -102,8 +115,8 @@ struct StepRows {
     }
 
     private mutating func append(of table: StepTable) {
-        let isRedefined = table.logged.before != table.logged.after
-        if start != nil, !rows.isEmpty || isRedefined, let definition = table.definition {
+        let isRedefined = !wasTold && table.logged.before != table.logged.after
+        if start != nil, !rows.isEmpty || isRedefined, let definition = table.definition(saysChange: isRedefined) {
             objects.append(JSONObject(members: [("type", "table")] + definition.members))
         }
         for row in rows {
@@ -113,6 +126,7 @@ struct StepRows {
         if let last = rows.last {
             continuation = Continuation(number: last.number, place: (table.logged, last.end))
         }
+        if !rows.isEmpty { endOfRows = objects.count }
         count += rows.count
         rows = []
     }

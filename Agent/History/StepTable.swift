@@ -5,6 +5,14 @@ import SQLiteStore
 /// A record that isn't what the table's definition allows.
 package struct MalformedRecord: Error {}
 
+extension LoggedTable {
+    /// True if a filter admits the table under the name that it has, or that it had before the step.
+    package func isAdmitted(by filter: TableFilter?) -> Bool {
+        guard let filter else { return true }
+        return [before, after].contains { $0.map { filter.admits($0.name) } ?? false }
+    }
+}
+
 /// A row of a step, as values.
 package struct StepRow {
     package let key: [StoredValue]
@@ -32,12 +40,15 @@ package final class StepTable {
 
     /// The members of the line before the table's first row; nil for a table that was neither there before nor is now.
     /// If its definition has changed, they have what it was before.
-    package var definition: JSONObject? {
+    package var definition: JSONObject? { definition(saysChange: true) }
+
+    func definition(saysChange: Bool) -> JSONObject? {
         guard let present else { return nil }
         var object: JSONObject = ["table": .string(logged.name)]
         if let rowid = present.table.rowid { object["rowid"] = .string(rowid) }
         object["key"] = .array(present.key.map { .string($0) })
         object["columns"] = .array(present.columns.map { .string($0) })
+        guard saysChange else { return object }
         if logged.after == nil {
             object["schema"] = "dropped"
         } else if logged.before == nil {

@@ -57,6 +57,9 @@ package final class RowShadow {
     /// A number that changes whenever the copy does, with or without a step. It counts for one epoch.
     package var revision: UInt64 { flushed.serial }
 
+    /// SQLite's count of schema changes, as of the last step. Throws as `step(after:)`.
+    package func schemaVersion() throws -> UInt32 { pages.pageCount == 0 ? 0 : try pages.withPage(1) { $0.word(40) } }
+
     /// The size of the copy in bytes.
     package var size: Int64 { Int64(state.pageCount) * Int64(state.pageSize) }
 

@@ -324,6 +324,40 @@ import Testing
         #expect(deletes.compactMap { $0["key"] }.count == 3)
     }
 
+    /// A client that does what a table's line says must not do it again for each page of the step.
+    @Test func pagesOfOneStepTellOnceWhatBecameOfATable() throws {
+        let scene = try RowsScene("CREATE TABLE item (id INTEGER PRIMARY KEY, value)")
+        var token = try scene.token()
+        let before: JSONObject = ["op": "changes", "values": true, "limit": 7, "since": .string(token)]
+        let schema = try #require(try scene.ask(before).reply.string("schema"))
+        try sqlite(
+            scene.store,
+            "BEGIN; ALTER TABLE item RENAME TO thing; CREATE TABLE empty (x); CREATE TABLE made (id INTEGER PRIMARY KEY);"
+                + "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 21)"
+                + "INSERT INTO made SELECT i FROM n; INSERT INTO thing VALUES (1, 'a'); CREATE TABLE last (x); COMMIT")
+        // Whoever doesn't follow these lines names the schema that it knows.
+        var other = before
+        other["schema"] = .string(schema)
+        let (reset, present) = try scene.ask(other)
+        #expect(reset.first?.string("reason") == "schema_changed" && present.string("outcome") == "reset")
+        var (tables, rowCount) = ([String](), 0)
+        while true {
+            var request = before
+            request["since"] = .string(token)
+            let (lines, reply) = try scene.ask(request)
+            for line in lines {
+                rowCount += line.type == "row" ? 1 : 0
+                if let change = line.string("schema"), line.type == "table" {
+                    tables.append("\(line.string("table") ?? "") \(change)")
+                }
+            }
+            token = try #require(reply.string("token"))
+            if reply.bool("more") != true { break }
+        }
+        #expect(tables.sorted() == ["empty created", "last created", "made created", "thing altered"])
+        #expect(rowCount == 22 && present.string("token") == token)
+    }
+
     @Test func aTokenOfAnotherCopyIsReset() throws {
         let scene = try RowsScene(Self.table)
         let (lines, reply) = try scene.ask(["op": "changes", "values": true, "since": "h1.pages-1.0.0"])

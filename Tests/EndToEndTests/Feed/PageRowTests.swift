@@ -82,7 +82,7 @@ import Testing
         let whole = try changes(Word(first), "--values")
         #expect(Array(whole.lines.dropLast()) == told)
         #expect(whole.summary["changes"] == 3 && whole.summary["more"] == false)
-        let page = try changes(Word(first), "--tables", "note", "--limit", "1")
+        let page = try changes(Word(first), "--tables", "NOTE", "--limit", "1")
         #expect(page.objects.map(\.type) == ["row", "summary"] && page.summary["more"] == true, "\(page.output)")
         let rest = try changes(Word(page.summary.string("token") ?? ""), "--operations", "update")
         #expect(rest.objects.first?["key"] == 7 && rest.summary["token"] == whole.summary["token"])
@@ -235,6 +235,21 @@ import Testing
         #expect(try scene.next(watch, "reset", "row", "change").string("reason") == "replaced")
         try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a')")
         #expect(try scene.next(watch, "reset", "row", "change")["key"] == 1)
+    }
+
+    /// SQLite ignores the case of ASCII letters in names.
+    @Test func aFilterAdmitsATableByItsFormerAndItsPresentName() throws {
+        let scene = try Scene()
+        try sqlite(scene.store, "INSERT INTO note VALUES (1, 'a')")
+        let watch = try scene.watch("--values", "--json", "--operations", "delete", "--tables", "NOTE")
+        _ = try scene.next(watch, "watching")
+        try sqlite(scene.store, "DELETE FROM note")
+        #expect(try scene.next(watch, "row")["table"] == "note")
+        _ = try scene.next(watch, "change")
+        try sqlite(scene.store, "ALTER TABLE note RENAME TO other")
+        let table = try scene.next(watch, "table")
+        #expect(table["schema"] == "altered" && table.object("before")?["table"] == "note", "\(table.text)")
+        _ = try scene.next(watch, "change")
     }
 
     @Test func advancesTheTokenPastStepsThatAreLeftOut() throws {

@@ -51,6 +51,23 @@ import Testing
         #expect(cursor.finishReading(page(rows)) == .change(ChangedTables(Set(tables), isComplete: true), rows: nil))
     }
 
+    /// Whoever shows a table's rows reads them again when it has another name or other columns.
+    @Test(arguments: [nil, ["note"], ["tag"]] as [[String]?])
+    func reportsATableOfAnotherDefinition(only: [String]?) throws {
+        let store = try #require(StoreAddress(bytes: Array("g/s".utf8)))
+        var operation = SubscribeOperation(store, tables: only.map { TableFilter($0) })
+        operation.filter.operations = ["delete"]
+        operation.wantsRows = true
+        var cursor = RowCursor(operation)
+        cursor.begin(at: position(0))
+        let tables = ChangedTables(["note", "sqlite_schema"], isComplete: true)
+        cursor.record(tables, number: 1)
+        cursor.beginReading()
+        let page = RowPage(token: position(1), redefined: ["note"], isFromPages: true)
+        let outcome = cursor.finishReading(.page(page))
+        #expect(outcome == (only == ["tag"] ? .leftOut : .change(tables, rows: nil)))
+    }
+
     /// The table is a replica's own, or a program's whose changes no history records.
     @Test(arguments: [false, true]) func knowsTheTableOfAReplica(isReplica: Bool) throws {
         func finish(_ tables: [String], _ rows: [JSONObject]) throws -> RowCursor.Outcome {

@@ -56,6 +56,12 @@ struct ChangesCommand: ParsableCommand {
             }
             let position = try since.map { text in
                 guard let token = HistoryToken(text) else { throw HistoryAccess.badToken(text) }
+                guard !token.isOfPages else {
+                    throw CommandFailure(
+                        .badData, code: "no_history", "\(text) is an agent's token of a store's pages",
+                        remedy: "ask the agent: groupstore watch --agent --values --since "
+                            + [text, store].map { ShellText.word(Array($0.utf8)) }.joined(separator: " "))
+                }
                 return token
             }
             guard batch.isBatch else { return try print(output, position) }

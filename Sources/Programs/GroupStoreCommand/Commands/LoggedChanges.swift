@@ -44,7 +44,8 @@ struct LoggedChanges {
             store: store.bytes, listsTables: options.isBatch, values: options.isBatch,
             operations: RowFilterOptions.names(filter.rows.operations),
             envelope: options.format == .debezium ? DebeziumEnvelope(database: name) : nil)
-        var printer = StepPrinter(form, output, tables: RowFilterOptions.names(filter.tables))
+        let tables = RowFilterOptions.names(filter.tables).map { TableFilter(Array($0)) }
+        var printer = StepPrinter(form, output, tables: tables)
         let limit = filter.limit ?? (options.isBatch ? Int.max : Self.standardLimit)
         var (position, count) = (token, 0)
         try log.forEach(after: token.step) { reader in

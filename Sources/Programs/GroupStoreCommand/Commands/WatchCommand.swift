@@ -204,7 +204,7 @@ struct WatchCommand: ParsableCommand {
                 let form = StepLines.Form(
                     store: path.bytes, values: wantsValues, operations: operations,
                     envelope: format == .debezium ? DebeziumEnvelope(database: name) : nil)
-                let printer = StepPrinter(form, output, tables: tables.map { Set(tableNames($0)) })
+                let printer = StepPrinter(form, output, tables: filter)
                 return try DirectRows(path, since: token, printer, output)
             }
         }

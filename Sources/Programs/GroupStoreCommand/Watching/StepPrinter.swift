@@ -12,7 +12,7 @@ struct StepPrinter {
     private let form: StepLines.Form
     private let output: Output
     /// The only tables to print; nil for all.
-    private let tables: Set<String>?
+    private let tables: TableFilter?
     private let starts: StepLines.Starts
     private var known: [LoggedTable.Definition: StoredTable] = [:]
     /// The tables that were printed lately.
@@ -26,7 +26,7 @@ struct StepPrinter {
     /// True if the step that was printed last has a row, or a change of the schema, that the filter admits.
     private var hasContent = false
 
-    init(_ form: StepLines.Form, _ output: Output, tables: Set<String>?) {
+    init(_ form: StepLines.Form, _ output: Output, tables: TableFilter?) {
         self.form = form
         self.output = output
         self.tables = tables
@@ -36,7 +36,7 @@ struct StepPrinter {
     /// True if the step that was printed last, which changed these tables, is to be reported.
     func admits(_ names: Set<String>) -> Bool {
         if form.operations != nil, !hasContent { return false }
-        return tables.map { !$0.isDisjoint(with: names) } ?? true
+        return tables.map { names.contains(where: $0.admits) } ?? true
     }
 
     /// Prints a step, but its `rest`. Returns the names of its tables; nil if they can't be told, because SQLite
@@ -59,7 +59,8 @@ struct StepPrinter {
             try reader.forEach { logged in
                 if let former = logged.before?.name { names.insert(former) }
                 if let present = logged.after?.name { names.insert(present) }
-                guard tables?.contains(logged.name) ?? true else { return table = nil }
+                if logged.before != logged.after { names.insert("sqlite_schema") }
+                guard logged.isAdmitted(by: tables) else { return table = nil }
                 if !isPrinted { lines.addBatch(encoding) }
                 isPrinted = true
                 let opened = try self.table(logged, encoding)

@@ -125,6 +125,7 @@ final class WatchedBatches {
                 hasLines = true
                 isReset = isReset || line.string("type") == "reset"
                 if let table = line.string("table") { tables.insert(table) }
+                if line.string("type") == "table", line["schema"] != nil { tables.insert("sqlite_schema") }
             }
         } while positions[index].hasMore && start != nil && positions[index].step?.nonce == start?.nonce
         guard let start, let end = positions[index].step, start.history == end.history else { return nil }
@@ -181,9 +182,10 @@ final class WatchedBatches {
     /// Prints a page. Returns its lines, if it has rows.
     private func printPage(_ index: Int) throws(AgentConnectionError) -> [JSONObject] {
         let position = positions[index]
+        // A step tells what it changes of the schema.
+        let schema = position.step == nil ? position.schema : nil
         let operation = HistoryOperation.changes(
-            feed.address(index), since: position.token, limit: Self.pageLength, filter, .values(schema: position.schema)
-        )
+            feed.address(index), since: position.token, limit: Self.pageLength, filter, .values(schema: schema))
         var parts = PartBuffer()
         var lines: [JSONObject] = []
         var problem: WireError?
