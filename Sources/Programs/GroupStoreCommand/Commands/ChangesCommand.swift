@@ -49,8 +49,7 @@ struct ChangesCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             if let token = since.flatMap(RowToken.init) {
                 return try LoggedChanges(options: batch, filter: filter, output: output).print(store, since: token)
             }

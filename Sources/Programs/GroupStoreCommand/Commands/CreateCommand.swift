@@ -42,8 +42,7 @@ struct CreateCommand: ParsableCommand {
     func validate() throws { try ModelListOptions.requireModel(models) }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: true) {
+        try reporting(outputOptions, changing: true) { output in
             let named = try ModelArgument(models, configuration: mergeOptions.configuration).version(
                 named: versionOption.modelVersion, mergeOptions)
             output.report(ignoredIn: named.version)

@@ -46,8 +46,7 @@ struct HistoryEnableCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: true) {
+        try reporting(outputOptions, changing: true) { output in
             let outcome = try HistoryAccess.withWritableStore(store, held: held) {
                 try HistoryInstallation($0).enable(images: before)
             }
@@ -85,8 +84,7 @@ struct HistoryDisableCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: true) {
+        try reporting(outputOptions, changing: true) { output in
             let outcome = try HistoryAccess.withWritableStore(store) { try HistoryInstallation($0).disable() }
             output.record(
                 ["type": "summary", "outcome": .string(outcome.kind.rawValue)],
@@ -141,8 +139,7 @@ struct HistoryPurgeCommand: ParsableCommand {
     }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: true) {
+        try reporting(outputOptions, changing: true) { output in
             var purge = HistoryMaintenance.Purge()
             purge.age = olderThan?.seconds
             purge.count = keep
@@ -192,8 +189,7 @@ struct HistoryAcknowledgeCommand: ParsableCommand {
     }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: true) {
+        try reporting(outputOptions, changing: true) { output in
             guard let position = HistoryToken(token) else { throw HistoryAccess.badToken(token) }
             try HistoryAccess.withWritableStore(store, held: held) { location in
                 try HistoryMaintenance(location).acknowledge(position, by: subscriber)

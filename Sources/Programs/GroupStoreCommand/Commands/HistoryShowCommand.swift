@@ -26,8 +26,7 @@ struct HistoryShowCommand: ParsableCommand {
     }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let (summary, changes) = try HistoryAccess.withHistory(store) { history in
                 (try history.summary(), try history.latest(last))
             }

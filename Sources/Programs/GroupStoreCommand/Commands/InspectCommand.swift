@@ -36,8 +36,7 @@ struct InspectCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let location = try StoreArgument(store).location()
             output.noteForeignLog(beside: location)
             let isInDanger = warnOfHazards(to: location, output)

@@ -73,8 +73,7 @@ struct MigrateCommand: ParsableCommand {
     }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: !dryRun) {
+        try reporting(outputOptions, changing: !dryRun) { output in
             let path = ArgumentBytes.path(store)
             if try XMLStoreFile.isXMLStore(path) { return try convert(path, output) }
             let location = try StoreArgument(store).location()

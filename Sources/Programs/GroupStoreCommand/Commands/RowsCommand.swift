@@ -37,8 +37,7 @@ struct RowsEnableCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let rows = try RowsPlace(store)
             let (path, place) = (rows.store, rows.own)
             let estimate = try ShadowEstimate(of: path, in: place)
@@ -104,8 +103,7 @@ struct RowsDisableCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let rows = try RowsPlace(store)
             // The places may be there without a store, or the store without a copy.
             let isKnown =

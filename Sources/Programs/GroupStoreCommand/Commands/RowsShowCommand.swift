@@ -29,8 +29,7 @@ struct RowsShowCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             guard let store else { return try CopiesOfStores().print(output) }
             let rows = try RowsPlace(store)
             let place = rows.own

@@ -43,3 +43,9 @@ func reporting(_ output: Output, changing: Bool = false, _ body: () throws -> Vo
         throw failure.status.code
     }
 }
+
+/// Runs a command's body with its output.
+func reporting(_ options: OutputOptions, changing: Bool = false, _ body: (Output) throws -> Void) throws {
+    let output = Output(options)
+    try reporting(output, changing: changing) { try body(output) }
+}

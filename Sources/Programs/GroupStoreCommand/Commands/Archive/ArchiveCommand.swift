@@ -116,8 +116,7 @@ struct ArchiveListCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let container = try group.container()
             let sets = try ArchivedStore.all(in: container)
             for set in sets { output.record(set.json, lines: set.lines) }

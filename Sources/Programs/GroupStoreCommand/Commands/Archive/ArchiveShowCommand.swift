@@ -32,8 +32,7 @@ struct ArchiveShowCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let container = try group.container()
             let set = try ArchiveArgument(archive).find(among: ArchivedStore.all(in: container), in: container)
             output.record(set.json, lines: set.lines)

@@ -100,8 +100,7 @@ struct GroupCreateCommand: ProcIndependentCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: true) {
+        try reporting(outputOptions, changing: true) { output in
             let path = try argument.path()
             let rights = try GroupRights(owner: owner, mode: mode)
             try rights?.check(path)
@@ -128,8 +127,7 @@ struct GroupListCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let environment = ProcessVariables.all
             var configuration = try Configuration.standard(environment: environment) ?? Configuration()
             configuration.containers = GroupIdentifier.defaultDirectories(environment: environment)
@@ -171,8 +169,7 @@ struct GroupShowCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let path = try argument.existingPath()
             let contents = try GroupDirectoryStatus(path)
             for row in contents.rows { output.record(row.object, lines: row.lines) }

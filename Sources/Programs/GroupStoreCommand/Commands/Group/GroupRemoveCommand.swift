@@ -36,8 +36,7 @@ struct GroupRemoveCommand: ParsableCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: !dryRun) {
+        try reporting(outputOptions, changing: !dryRun) { output in
             if !dryRun, try restoreInterrupted(output) { return }
             let path = try argument.existingPath()
             let removal = try GroupRemoval(argument.identifier(), path)

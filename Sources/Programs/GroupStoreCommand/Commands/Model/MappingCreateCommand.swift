@@ -33,8 +33,7 @@ struct MappingCreateCommand: ProcIndependentCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: to != nil) {
+        try reporting(outputOptions, changing: to != nil) { output in
             let before = try ModelArgument(old).version(named: nil, .none)
             let after = try ModelArgument(new).version(named: nil, .none)
             let source = try before.knownModel

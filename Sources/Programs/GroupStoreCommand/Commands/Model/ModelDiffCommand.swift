@@ -40,8 +40,7 @@ struct ModelDiffCommand: ProcIndependentCommand {
     }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let older = try ModelArgument([old], configuration: configuration).version(
                 named: nil, ModelMergeOptions.none)
             let before = try older.knownModel

@@ -28,8 +28,7 @@ struct ModelExportCommand: ProcIndependentCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output, changing: true) {
+        try reporting(outputOptions, changing: true) { output in
             let argument = try ModelArgument(model)
             let named = try argument.version(named: versionOption.modelVersion, .none)
             let path = ArgumentBytes.path(to)

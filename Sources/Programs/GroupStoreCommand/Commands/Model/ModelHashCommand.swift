@@ -23,8 +23,7 @@ struct ModelHashCommand: ProcIndependentCommand {
     func validate() throws { try modelOptions.validate(model.map { [$0] } ?? [], 1) }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let versions = try modelOptions.argument(model, mergeOptions.configuration).versions(mergeOptions)
             for version in versions { output.report(ignoredIn: version.version) }
             for version in versions { output.record(version.hashRecord, lines: version.hashText) }

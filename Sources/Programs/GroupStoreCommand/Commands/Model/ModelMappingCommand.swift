@@ -76,8 +76,7 @@ struct MappingShowCommand: ProcIndependentCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let file = try mappingFile(mapping)
             let text = try modelsOptions.text(of: file.mappingModel, format)
             for entry in file.mappingModel.entityMappings where output.json { output.record(entry.record, "") }
@@ -114,8 +113,7 @@ struct MappingConvertCommand: ProcIndependentCommand {
     @OptionGroup var outputOptions: OutputOptions
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let model = try mappingFile(mapping).mappingModel
             let path = ArgumentBytes.path(destination)
             let format: MappingFormat = path.extension == "xcmappingmodel" ? .xcode : .yaml

@@ -33,8 +33,7 @@ struct ModelShowCommand: ProcIndependentCommand {
     }
 
     func run() throws {
-        let output = Output(outputOptions)
-        try reporting(output) {
+        try reporting(outputOptions) { output in
             let shown = try modelOptions.argument(model, mergeOptions.configuration).version(
                 named: versionOption.modelVersion, mergeOptions)
             let model = try shown.knownModel
