@@ -108,7 +108,7 @@ class Subscription:
     def lose(self, error: BaseException, now: float) -> Optional[Disconnected]:
         """Goes offline after a failure. Returns what to report, if anything.
 
-        Raises NoAgent if there never was an agent. The first attempt after a report is due at once. Later ones follow
+        Raises NoAgent if there never was an agent, or one that has never answered stays away. The first attempt after a report is due at once. Later ones follow
         random pauses, so that an agent's clients don't all return at once.
         """
         was_online, self._lines, self.until = self.is_online, None, now
@@ -117,7 +117,7 @@ class Subscription:
                 raise protocol.no_agent(self.path, error) from error
             if was_online and self._failures >= protocol.MAX_ENDED_GREETINGS:
                 raise protocol.agent_lost(self.path) from error
-            if not was_online and not _is_busy(error):
+            if not was_online and not _is_busy(error) and not self._may_return(now):
                 raise protocol.no_agent(self.path, error) from error
         if self.lost_at is None:
             self.lost_at = now
@@ -128,6 +128,10 @@ class Subscription:
         self._failures += 1
         self.until = now + random.uniform(maximum / 2, maximum)
         return None
+
+    def _may_return(self, now: float) -> bool:
+        """True if something was there before, and may be starting again: an agent may end while it is asked."""
+        return self.lost_at is not None and now < self.lost_at + protocol.GREETING_TIMEOUT
 
     def resume(self, token: Optional[str], now: float) -> None:
         """Looks for the agent again, after the events since its loss came from elsewhere, up to the token."""

@@ -77,6 +77,7 @@ class SubscriptionTests(unittest.TestCase):
             ("busy", {}, [BUSY, BUSY], [Disconnected(), None], None),
             ("another protocol", {}, ["connect", b'{"type":"hello","proto":2}\n'], ["not understood"], None),
             ("no line", {}, ["connect", NotUnderstood("nonsense")], ["not_understood"], None),
+            ("lost before it answers", {}, ["connect", ENDED, REFUSED_CONNECTION], [Disconnected(), None], None),
             ("lost", {}, ["connect", HELLO, ENDED, REFUSED_CONNECTION], [Disconnected(), None], None),
             (
                 "back",
@@ -110,6 +111,13 @@ class SubscriptionTests(unittest.TestCase):
         core = self.start()
         steps = ["connect", ENDED] * (MAX_ENDED_GREETINGS + 2)
         self.assertEqual(self.play(core, *steps), [Disconnected(), *[None] * MAX_ENDED_GREETINGS, "agent_lost"])
+
+    def test_gives_up_what_has_never_answered_and_stays_away(self) -> None:
+        core = self.start()
+        self.assertEqual(self.play(core, "connect", ENDED, REFUSED_CONNECTION), [Disconnected(), None])
+        with self.assertRaises(NoAgent) as caught:
+            core.lose(REFUSED_CONNECTION, NOW + GREETING_TIMEOUT)
+        self.assertEqual(caught.exception.code, "no_agent")
 
     def test_waits_no_longer_than_it_may(self) -> None:
         core = self.start()
