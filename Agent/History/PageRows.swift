@@ -39,6 +39,7 @@ final class PageRows: Sendable {
         let slot = try place.takeSlot(epoch: nil)
         let follower = try RowFollower(path, slot, limit: .max, within: Self.patience)
         self.path = path
+        if follower.damagedCopies > 0 { onDamage(RowShadowError.damaged(follower.shadow.path)) }
         state = Mutex(State(follower: follower, file: follower.shadow.identity))
         self.onDamage = onDamage
     }

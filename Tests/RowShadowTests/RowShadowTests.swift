@@ -1,6 +1,8 @@
+import ChangeFeed
 import Foundation
 import GRDB
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing
@@ -204,6 +206,23 @@ import Testing
     }
 
     /// An index that lists frames of a log that is gone is what a killed program and a restored database leave.
+    @Test(arguments: ["wal", "delete"]) func makesACopyAnewThatIsDamagedWhileItIsMade(_ mode: String) throws {
+        let shadow = try FollowedShadow(Self.note, mode: mode)
+        shadow.abandon()
+        func follower(damaging count: Int) throws -> RowFollower {
+            var rest = count
+            try Data([1]).write(to: shadow.copy.appending("state").url)
+            return try RowFollower(shadow.store, shadow.place.takeSlot(epoch: nil), limit: .max, within: .ample) {
+                rest -= 1
+                if rest >= 0 { try shadow.damageCopy() }
+            }
+        }
+        #expect(throws: RowShadowError.damaged(shadow.copy.appending("pages"))) { try follower(damaging: 3) }
+        let made = try follower(damaging: 2)
+        #expect(made.damagedCopies == 2)
+        try made.shadow.verify()
+    }
+
     @Test func readsAStoreBesideAnIndexThatNobodyUses() throws {
         let shadow = try FollowedShadow(Self.note)
         let queue = try DatabaseQueue(path: shadow.store.string)
@@ -280,6 +299,30 @@ import Testing
         try #require(!["xfs", "btrfs"].contains(reflinks))
         #expect(throws: RowShadowError.self) {
             try RowFollower(shadow.store, other.takeSlot(epoch: nil), limit: 100, within: .ample)
+        }
+    }
+
+    /// A copy counts without a comparison only if nothing was written while it was made.
+    @Test(arguments: ["wal", "delete"]) func confirmsACopyOfOneState(_ mode: String) throws {
+        let shadow = try FollowedShadow(Self.note, mode: mode)
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        try write("INSERT INTO note VALUES (3, zeroblob(3000000)), (4, hex(randomblob(9000)))")
+        let (name, place) = (try #require(StoreName("s.db")), shadow.directory.path.appending("other"))
+        let slot = try ShadowPlace(of: shadow.store, stateDirectory: place).takeSlot(epoch: nil)
+        for isWritten in [false, true] {
+            let files = try #require(try StoreFiles.current(shadow.directory.path, name, unless: nil))
+            let view = try #require(try StoreView(files, path: shadow.store, hasExactTimes: true))
+            let copy = try RowShadow(slot, of: shadow.store)
+            try copy.fill(from: view, of: shadow.store, files.identity, limit: .max) {
+                if isWritten { try write("UPDATE note SET text = 'x'; PRAGMA wal_checkpoint") }
+            }
+            #expect(try view.isConfirmed() == !isWritten)
+            guard !isWritten else { continue }
+            try copy.begin()
+            try copy.verify()
+            try write("PRAGMA wal_checkpoint(TRUNCATE)")
+            #expect(try Data(contentsOf: copy.pagesPath.url) == Data(contentsOf: shadow.store.url))
         }
     }
 

@@ -59,7 +59,8 @@ import Testing
     @Test func estimatesWithoutLeavingAFile() throws {
         let shadow = try FollowedShadow(Self.note)
         let state = shadow.directory.path.appending("other")
-        let estimate = try ShadowEstimate(of: shadow.store, in: ShadowPlace(of: shadow.store, stateDirectory: state))
+        let estimate = try ShadowEstimate(
+            of: shadow.store, in: ShadowPlace(of: shadow.store, stateDirectory: state), measures: true)
         #expect(estimate.size == FileStatus(following: shadow.store)?.size)
         #expect(estimate.fits && estimate.measurement.map { $0.part == estimate.size } ?? true)
         #expect(FileStatus(following: state) == nil)
@@ -71,7 +72,7 @@ import Testing
         let length = try #require(FileStatus(following: shadow.store)?.size)
         let queue = try DatabaseQueue(path: shadow.store.string)
         try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, hex(zeroblob(10000)))") }
-        let estimate = try ShadowEstimate(of: shadow.store, in: shadow.place)
+        let estimate = try ShadowEstimate(of: shadow.store, in: shadow.place, measures: false)
         #expect(FileStatus(following: shadow.store)?.size == length && estimate.size > length)
     }
 

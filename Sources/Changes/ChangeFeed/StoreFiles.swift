@@ -318,6 +318,9 @@ package final class SharedDescriptor: Sendable {
     package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
         try descriptor.read(into: buffer, at: offset)
     }
+
+    /// Clones as `Descriptor.clone(to:)`.
+    package func clone(to file: borrowing Descriptor) -> Bool { descriptor.clone(to: file) }
 }
 
 /// An open wal-index. It stays readable after the file has lost its name.

@@ -27,6 +27,8 @@ package final class RowFollower {
     package private(set) var shadow: RowShadow
     /// True if the shadow was made just now: there was none, or none that counts.
     package private(set) var isNew: Bool
+    /// The number of copies that were damaged while they were made, and made anew at once.
+    package private(set) var damagedCopies = 0
     private let limit: Int64
     private let patience: Duration
     private let path: FilePath
@@ -62,6 +64,8 @@ package final class RowFollower {
     private static let nameInterval = Duration.milliseconds(100)
     /// The number of transactions that are applied before anybody is told of them.
     private static let maximumSteps = 500
+    /// The number of times that a copy is made if each is damaged meanwhile.
+    private static let maximumAttempts = 3
 
     /// Opens a store's shadow, or makes one, which is `isNew` and has the store's present state.
     ///
@@ -71,9 +75,13 @@ package final class RowFollower {
     ///   - limit: The size in bytes above which a store is cloned but not copied. Throws `RowShadowError.tooLarge`
     ///     where the file system can't clone it.
     ///   - patience: The time for which a store is awaited that can't be read. Throws `RowShadowError.busy` afterwards.
+    ///   - whenFilled: Called when a new copy has its pages, before they are read again.
     ///
     /// Throws `RowShadowError` and `SystemError`.
-    package init(_ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64, within patience: Duration) throws {
+    package init(
+        _ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64, within patience: Duration,
+        whenFilled: () throws -> Void = {}
+    ) throws {
         guard let file = path.lastComponent, let name = StoreName(file) else { throw RowShadowError.absent(path) }
         self.path = path
         self.name = name
@@ -84,10 +92,8 @@ package final class RowFollower {
             (shadow, isNew, self.map) = (known, false, map)
             try slot.directory.record(store: path)
         } else {
-            (shadow, files) = try RowShadow.copy(
-                path, name, slot, limit: limit, hasExactTimes: hasExactTimes, Deadline(after: patience))
-            isNew = true
-            try complete()
+            (shadow, isNew) = (try RowShadow(slot, of: path), true)
+            try make(whenFilled)
         }
     }
 
@@ -96,34 +102,66 @@ package final class RowFollower {
     package func remake() throws {
         isDamaged = true
         losePosition()
-        (shadow, files) = try RowShadow.copy(
-            path, name, shadow.slot, limit: limit, hasExactTimes: hasExactTimes, Deadline(after: patience))
-        isNew = true
-        try complete()
+        (shadow, isNew) = (try RowShadow(shadow.slot, of: path), true)
+        try make()
         isDamaged = false
     }
 
-    /// Brings a copy that was just made to one state of the store.
-    private func complete() throws {
-        defer { files?.closeDatabase() }
-        if let files {
-            let deadline = Deadline(after: .seconds(30))
-            watchJournals(files)
-            while true {
-                do {
-                    if let (staged, view) = try stage(files) {
-                        try shadow.advance(
-                            to: staged, pageSize: staged.pageSize, nil, nil, .utf8, identity: files.identity)
-                        record(view)
-                        break
-                    }
-                } catch is Disturbed {} catch let error as SystemError where error.isPassing { losePosition() }
-                guard !deadline.hasPassed else { throw RowShadowError.busy(path) }
-                pause(.milliseconds(2))
+    /// Makes a new shadow count, and reads its map. One that is damaged meanwhile is made anew, a few times.
+    private func make(_ whenFilled: () throws -> Void = {}) throws {
+        var attempts = 0
+        while true {
+            attempts += 1
+            do {
+                try fill()
+                try whenFilled()
+                try shadow.begin()
+                return map = try shadow.map()
+            } catch RowShadowError.damaged(let path) {
+                guard attempts < Self.maximumAttempts else { throw RowShadowError.damaged(path) }
+                damagedCopies += 1
+                losePosition()
+                shadow = try RowShadow(shadow.slot, of: self.path)
             }
         }
-        try shadow.begin()
-        map = try shadow.map()
+    }
+
+    /// Fills a new shadow with one state of the store.
+    private func fill() throws {
+        defer { files?.closeDatabase() }
+        var deadline = Deadline(after: patience)
+        var isFilled = false
+        while true {
+            let wasFilled = isFilled
+            defer { if isFilled, !wasFilled { deadline = Deadline(after: .seconds(30)) } }
+            do {
+                if !isFilled { self.files = try StoreFiles.current(directory, name, unless: nil) }
+                guard let files else { break }
+                if let (staged, view) = try isFilled ? stage(files) : fill(files, &isFilled) {
+                    try shadow.advance(to: staged, pageSize: staged.pageSize, nil, nil, .utf8, identity: files.identity)
+                    record(view)
+                    break
+                }
+            } catch is Disturbed {} catch let error as SystemError where error.isPassing { losePosition() }
+            guard !deadline.hasPassed || isFilled && !wasFilled else { throw RowShadowError.busy(path) }
+            pause(.milliseconds(2))
+        }
+    }
+
+    /// Fills a new shadow with the pages of a view, and returns what differs from it, as `stage`. What was read while
+    /// the view stayed as it was is the store's state, and nothing is compared.
+    private func fill(_ files: StoreFiles, _ isFilled: inout Bool) throws -> (StagedPages, StoreView?)? {
+        watchJournals(files)
+        guard let view = try look(files) else { return nil }
+        let isConfirmed: Bool? = try capturing(since: view) {
+            try shadow.fill(from: view, of: path, files.identity, limit: limit, meanwhile: keepUp)
+            isFilled = true
+            return try view.isConfirmed() ? true : nil
+        }
+        let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
+        try staged.finish()
+        if isConfirmed == true { return (staged, view) }
+        return try stageAgain(staged, files).map { ($0, nil) }
     }
 
     // MARK: - Steps
@@ -279,30 +317,41 @@ package final class RowFollower {
     /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if the pages have
     /// transactions that were made meanwhile. Returns nil if they aren't of one state.
     private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
+        guard let view = try look(files) else { return nil }
+        try applyCaptured(until: view.index, files)
+        // Its pages are compared piece by piece.
+        try shadow.flush()
+        let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
+        let found: StagedPages? = try capturing(since: view) {
+            try view.forEachDifference(from: shadow.pages, { try staged.add($0, $1) }, meanwhile: keepUp)
+            try staged.finish()
+            return try view.isConfirmed() ? staged : nil
+        }
+        if let found { return (found, view) }
+        return try stageAgain(staged, files).map { ($0, nil) }
+    }
+
+    /// Looks at the store as it is from now on. Returns nil if it can't be read now.
+    private func look(_ files: StoreFiles) throws -> StoreView? {
         journals?.begin()
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in commit = nil })
-        guard let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes) else { return nil }
-        try applyCaptured(until: view.index, files)
-        // A log that is written without a pause is restarted meanwhile: what it gets from now on is captured.
+        return try StoreView(files, path: path, hasExactTimes: hasExactTimes)
+    }
+
+    /// Reads a view. A log that is written without a pause is restarted meanwhile: what it gets from now on is
+    /// captured. If that wasn't done before, it leads on from nothing if `body` returns nil.
+    private func capturing<Result>(since view: StoreView, _ body: () throws -> Result?) throws -> Result? {
         let isUnproven = commit == nil
-        var isDone = false
+        if isUnproven { commit = view.index }
+        var result: Result?
         defer {
-            if isUnproven, !isDone {
+            if isUnproven, result == nil {
                 commit = nil
                 captured.removeAll()
             }
         }
-        if isUnproven { commit = view.index }
-        // Its pages are compared piece by piece.
-        try shadow.flush()
-        let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
-        try view.forEachDifference(from: shadow.pages, { try staged.add($0, $1) }, meanwhile: keepUp)
-        try staged.finish()
-        if try view.isConfirmed() {
-            isDone = true
-            return (staged, view)
-        }
-        return try stageAgain(staged, files).map { ($0, nil) }
+        result = try body()
+        return result
     }
 
     /// Applies the transactions up to a commit that is to be compared, so that each of them stays a step of its own.

@@ -14,25 +14,6 @@ extension RowShadow {
         } catch RowShadowError.damaged { return nil }
     }
 
-    /// Copies the store once it can be read. The copy isn't of one state yet.
-    static func copy(
-        _ path: FilePath, _ name: StoreName, _ slot: ShadowPlace.Slot, limit: Int64, hasExactTimes: Bool,
-        _ deadline: Deadline
-    ) throws -> (RowShadow, StoreFiles?) {
-        while true {
-            let files = try StoreFiles.current(path.removingLastComponent(), name, unless: nil)
-            do {
-                _ = try files?.refreshIndex(finalRead: {}, changed: { _ in })
-                let view = try files.flatMap { try StoreView($0, path: path, hasExactTimes: hasExactTimes) }
-                if files == nil || view != nil {
-                    return (try RowShadow(slot, of: files, at: path, limit: limit), files)
-                }
-            } catch is Disturbed {} catch let error as SystemError where error.isPassing {}
-            guard !deadline.hasPassed else { throw RowShadowError.busy(path) }
-            pause(.milliseconds(2))
-        }
-    }
-
     /// Reads the map of the pages; nil if they contradict each other.
     ///
     /// Throws `RowShadowError.damaged` and `SystemError`.

@@ -89,35 +89,15 @@ package final class RowShadow {
         else { return nil }
     }
 
-    /// Makes the shadow of a store, or of none, in a slot. The copy isn't of one state yet.
-    ///
-    /// - Parameter limit: The size in bytes above which the store is only cloned, not copied.
-    init(_ slot: ShadowPlace.Slot, of files: StoreFiles?, at path: FilePath, limit: Int64) throws {
+    /// Makes the shadow of a store in a slot, without its pages. It counts from `begin` on.
+    init(_ slot: ShadowPlace.Slot, of store: FilePath) throws {
         let directory = slot.directory
         self.slot = slot
         try directory.removeShadow()
-        try directory.record(store: path)
-        let copy = try OwnFile(ShadowName.pages, in: directory)
-        let header = try files?.header()
-        if files != nil {
-            let source = try Descriptor(opening: path, flags: O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-            let size = try source.status(path: path).size
-            var run = FileCopy(from: path, to: copy.path)
-            run.checksHoles = false
-            run.progress = { done in
-                guard done == 0 else { return }
-                if size > limit { throw RowShadowError.tooLarge(path, bytes: size) }
-                try copy.requireSpace(for: UInt64(clamping: size))
-            }
-            _ = try run.run(from: source, to: copy.descriptor)
-        }
-        let pageSize = header?.pageSize ?? 0
-        let length = try copy.descriptor.status().size
-        let pageCount = pageSize == 0 ? 0 : UInt32(length / Int64(pageSize))
+        try directory.record(store: store)
         state = ShadowState(
-            epoch: UInt64.random(in: 1...UInt64.max >> 1), pageSize: pageSize, pageCount: pageCount,
-            identity: files?.identity ?? FileIdentity(device: 0, inode: 0))
-        try copy.descriptor.truncate(to: Int64(pageCount) * Int64(pageSize), path: copy.path)
+            epoch: UInt64.random(in: 1...UInt64.max >> 1), pageSize: 0, pageCount: 0,
+            identity: FileIdentity(device: 0, inode: 0))
         (stateFile, redo) = (try OwnFile(ShadowName.state, in: directory), try OwnFile(ShadowName.redo, in: directory))
         log = try OwnFile(ShadowName.log(state.logFile), in: directory)
         logWriter = BufferedWriter(log, at: state.logEnd, isRead: true)
@@ -125,7 +105,30 @@ package final class RowShadow {
         pages = try Self.openPages(directory, state, isNew: true)
     }
 
-    /// Makes a copy count that was brought to one state of the store. Throws `SystemError`.
+    /// Fills a new shadow with the pages of a view. They are of one state if the view is confirmed afterwards.
+    ///
+    /// - Parameters:
+    ///   - limit: The size in bytes above which the store is only cloned, not copied.
+    ///   - meanwhile: Called now and then.
+    func fill(
+        from view: StoreView, of store: FilePath, _ identity: FileIdentity, limit: Int64, meanwhile: () throws -> Void
+    ) throws {
+        let copy = try OwnFile(ShadowName.pages, in: directory)
+        let size = Int64(view.pageCount) * Int64(view.pageSize)
+        try copy.descriptor.truncate(to: 0, path: copy.path)
+        let isCloned = view.clone(to: copy.descriptor)
+        if !isCloned {
+            if size > limit { throw RowShadowError.tooLarge(store, bytes: size) }
+            try copy.requireSpace(for: UInt64(clamping: size))
+        }
+        try copy.descriptor.truncate(to: size, path: copy.path)
+        (state.pageSize, state.pageCount, state.identity) = (view.pageSize, view.pageCount, identity)
+        flushed = state
+        pages = try Self.openPages(directory, state, isNew: true)
+        try pages.fill(from: view, isCloned: isCloned, meanwhile: meanwhile)
+    }
+
+    /// Makes a copy count that has one state of the store. Throws `SystemError`.
     func begin() throws {
         try flush()
         try pages.seal()

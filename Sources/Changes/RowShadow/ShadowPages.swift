@@ -66,6 +66,34 @@ final class ShadowPages: DatabaseState {
         }
     }
 
+    /// Writes the pages of a view to a new copy, but those that the copy has as a clone of the view's database. Their
+    /// sums are those of what was read, so that a page that wasn't written as it was read is found.
+    func fill(from view: StoreView, isCloned: Bool, meanwhile: () throws -> Void) throws {
+        guard pageSize > 0 else { return }
+        let batch = (1 << 20) / pageSize
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: batch * pageSize, alignment: 4096)
+        defer { memory.deallocate() }
+        for first in stride(from: 1, through: pageCount, by: batch) {
+            let count = min(batch, Int(pageCount - first) + 1)
+            let part = UnsafeMutableRawBufferPointer(rebasing: memory[..<(count * pageSize)])
+            try view.read(first, into: part)
+            for place in 0..<count {
+                let (number, start) = (first + UInt32(place), place * pageSize)
+                let page = UnsafeRawBufferPointer(rebasing: part[start..<start + pageSize])
+                sums?.record(number, page)
+                if isCloned, view.isLogged(number) { try file.write(page, at: offset(number), path: path) }
+            }
+            // Holes stay holes.
+            if !isCloned, !part.isZero {
+                try file.write(UnsafeRawBufferPointer(part), at: offset(first), path: path)
+                file.beginWriteback(at: offset(first), count: Int64(part.count))
+            }
+            try meanwhile()
+        }
+    }
+
+    private func offset(_ number: UInt32) -> Int64 { Int64(number - 1) * Int64(pageSize) }
+
     /// Records that a page of a new copy is the store's.
     func confirm(_ number: UInt32, _ bytes: UnsafeRawBufferPointer) {
         if isUnchecked { sums?.record(number, bytes) }
@@ -81,7 +109,7 @@ final class ShadowPages: DatabaseState {
     /// left as it is. Returns the number of bytes.
     @discardableResult
     func read(_ first: UInt32, into buffer: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
-        try file.read(into: buffer, at: Int64(first - 1) * Int64(pageSize), path: path)
+        try file.read(into: buffer, at: offset(first), path: path)
     }
 
     /// The length of the pending pages in bytes.
@@ -123,7 +151,7 @@ final class ShadowPages: DatabaseState {
         // SQLite needn't write a page that a transaction both takes and frees.
         if fileCount < pageCount { sums?.recordZeros(fileCount + 1...pageCount, length: pageSize) }
         try forEach { number, bytes in
-            try file.write(bytes, at: Int64(number - 1) * Int64(pageSize), path: path)
+            try file.write(bytes, at: offset(number), path: path)
             sums?.record(number, bytes)
         }
         try sums?.write()

@@ -145,6 +145,12 @@ final class StoreView {
         }
     }
 
+    /// Makes a file a clone of the database as it is now, without its log. Returns false where the file system can't.
+    func clone(to file: borrowing Descriptor) -> Bool { database.clone(to: file) }
+
+    /// True if the log has a page, so that the database's may be another.
+    func isLogged(_ number: UInt32) -> Bool { frames[number] != nil }
+
     /// True if all that was read so far is of one commit.
     func isConfirmed() throws -> Bool {
         guard try files.isIndexCurrent() else { return false }

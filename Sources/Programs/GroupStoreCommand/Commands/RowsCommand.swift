@@ -40,7 +40,7 @@ struct RowsEnableCommand: ParsableCommand {
         try reporting(outputOptions) { output in
             let rows = try RowsPlace(store)
             let (path, place) = (rows.store, rows.own)
-            let estimate = try ShadowEstimate(of: path, in: place)
+            let estimate = try ShadowEstimate(of: path, in: place, measures: dryRun)
             guard estimate.fits else {
                 throw CommandFailure(
                     .inputOutput, code: "no_space",
@@ -51,6 +51,7 @@ struct RowsEnableCommand: ParsableCommand {
             if dryRun { return describe(estimate, place, output) }
             let slot = try place.takeSlot(epoch: nil)
             let follower = try RowFollower(path, slot, limit: .max, within: .seconds(30))
+            DirectRows.sayDamage(of: follower, output)
             let shadow = follower.shadow
             try shadow.close()
             var summary: JSONObject = ["type": "summary", "outcome": "enabled", "bytes": .integer(shadow.size)]
@@ -65,11 +66,11 @@ struct RowsEnableCommand: ParsableCommand {
             "type": "summary", "outcome": "planned", "bytes": .integer(estimate.size),
             "available": .integer(Int64(clamping: estimate.available)),
             "log_limit": .integer(ShadowEstimate.logLimit),
-            "reflink": measurement.map { .bool($0.isCloned) } ?? .null,
+            "reflink": estimate.isCloned.map { .bool($0) } ?? .null,
             "seconds": measurement.map { .number($0.seconds) } ?? .null,
         ]
         summary.setPath("path", bytes: place.path.bytes)
-        let way = measurement?.isCloned == true ? "a clone, which takes space only as the store changes" : "a copy"
+        let way = estimate.isCloned == true ? "a clone, which takes space only as the store changes" : "a copy"
         var time = "not estimated: this file system has no files without names"
         if let measurement {
             let tenths = Int64((measurement.seconds * 10).rounded(.up))

@@ -73,13 +73,26 @@ final class DirectRows {
     ) throws -> RowFollower {
         var hasSaid = output.quiet
         while true {
-            do { return try RowFollower(path, slot, limit: copyLimit, within: .seconds(2)) } catch let error {
+            do {
+                let follower = try RowFollower(path, slot, limit: copyLimit, within: .seconds(2))
+                sayDamage(of: follower, output)
+                return follower
+            } catch let error {
                 guard case RowShadowError.busy? = error as? RowShadowError else { throw error }
                 if !hasSaid { Output.write("groupstore: \(error); waiting", to: STDERR_FILENO) }
                 hasSaid = true
             }
             if Interruption.isRequested { throw AgentConnectionError.interrupted }
         }
+    }
+
+    /// Says that copies were damaged while they were made, and that one was made all the same.
+    static func sayDamage(of follower: RowFollower, _ output: Output) {
+        guard follower.damagedCopies > 0, !output.quiet else { return }
+        let path = PrintablePath(follower.shadow.path)
+        Output.write(
+            "groupstore: a copy in \(path) was damaged while it was made, and was made anew; check the disk",
+            to: STDERR_FILENO)
     }
 
     /// Brings the copy to the store's present state.

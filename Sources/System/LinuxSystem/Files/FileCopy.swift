@@ -55,7 +55,7 @@ package struct FileCopy {
         from source: borrowing Descriptor, to target: borrowing Descriptor,
         through buffers: (any FileCopyBuffers)? = nil
     ) throws -> Result {
-        if gs_reflink(target.raw, source.raw) == 0 {
+        if source.clone(to: target) {
             let size = try target.status(path: targetPath).size
             try progress(size)
             return Result(method: .reflink, bytes: size)
@@ -187,6 +187,9 @@ private struct Extent {
 }
 
 extension Descriptor {
+    /// Replaces another file's content by a clone of this one's. Returns false where the file system can't.
+    package func clone(to file: borrowing Descriptor) -> Bool { gs_reflink(file.raw, raw) == 0 }
+
     /// Returns the extent at an offset, up to `limit` at most; nil at the end of the file. A file system that doesn't
     /// report holes has none.
     fileprivate func extent(at offset: Int64, limit: Int64, path: FilePath) throws(SystemError) -> Extent? {
@@ -211,7 +214,7 @@ extension Descriptor {
 
 extension UnsafeMutableRawBufferPointer {
     /// True if all bytes are zero.
-    fileprivate var isZero: Bool {
+    package var isZero: Bool {
         guard let start = baseAddress, let first else { return true }
         return first == 0 && memcmp(start, start + 1, count - 1) == 0
     }
