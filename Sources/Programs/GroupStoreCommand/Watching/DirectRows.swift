@@ -19,6 +19,8 @@ final class DirectRows {
     private(set) var discontinuity: StoreEvent.ResetReason?
     /// The events that wait until the store can be read.
     private var owed: [StoreEvent] = []
+    /// True if the copy was made anew, and nobody was told: its steps don't lead on from what was told before.
+    private var isRemade = false
     private let path: FilePath
     private let isQuiet: Bool
     /// True if something other than transactions in the log may have written the store.
@@ -55,7 +57,7 @@ final class DirectRows {
         // Steps that nobody asked for are in the log all the same: another token may be of before them.
         try awaitStore()
         // Whoever comes with a token learns of a damaged copy from it, and nobody else was told anything.
-        owed = []
+        (owed, isRemade) = ([], false)
         let shadow = follower.shadow
         if let position, position.epoch == shadow.epoch, try shadow.hasSteps(after: position.step) {
             told = position.step
@@ -111,7 +113,7 @@ final class DirectRows {
     private func remake() throws {
         try follower.remake()
         told = follower.shadow.lastStep
-        owed.append(.reset(.epoch))
+        isRemade = true
     }
 
     /// Returns true if the rows of stores are told from their pages: none of them keeps a history, which a user who has
@@ -164,7 +166,7 @@ final class DirectRows {
     var token: String { RowToken(epoch: follower.shadow.epoch, step: told).description }
 
     /// True if steps are logged that were not passed on.
-    var hasSteps: Bool { told < follower.shadow.lastStep }
+    var hasSteps: Bool { isRemade || told < follower.shadow.lastStep }
 
     /// Call it after each file event: a program may have opened the store.
     func recordFileEvent() { follower.openSession() }
@@ -231,6 +233,10 @@ final class DirectRows {
     /// Prints the rows of each step that was logged before the call and not passed on, and passes on an event for it;
     /// nil after steps that the filter leaves out, which only advance the token.
     func passOnSteps(_ body: (StoreEvent?) throws -> Void) throws {
+        if isRemade {
+            isRemade = false
+            try body(takeOwedReset() ?? .reset(.epoch))
+        }
         let last = follower.shadow.lastStep
         var hasLeftOut = false
         while told < last {
