@@ -47,6 +47,26 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
+    /// Like one that is gone later: it may be restarting.
+    @Test func waitsForAnAgentThatEndsWhileItConnects() throws {
+        let places = try Places()
+        try makeStore(places.group.appending("Notes.sqlite"), rows: 1)
+        let socket = places.scratch("agent.sock")
+        let listener = try UnixSocket.listen(at: socket)
+        let watch = try RunningProcess(
+            Programs.groupstore, ["watch", "\(AgentProcess.group)/Notes.sqlite", "--json", "--agent"],
+            environment: AgentProcess.environment(socket))
+        var isReadable = pollfd(fd: listener.raw, events: Int16(POLLIN), revents: 0)
+        #expect(poll(&isReadable, 1, 60_000) == 1)
+        do { _ = try UnixSocket.accept(on: listener) }
+        _ = consume listener
+        unlink(socket.string)
+        try watch.line(.errors) { $0 == "groupstore: the agent at \(socket) is gone; waiting 30 s for it" }
+        let agent = try AgentProcess(places, legacy: [])
+        try watch.line { JSONObject(line: $0)?.type == "subscribed" }
+        #expect(try agent.stop().status == 0)
+    }
+
     /// Like the libraries: the agent may be restarting, so its absence is waited for.
     @Test(.soak) func watchesTheFilesOnceTheAgentStaysAway() throws {
         let scene = try Scene()

@@ -38,10 +38,14 @@ struct AgentAbsence {
         return feed
     }
 
-    func sayGone(_ socket: FilePath, _ stores: [WatchedStore]) {
-        let seconds = wait(for: stores).components.seconds
-        let then = mayFollow(stores) ? "then watching without it" : "then ending (start it: groupstore agent)"
-        say("the agent at \(PrintablePath(socket)) is gone; waiting \(seconds) s for it, \(then)")
+    /// - Parameter stores: The stores that the agent has served; nil if it didn't come to that.
+    func sayGone(_ socket: FilePath, _ stores: [WatchedStore]?) {
+        let seconds = wait(for: stores ?? []).components.seconds
+        var text = "the agent at \(PrintablePath(socket)) is gone; waiting \(seconds) s for it"
+        if let stores {
+            text += mayFollow(stores) ? ", then watching without it" : ", then ending (start it: groupstore agent)"
+        }
+        say(text)
     }
 
     func sayBack() { say("the agent is back") }
@@ -61,11 +65,11 @@ extension AgentConnectionError {
         }
     }
 
-    /// True if an agent was there and doesn't answer any more.
-    fileprivate var isOfAbsence: Bool {
+    /// True if no agent answers.
+    var isOfAbsence: Bool {
         switch self {
-        case .lost, .timedOut: true
-        case .noSocketPath, .noAgent, .refused, .notUnderstood, .tooLong, .interrupted: false
+        case .noAgent, .lost, .timedOut: true
+        case .noSocketPath, .refused, .notUnderstood, .tooLong, .interrupted: false
         }
     }
 }

@@ -36,48 +36,75 @@ final class AgentFeed: WatchedFeed {
         absence: AgentAbsence, _ configure: (inout SubscribeOperation) -> Void = { _ in }
     ) throws(AgentConnectionError) {
         self.absence = absence
-        socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
+        let socket = try AgentConnection.standardSocket(environment: ProcessVariables.all)
+        self.socket = socket
         privateAgent = nil
         openingType = "subscribed"
         var backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
+        var wasThere = false
         while true {
-            let connection = try AgentConnection(socket, interrupt: Interruption.descriptor)
-            let groups = try ServedGroups(connection)
-            var (stores, subscriptions) = ([WatchedStore](), [SubscribeOperation]())
-            var unknown: StoreAddress?
-            for path in paths {
-                let address = try groups.address(of: path)
-                guard !subscriptions.contains(where: { $0.store == address }) else { continue }
-                let subscription = Self.subscription(address, since: token, configure)
-                subscriptions.append(subscription)
-                let reply = try Self.subscribe(subscription, connection)
-                if subscription.readsHistory, reply.bool("history") == nil { unknown = address }
-                stores.append(
-                    WatchedStore(
-                        name: Self.name(of: address), bytes: address.bytes,
-                        path: reply.path("path").flatMap { FilePath(bytes: $0) } ?? path,
-                        token: reply.string("token") ?? "", hasHistory: reply.bool("history") ?? false))
+            let attempt = try Self.awaiting(
+                socket, absence, nil,
+                while: { error in
+                    wasThere = wasThere || error == .lost(socket)
+                    return wasThere && error.isOfAbsence
+                }
+            ) { (_, limit) throws(AgentConnectionError) in
+                let opened = try Opened(paths, since: token, socket, limit, configure)
+                return (opened, try wait == nil ? nil : opened.refusal(limit))
             }
-            (self.stores, self.subscriptions, self.connection) = (stores, subscriptions, connection)
-            guard let wait, let unknown else { return }
-            if let refusal = try Self.passingRefusal(unknown, connection) { wait(refusal) }
+            guard let (opened, refusal) = attempt else { throw .timedOut(socket) }
+            wasThere = true
+            (stores, subscriptions, connection) = (opened.stores, opened.subscriptions, opened.connection)
+            guard let wait, opened.unknown != nil else { return }
+            if let refusal { wait(refusal) }
             if Interruption.isRequested { throw .interrupted }
             pause(backoff.next())
         }
     }
 
-    /// Returns why the rows of a store can't be read for now; nil if they can. Throws why they can't at all.
-    private static func passingRefusal(
-        _ store: StoreAddress, _ connection: AgentConnection
-    ) throws(AgentConnectionError) -> WireError? {
-        let operation = HistoryOperation.changes(store, since: nil, limit: 1, HistoryOperation.Filter())
-        do throws(AgentConnectionError) {
-            _ = try connection.request(.history(operation), deadline: Deadline(after: replyTimeout))
-        } catch {
-            guard case .refused(let refusal) = error, passing.contains(refusal.code) else { throw error }
-            return refusal
+    /// A connection with its subscriptions.
+    private struct Opened {
+        let connection: AgentConnection
+        private(set) var stores: [WatchedStore] = []
+        private(set) var subscriptions: [SubscribeOperation] = []
+        /// A store of which it isn't known if it keeps a history.
+        private(set) var unknown: StoreAddress?
+
+        init(
+            _ paths: [FilePath], since token: String?, _ socket: FilePath, _ limit: (Duration) -> Deadline,
+            _ configure: (inout SubscribeOperation) -> Void
+        ) throws(AgentConnectionError) {
+            connection = try AgentConnection(
+                socket, deadline: limit(AgentFeed.helloTimeout), interrupt: Interruption.descriptor)
+            let groups = try ServedGroups(connection)
+            for path in paths {
+                let address = try groups.address(of: path)
+                guard !subscriptions.contains(where: { $0.store == address }) else { continue }
+                let subscription = AgentFeed.subscription(address, since: token, configure)
+                subscriptions.append(subscription)
+                let reply = try AgentFeed.subscribe(subscription, connection, limit(AgentFeed.replyTimeout))
+                if subscription.readsHistory, reply.bool("history") == nil { unknown = address }
+                stores.append(
+                    WatchedStore(
+                        name: AgentFeed.name(of: address), bytes: address.bytes,
+                        path: reply.path("path").flatMap { FilePath(bytes: $0) } ?? path,
+                        token: reply.string("token") ?? "", hasHistory: reply.bool("history") ?? false))
+            }
         }
-        return nil
+
+        /// Returns why the rows of a store can't be read for now; nil if they can. Throws why they can't at all.
+        func refusal(_ limit: (Duration) -> Deadline) throws(AgentConnectionError) -> WireError? {
+            guard let unknown else { return nil }
+            let operation = HistoryOperation.changes(unknown, since: nil, limit: 1, HistoryOperation.Filter())
+            do throws(AgentConnectionError) {
+                _ = try connection.request(.history(operation), deadline: limit(AgentFeed.replyTimeout))
+            } catch {
+                guard case .refused(let refusal) = error, AgentFeed.passing.contains(refusal.code) else { throw error }
+                return refusal
+            }
+            return nil
+        }
     }
 
     /// The refusals that end by themselves. An agent that maintains the history updates it after a schema change.
@@ -98,7 +125,7 @@ final class AgentFeed: WatchedFeed {
         for (path, address) in agent.stores {
             let subscription = Self.subscription(address, since: token, configure)
             subscriptions.append(subscription)
-            let reply = try Self.subscribe(subscription, connection)
+            let reply = try Self.subscribe(subscription, connection, Deadline(after: Self.replyTimeout))
             stores.append(
                 WatchedStore(
                     name: "\(PrintablePath(path))", bytes: path.bytes, path: path, token: reply.string("token") ?? "",
@@ -120,9 +147,9 @@ final class AgentFeed: WatchedFeed {
     }
 
     private static func subscribe(
-        _ subscription: SubscribeOperation, _ connection: AgentConnection
+        _ subscription: SubscribeOperation, _ connection: AgentConnection, _ deadline: Deadline
     ) throws(AgentConnectionError) -> JSONObject {
-        try connection.request(.subscribe(subscription), deadline: Deadline(after: replyTimeout))
+        try connection.request(.subscribe(subscription), deadline: deadline)
     }
 
     private static func name(of address: StoreAddress) -> String {
@@ -180,25 +207,44 @@ final class AgentFeed: WatchedFeed {
 
     /// Reconnects. Returns nil if the caller's deadline passes first, and throws if the agent doesn't come back.
     private func reconnected(_ deadline: Deadline) throws(AgentConnectionError) -> AgentConnection? {
-        let giveUp = Deadline(after: absence.wait(for: stores))
-        var isGone = false
+        try Self.awaiting(socket, absence, stores, until: deadline, while: { _ in true }) {
+            (isGone, limit) throws(AgentConnectionError) in
+            let connection = try AgentConnection(
+                socket, deadline: limit(isGone ? Self.helloTimeout : Self.firstHelloTimeout),
+                interrupt: Interruption.descriptor)
+            for (index, store) in stores.enumerated() {
+                subscriptions[index].since = store.token
+                _ = try Self.subscribe(subscriptions[index], connection, limit(Self.replyTimeout))
+            }
+            return connection
+        }
+    }
+
+    /// Makes an attempt to reach an agent, and repeats it while the agent is away, for as long as it says. Returns nil
+    /// if the caller's deadline passes first.
+    ///
+    /// - Parameters:
+    ///   - stores: The stores that the agent has served; nil if it didn't come to that.
+    ///   - isPassing: Returns true for an error after which the agent may come back.
+    ///   - attempt: Receives whether the agent is known to be gone, and a function that limits a time to what is left.
+    private static func awaiting<Success>(
+        _ socket: FilePath, _ absence: AgentAbsence, _ stores: [WatchedStore]?, until deadline: Deadline = .none,
+        while isPassing: (AgentConnectionError) -> Bool,
+        attempt: (_ isGone: Bool, _ limit: (Duration) -> Deadline) throws(AgentConnectionError) -> Success
+    ) throws(AgentConnectionError) -> Success? {
+        var giveUp: Deadline?
         var backoff = Backoff(first: .milliseconds(50), longest: .seconds(2))
         while true {
             do throws(AgentConnectionError) {
-                let newConnection = try AgentConnection(
-                    socket, deadline: Deadline(after: isGone ? Self.helloTimeout : Self.firstHelloTimeout),
-                    interrupt: Interruption.descriptor)
-                for (index, store) in stores.enumerated() {
-                    subscriptions[index].since = store.token
-                    _ = try newConnection.request(
-                        .subscribe(subscriptions[index]), deadline: Deadline(after: Self.replyTimeout))
-                }
-                if isGone { absence.sayBack() }
-                return newConnection
+                let success = try attempt(giveUp != nil) { Deadline(after: min($0, giveUp?.remaining ?? $0)) }
+                if giveUp != nil { absence.sayBack() }
+                return success
             } catch {
-                if !isGone, !Interruption.isRequested { absence.sayGone(socket, stores) }
-                isGone = true
-                if giveUp.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }
+                guard isPassing(error) else { throw error }
+                if giveUp == nil, !Interruption.isRequested { absence.sayGone(socket, stores) }
+                let end = giveUp ?? Deadline(after: absence.wait(for: stores ?? []))
+                if end.hasPassed { throw error == .lost(socket) ? .timedOut(socket) : error }
+                giveUp = end
             }
             if Interruption.isRequested { throw .interrupted }
             if deadline.hasPassed { return nil }
