@@ -33,6 +33,8 @@ final class DirectRows {
 
     /// The size in bytes above which a store isn't copied unasked.
     private static let copyLimit: Int64 = 1 << 30
+    /// The number of times that a copy is made anew in one advance if each is damaged at once.
+    private static let maximumRemakes = 3
 
     /// Opens or makes the copy of a store.
     ///
@@ -99,12 +101,16 @@ final class DirectRows {
 
     /// Brings the copy to the store's present state.
     private func advance(comparesAll: Bool) throws -> RowFollower.Outcome {
+        var remakes = 0
         do {
-            do {
-                return try follower.advance(comparesAll: comparesAll, inParts: true)
-            } catch RowShadowError.damaged {
-                try remake()
-                return try follower.advance(comparesAll: comparesAll, inParts: true)
+            while true {
+                do { return try follower.advance(comparesAll: comparesAll, inParts: true) } catch {
+                    guard case RowShadowError.damaged? = error as? RowShadowError, remakes < Self.maximumRemakes else {
+                        throw error
+                    }
+                    remakes += 1
+                    try remake()
+                }
             }
         } catch RowShadowError.busy { return .busy }
     }
