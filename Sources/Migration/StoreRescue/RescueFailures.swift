@@ -31,7 +31,7 @@ extension RelocationFailure {
         return RelocationFailure(
             .badData, code: "branch_damaged", damaged.damageSentence ?? "",
             remedy: "look for its rows in a copy of the files, and remove these once you have them: "
-                + "d=$(mktemp -d) && cp \(place)/damaged* \"$d\" && sqlite3 \"$d/damaged\" .recover")
+                + "d=$(mktemp -d) && cp \(place)/damaged* \"$d\" && sqlite3 \"$d/damaged\" .dump")
     }
 
     /// Returns the failure without the programs that have a branch, where others have the store open, too: those with a

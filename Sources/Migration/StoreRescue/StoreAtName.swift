@@ -22,22 +22,12 @@ extension StoreLocation {
     /// Throws if the store's name is a link that leads nowhere, or if its database and another store's have changed
     /// places under their programs.
     func checkName(_ branches: [OrphanedBranch]) throws(RelocationFailure) {
-        try checkLink()
-        try checkSwapped(branches)
-    }
-
-    /// Throws if the store's name is a link that leads nowhere.
-    func checkLink() throws(RelocationFailure) {
         if let status = try? directory.status(name.database), status.kind == .symbolicLink {
             throw RelocationFailure(
                 .badData, code: "dangling_link", "\(PrintablePath(path)) is a symbolic link that leads to no file",
                 remedy: "remove the link, and put the store back: "
                     + "rm \(path.shellWord) && groupstore rescue \(path.shellWord)")
         }
-    }
-
-    /// Throws if the store's database and another store's have changed places under their programs.
-    func checkSwapped(_ branches: [OrphanedBranch]) throws(RelocationFailure) {
         guard let swapped = branches.first(where: \.isSwapped), let other = swapped.otherName else { return }
         let (mine, free, theirs) = (path.shellWord, path.appending(suffix: ".swapped").shellWord, other.shellWord)
         throw RelocationFailure(

@@ -109,12 +109,10 @@ package struct StoreRescue {
         let id = TransferIdentifier()
         var result: RescueReport
         do {
-            // Copies of swapped stores would be joined with the wrong one later.
-            try store.checkSwapped(branches)
+            try store.checkName(branches)
             // First of all: the claim asks presenters to close the store, and a program that has a branch may be one
             // of them, or end while others are waited for.
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
-            try store.checkLink()
             result = try engine.joiningBranches { try join($0, saved: id) }
             if branches.isEmpty, result.branches.isEmpty { try checkDamaged() }
         } catch {
