@@ -76,6 +76,32 @@ import Testing
         #expect(failure?.code == "branch_damaged" && failure?.message.contains("overwritten") == true)
     }
 
+    /// SQLite takes a log without a valid header for empty. What it finds wrong itself is damage like any other.
+    @Test(arguments: [("-wal", 16, 8), ("", 4096, 100)])
+    func keepsTheFilesOfAGarbledBranch(_ suffix: String, _ offset: Int, _ count: Int) throws {
+        let program = try rig.holder()
+        try program.insert(2, "first")
+        if suffix.isEmpty { try program.run("c.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()") }
+        let garbled = rig.path.appending(suffix: suffix)
+        try run(
+            "sh",
+            [
+                "-c", "yes | head -c $3 | dd of=\"$1\" bs=1 seek=$2 conv=notrunc status=none", "sh", Word(garbled),
+                "\(offset)", "\(count)",
+            ])
+        if suffix.isEmpty { try rig.replace(rows: "(1, 'base')") }
+        rig.unlink("-wal", "-shm")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(failure?.code == "branch_damaged")
+        let saved = try SavedBranches(Relocation.container(at: rig.store.directory.path))
+        let place = try #require(saved.damaged().first).location.directory
+        #expect(failure?.message.contains(place.path.string) == true, "\(failure?.message ?? "")")
+        #expect(try place.status(SavedBranches.damagedName) != nil)
+        try program.kill()
+        #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(try saved.damaged().count == 1)
+    }
+
     /// The programs may end right after the refusal. Their files are kept as they are, and the next rescue finds them.
     @Test func keepsTheFilesOfABranchThatItRefuses() throws {
         let (first, second) = try holdersOfTwoIndexes()

@@ -72,16 +72,20 @@ struct BranchCopy {
             guard let finding = try place.loss(index, commit, of: indexes.count) else { continue }
             throw Self.damaged(subject, store, finding)
         }
+        if let log, log.isLost, try place.hasHeaderlessLog() {
+            throw Self.damaged(subject, store, "its log has no valid header")
+        }
         self.lastWrite = lastWrite
         commits = try Self.commits(in: place)
         let hadWAL = try log != nil || StoreSnapshotHeader.isWAL(place)
         self.hadWAL = hadWAL
+        let findings: [String]
         do {
             try Self.settle(place)
+            findings = try StoreReader.read(place) { try $0.integrityFindings() }
         } catch let error as StoreError {
             throw Self.damaged(subject, store, "\(error)")
         }
-        let findings = try StoreReader.read(place) { try $0.integrityFindings() }
         if let first = findings.first { throw Self.damaged(subject, store, first) }
         try directory.open(building.database, flags: O_RDWR).synchronize(path: place.path)
         if var record {
@@ -184,6 +188,11 @@ struct BranchCopy {
 }
 
 extension StoreLocation {
+    fileprivate func hasHeaderlessLog() throws -> Bool {
+        let log = try directory.open(name.wal, flags: O_RDONLY)
+        return try WriteAheadLog.hasLostItsHeader(log, path: directory.path.appending(name.wal))
+    }
+
     /// Returns a phrase on the commits that an index has reported and the copied log lacks; nil if it has them.
     fileprivate func loss(_ index: BranchIndex, _ reported: WriteAheadIndex?, of count: Int) throws -> String? {
         guard let reported else { return nil }

@@ -132,13 +132,21 @@ package struct WriteAheadLog: Equatable, Sendable {
         }
     }
 
+    /// True if the log may have frames, and no header says which: SQLite takes it for empty.
+    package static func hasLostItsHeader(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) -> Bool {
+        let header = try descriptor.read(count: headerLength, at: 0, path: path)
+        let size = try descriptor.status(path: path).size
+        return Start(header) == nil && size > Int64(headerLength)
+    }
+
     /// True if the log has the commit that an index reports, whole and by its checksums, or was begun anew since.
     package static func has(
         _ commit: WriteAheadIndex, _ descriptor: borrowing Descriptor, path: FilePath
     ) throws(SystemError) -> Bool {
         guard commit.lastFrame > 0 else { return true }
         let header = try descriptor.read(count: headerLength, at: 0, path: path)
-        guard header.count == headerLength else { return false }
+        // SQLite begins a log anew with a header of its own.
+        guard Start(header) != nil else { return false }
         guard try isOfSession(commit, descriptor, path: path) else { return true }
         let log = try WriteAheadLog(descriptor, path: path)
         guard log.lastFrame >= commit.lastFrame else { return false }
