@@ -133,7 +133,9 @@ package struct WriteAheadLog: Equatable, Sendable {
     }
 
     /// True if the log may have frames, and no header says which: SQLite takes it for empty.
-    package static func hasLostItsHeader(_ descriptor: borrowing Descriptor, path: FilePath) throws(SystemError) -> Bool {
+    package static func hasLostItsHeader(
+        _ descriptor: borrowing Descriptor, path: FilePath
+    ) throws(SystemError) -> Bool {
         let header = try descriptor.read(count: headerLength, at: 0, path: path)
         let size = try descriptor.status(path: path).size
         return Start(header) == nil && size > Int64(headerLength)
