@@ -24,16 +24,16 @@ package final class RowFollower {
         case absent
     }
 
-    package private(set) var shadow: RowShadow
+    package internal(set) var shadow: RowShadow
     /// True if the shadow was made just now: there was none, or none that counts.
     package private(set) var isNew: Bool
     /// The number of copies that were damaged while they were made, and made anew at once.
-    package private(set) var damagedCopies = 0
-    private let limit: Int64
-    private let patience: Duration
-    private let path: FilePath
-    private let directory: FilePath
-    private let name: StoreName
+    package internal(set) var damagedCopies = 0
+    let limit: Int64
+    let patience: Duration
+    let path: FilePath
+    let directory: FilePath
+    let name: StoreName
     var files: StoreFiles?
     /// The journals of transactions in rollback mode; nil if they aren't watched.
     var journals: JournalWatch?
@@ -56,7 +56,7 @@ package final class RowFollower {
     /// True if the log and the index that are open began on a database that is the shadow's.
     var holdsWholeLog = false
     /// The map of the shadow's pages; nil if they contradict each other.
-    private var map: TreeMap?
+    var map: TreeMap?
     /// True if the shadow is of no use until it is made anew.
     private var isDamaged = false
     private let keys = TableKeys()
@@ -64,8 +64,6 @@ package final class RowFollower {
     private static let nameInterval = Duration.milliseconds(100)
     /// The number of transactions that are applied before anybody is told of them.
     private static let maximumSteps = 500
-    /// The number of times that a copy is made if each is damaged meanwhile.
-    private static let maximumAttempts = 3
 
     /// Opens a store's shadow, or makes one, which is `isNew` and has the store's present state.
     ///
@@ -105,63 +103,6 @@ package final class RowFollower {
         (shadow, isNew) = (try RowShadow(shadow.slot, of: path), true)
         try make()
         isDamaged = false
-    }
-
-    /// Makes a new shadow count, and reads its map. One that is damaged meanwhile is made anew, a few times.
-    private func make(_ whenFilled: () throws -> Void = {}) throws {
-        var attempts = 0
-        while true {
-            attempts += 1
-            do {
-                try fill()
-                try whenFilled()
-                try shadow.begin()
-                return map = try shadow.map()
-            } catch RowShadowError.damaged(let path) {
-                guard attempts < Self.maximumAttempts else { throw RowShadowError.damaged(path) }
-                damagedCopies += 1
-                losePosition()
-                shadow = try RowShadow(shadow.slot, of: self.path)
-            }
-        }
-    }
-
-    /// Fills a new shadow with one state of the store.
-    private func fill() throws {
-        defer { files?.closeDatabase() }
-        var deadline = Deadline(after: patience)
-        var isFilled = false
-        while true {
-            let wasFilled = isFilled
-            defer { if isFilled, !wasFilled { deadline = Deadline(after: .seconds(30)) } }
-            do {
-                if !isFilled { self.files = try StoreFiles.current(directory, name, unless: nil) }
-                guard let files else { break }
-                if let (staged, view) = try isFilled ? stage(files) : fill(files, &isFilled) {
-                    try shadow.advance(to: staged, pageSize: staged.pageSize, nil, nil, .utf8, identity: files.identity)
-                    record(view)
-                    break
-                }
-            } catch is Disturbed {} catch let error as SystemError where error.isPassing { losePosition() }
-            guard !deadline.hasPassed || isFilled && !wasFilled else { throw RowShadowError.busy(path) }
-            pause(.milliseconds(2))
-        }
-    }
-
-    /// Fills a new shadow with the pages of a view, and returns what differs from it, as `stage`. What was read while
-    /// the view stayed as it was is the store's state, and nothing is compared.
-    private func fill(_ files: StoreFiles, _ isFilled: inout Bool) throws -> (StagedPages, StoreView?)? {
-        watchJournals(files)
-        guard let view = try look(files) else { return nil }
-        let isConfirmed: Bool? = try capturing(since: view) {
-            try shadow.fill(from: view, of: path, files.identity, limit: limit, meanwhile: keepUp)
-            isFilled = true
-            return try view.isConfirmed() ? true : nil
-        }
-        let staged = shadow.stage(pageSize: view.pageSize, pageCount: view.pageCount)
-        try staged.finish()
-        if isConfirmed == true { return (staged, view) }
-        return try stageAgain(staged, files).map { ($0, nil) }
     }
 
     // MARK: - Steps
@@ -247,7 +188,7 @@ package final class RowFollower {
     }
 
     /// Forgets where the shadow is, and what its pages are.
-    private func losePosition() {
+    func losePosition() {
         (commit, idleStamp, holdsWholeLog, map) = (nil, nil, false, nil)
         captured.removeAll()
     }
@@ -280,7 +221,7 @@ package final class RowFollower {
     }
 
     /// Records where the shadow is in the log, or before it. What was captured since leads on from there.
-    private func record(_ view: StoreView?) {
+    func record(_ view: StoreView?) {
         (idleStamp, holdsWholeLog) = (view?.idleStamp, false)
         if captured.isEmpty { commit = view?.index }
     }
@@ -316,7 +257,7 @@ package final class RowFollower {
 
     /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if the pages have
     /// transactions that were made meanwhile. Returns nil if they aren't of one state.
-    private func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
+    func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
         guard let view = try look(files) else { return nil }
         try applyCaptured(until: view.index, files)
         // Its pages are compared piece by piece.
@@ -332,7 +273,7 @@ package final class RowFollower {
     }
 
     /// Looks at the store as it is from now on. Returns nil if it can't be read now.
-    private func look(_ files: StoreFiles) throws -> StoreView? {
+    func look(_ files: StoreFiles) throws -> StoreView? {
         journals?.begin()
         _ = try files.refreshIndex(finalRead: {}, changed: { _ in commit = nil })
         return try StoreView(files, path: path, hasExactTimes: hasExactTimes)
@@ -340,7 +281,7 @@ package final class RowFollower {
 
     /// Reads a view. A log that is written without a pause is restarted meanwhile: what it gets from now on is
     /// captured. If that wasn't done before, it leads on from nothing if `body` returns nil.
-    private func capturing<Result>(since view: StoreView, _ body: () throws -> Result?) throws -> Result? {
+    func capturing<Result>(since view: StoreView, _ body: () throws -> Result?) throws -> Result? {
         let isUnproven = commit == nil
         if isUnproven { commit = view.index }
         var result: Result?
@@ -370,7 +311,7 @@ package final class RowFollower {
     }
 
     /// Watches the journals of a store in rollback mode, from before a comparison on.
-    private func watchJournals(_ files: StoreFiles) {
+    func watchJournals(_ files: StoreFiles) {
         guard files.walIndex == nil, (try? files.header()?.journalMode) == .rollback else { return journals = nil }
         if journals == nil { journals = try? JournalWatch(directory, name) }
     }
