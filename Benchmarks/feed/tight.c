@@ -1,5 +1,6 @@
-/* Commits single rows as fast as it goes, and prints how many nanoseconds that took.
-   usage: tight STORE COMMITS */
+/* Commits single rows, as fast as it goes or one every so many microseconds, and prints how many nanoseconds that took.
+   It doesn't sleep in between.
+   usage: tight STORE COMMITS [MICROSECONDS] */
 #include "../latency/clock.h"
 #include <sqlite3.h>
 
@@ -10,7 +11,7 @@ static void run(sqlite3 *db, const char *sql) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) return 64;
+    if (argc < 3 || argc > 4) return 64;
     sqlite3 *db;
     if (sqlite3_open(argv[1], &db) != SQLITE_OK) return 1;
     sqlite3_busy_timeout(db, 5000);
@@ -19,8 +20,10 @@ int main(int argc, char **argv) {
     if (sqlite3_prepare_v2(db, "INSERT INTO note (text) VALUES ('a note of some thirty characters')", -1, &insert, NULL))
         return 1;
     int commits = atoi(argv[2]);
-    int64_t began = now();
+    int64_t pause = argc > 3 ? atoi(argv[3]) * 1000LL : 0, began = now();
     for (int i = 0; i < commits; i++) {
+        while (now() < began + i * pause) {
+        }
         if (sqlite3_step(insert) != SQLITE_DONE) return 1;
         sqlite3_reset(insert);
     }
