@@ -29,6 +29,25 @@ import Testing
         #expect(try shadow.steps() == [])
     }
 
+    /// A step that is longer than the log may be stays until it is told, and so do those that wait for their reader.
+    @Test func keepsTheStepsThatWerentTold() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let known = try #require(shadow.follower?.shadow)
+        known.limits = .init(logFile: 1000, log: 4000)
+        known.firstUnread = known.lastStep + 1
+        for length in [9000, 8000, 7000] {
+            try shadow.write("UPDATE note SET text = zeroblob(\(length))")
+            _ = try shadow.follower?.advance(comparesAll: false)
+        }
+        #expect(try shadow.steps().count == 3)
+        known.firstUnread = known.lastStep + 1
+        try shadow.write("UPDATE note SET text = zeroblob(6000)")
+        _ = try shadow.follower?.advance(comparesAll: false)
+        #expect(try known.hasSteps(after: known.lastStep - 1))
+        #expect(try !known.hasSteps(after: known.lastStep - 2))
+    }
+
     /// The log and the index have lost their names, and the database has their content.
     @Test func readsTheLogOfAProgramThatHasClosedTheStore() throws {
         let shadow = try FollowedShadow(Self.note)

@@ -34,13 +34,22 @@ package final class RowShadow {
     private var isInDoubt = false
     private(set) var pages: ShadowPages
 
+    /// The first step that the log's only reader hasn't had; nil if there are others. It stays in the log, and so do
+    /// those after it.
+    package var firstUnread: UInt64?
+    var limits = Limits()
+
     private static let maximumCursors = 4
     /// The length of pending pages from which on they are written, in bytes.
     private static let maximumPending = 1 << 20
-    /// The length from which on the log continues in another file, in bytes.
-    private static let maximumLogFile: Int64 = 32 << 20
-    /// The length of all log files from which on the oldest is removed, in bytes.
-    static let maximumLog: Int64 = 256 << 20
+
+    /// The lengths of the log, in bytes.
+    struct Limits {
+        /// The length from which on the log continues in another file.
+        var logFile: Int64 = 32 << 20
+        /// The length of all log files from which on the oldest is removed.
+        var log: Int64 = 256 << 20
+    }
 
     package var epoch: UInt64 { state.epoch }
     /// The number of the last step.
@@ -248,7 +257,7 @@ package final class RowShadow {
         isInDoubt = false
         // The copy has its pages, and the state says so.
         if pageCount * pages.pageSize > 16 << 20 { try redo.descriptor.truncate(to: 0, path: redo.path) }
-        if state.logEnd >= Self.maximumLogFile { try rotateLog() }
+        if state.logEnd >= limits.logFile { try rotateLog() }
     }
 
     /// Returns the step that a redo file completes, if it is the one after the state.
@@ -332,7 +341,9 @@ package final class RowShadow {
         try writeState()
         var files = try logFiles()
         var length = try files.reduce(Int64(0)) { try $0 + (directory.status(ShadowName.log($1))?.size ?? 0) }
-        while length > Self.maximumLog, files.count > 1 {
+        // A step that is longer than the log may be is told all the same.
+        let kept = min(state.step, firstUnread ?? .max)
+        while length > limits.log, files.count > 1, files[1] <= kept {
             let name = ShadowName.log(files.removeFirst())
             length -= try directory.status(name)?.size ?? 0
             try directory.removeFile(name)

@@ -26,7 +26,7 @@ package struct ShadowEstimate: Sendable {
     }
 
     /// The size in bytes up to which the log grows.
-    package static var logLimit: Int64 { RowShadow.maximumLog }
+    package static var logLimit: Int64 { RowShadow.Limits().log }
     /// True if there is space for the copy.
     package var fits: Bool { isCloned == true || UInt64(size) <= available }
 

@@ -14,7 +14,7 @@ final class DirectRows {
     private let follower: RowFollower
     private var printer: StepPrinter
     /// The number of the last step that was passed on.
-    private var told: UInt64
+    private var told: UInt64 { didSet { follower.shadow.firstUnread = told + 1 } }
     /// The reason why the token that was given can't be continued from; nil if it can.
     private(set) var discontinuity: StoreEvent.ResetReason?
     /// The events that wait until the store can be read.
@@ -56,6 +56,8 @@ final class DirectRows {
                     + "\(PrintablePath(follower.shadow.path))", to: STDERR_FILENO)
         }
         told = follower.shadow.lastStep
+        // The steps that lead here from the token stay in the log.
+        follower.shadow.firstUnread = position.map { $0.step + 1 }
         // Steps that nobody asked for are in the log all the same: another token may be of before them.
         try awaitStore()
         // Whoever comes with a token learns of a damaged copy from it, and nobody else was told anything.
@@ -67,6 +69,7 @@ final class DirectRows {
             told = shadow.lastStep
             if token != nil { discontinuity = position?.epoch == shadow.epoch ? .historyTrimmed : .epoch }
         }
+        shadow.firstUnread = told + 1
     }
 
     deinit { try? follower.shadow.close() }
