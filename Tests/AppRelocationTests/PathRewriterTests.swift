@@ -1,6 +1,7 @@
 import GroupContainers
 import LinuxSystem
 import SystemPackage
+import TestSupport
 import Testing
 
 @testable import AppRelocation
@@ -11,7 +12,11 @@ import Testing
         -> String?
     {
         let rewriter = PathRewriter([try #require(PathRewrite(old: old, new: new))])
-        return rewriter.rewritten(Array(text.utf8)).map { String(decoding: $0, as: UTF8.self) }
+        return applied(rewriter, Array(text.utf8)).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func applied(_ rewriter: PathRewriter, _ value: [UInt8]) -> [UInt8]? {
+        rewriter.changes(value).applied(to: value)
     }
 
     @Test(arguments: [
@@ -56,18 +61,50 @@ import Testing
     ])
     func leavesEverythingElse(_ text: String) throws { #expect(try rewritten(text) == nil) }
 
+    @Test func takesForJSONWhatSQLiteTakes() throws {
+        let values = [
+            "0", "-0", "01", "-", "-01", "1.", ".5", "1.5", "1.e1", "1e", "1E+2", "1e-", "1e05", "+1", "0x1", "1 2",
+            "tru", "true", "truefalse", "nul", "null", "[]", "[", "[}", "{]", #"{"a"}"#, "{1:2}", #"{"a":1,}"#,
+            "[1,]", "[,1]", #"{"a":1 "b":2}"#, "[1 2]", #""\u00zz""#, #""\u-000""#, #""\x41""#, "\"\t\"",
+            #"{"a":{"b":[1]}}"#,
+        ]
+        let texts = values.map { "[\"/home/me/.app\", \($0)]" }
+        let script = texts.map { "SELECT json_valid('\($0)');" }.joined()
+        let answers = try run("sqlite3", ["-batch", "-init", "/dev/null", ":memory:", Word(script)])
+        #expect(try answers.output == texts.map { try rewritten($0) == nil ? "0\n" : "1\n" }.joined())
+    }
+
+    @Test func changesAnyNestingAndNamesWhatItDoesNotReach() throws {
+        let (open, end) = (String(repeating: "[", count: 5000), String(repeating: "]", count: 5000))
+        #expect(try rewritten("\(open)\"/home/me/.app\"\(end)") == "\(open)\"/srv/a pp\"\(end)")
+        let rewriter = PathRewriter([try #require(PathRewrite(old: "/o", new: "/new"))])
+        // Escapes that grow by a sum, not by doubling: a text may be quoted any number of times.
+        func quoted(_ text: String, _ count: Int) -> String {
+            (0..<count).reduce(text) { text, _ in
+                let escaped = text.replacing("\\", with: #"\u005c"#).replacing("\"", with: #"\u0022"#)
+                return "\"\(escaped)\""
+            }
+        }
+        for (count, isReached) in [(4, true), (33, true), (34, false)] {
+            let text = Array(quoted("/o/x", count).utf8)
+            let changes = rewriter.changes(text)
+            #expect(changes.isTooDeep != isReached)
+            #expect(changes.applied(to: text) == (isReached ? Array(quoted("/new/x", count).utf8) : nil))
+        }
+    }
+
     @Test func theLongestOldPathApplies() throws {
         let pairs = [("/a", "/1"), ("/a/b", "/2"), ("/a/b/c", "/3")]
         let rewriter = PathRewriter(pairs.compactMap { PathRewrite(old: FilePath($0), new: FilePath($1)) })
-        let changed = ["/a/x", "/a/b/x", "/a/b/c", "/a/bc"].map { rewriter.rewritten(Array($0.utf8)) ?? [] }
+        let changed = ["/a/x", "/a/b/x", "/a/b/c", "/a/bc"].map { applied(rewriter, Array($0.utf8)) ?? [] }
         #expect(changed.map { String(decoding: $0, as: UTF8.self) } == ["/1/x", "/2/x", "/3", "/1/bc"])
     }
 
     @Test func keepsBytesThatAreNotUTF8() throws {
         let old = try #require(FilePath(bytes: [0x2F, 0xFF]))
         let rewriter = PathRewriter([try #require(PathRewrite(old: old, new: "/n"))])
-        #expect(rewriter.rewritten([0x2F, 0xFF, 0x2F, 0xFE]) == [0x2F, 0x6E, 0x2F, 0xFE])
-        #expect(rewriter.rewritten(Array("file:///%FF/x".utf8)) == Array("file:///n/x".utf8))
-        #expect(rewriter.rewritten([0x2F, 0xFF, 0xFE]) == nil)
+        #expect(applied(rewriter, [0x2F, 0xFF, 0x2F, 0xFE]) == [0x2F, 0x6E, 0x2F, 0xFE])
+        #expect(applied(rewriter, Array("file:///%FF/x".utf8)) == Array("file:///n/x".utf8))
+        #expect(applied(rewriter, [0x2F, 0xFF, 0xFE]) == nil)
     }
 }

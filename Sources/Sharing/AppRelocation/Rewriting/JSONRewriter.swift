@@ -5,16 +5,14 @@ struct JSONRewriter {
     private let rewriter: PathRewriter
     private let depth: Int
     private var index = 0
-    private var edits: [PathRewriter.Edit] = []
-    private var nesting = 0
-    private static let maximumNesting = 200
+    private var changes = PathRewriter.Changes()
 
     /// Returns the changes of the text; none if it isn't JSON or holds no old path. Keys don't count.
-    static func edits(_ bytes: [UInt8], by rewriter: PathRewriter, depth: Int) -> [PathRewriter.Edit] {
+    static func changes(_ bytes: [UInt8], by rewriter: PathRewriter, depth: Int) -> PathRewriter.Changes {
         var run = JSONRewriter(bytes: bytes, rewriter: rewriter, depth: depth)
-        guard run.value() else { return [] }
+        guard run.value() else { return PathRewriter.Changes() }
         run.skipSpace()
-        return run.index == bytes.count ? run.edits : []
+        return run.index == bytes.count ? run.changes : PathRewriter.Changes()
     }
 
     private init(bytes: [UInt8], rewriter: PathRewriter, depth: Int) {
@@ -34,35 +32,67 @@ struct JSONRewriter {
 
     // MARK: - The grammar
 
+    /// Reads a value with all that is in it. A stack instead of recursion: any nesting is read.
     private mutating func value() -> Bool {
-        skipSpace()
-        guard index < bytes.count else { return false }
-        switch bytes[index] {
-        case UInt8(ascii: "\""): return string(isKey: false)
-        case UInt8(ascii: "{"):
-            return list(from: UInt8(ascii: "{"), to: UInt8(ascii: "}")) { run in
-                run.skipSpace()
-                return run.string(isKey: true) && run.take(UInt8(ascii: ":")) && run.value()
+        // What closes each list and object that is open.
+        var open: [UInt8] = []
+        while true {
+            skipSpace()
+            guard index < bytes.count else { return false }
+            switch bytes[index] {
+            case UInt8(ascii: "\""):
+                guard string(isKey: false) else { return false }
+            case UInt8(ascii: "{"):
+                index += 1
+                if take(UInt8(ascii: "}")) { break }
+                open.append(UInt8(ascii: "}"))
+                guard key() else { return false }
+                continue
+            case UInt8(ascii: "["):
+                index += 1
+                if take(UInt8(ascii: "]")) { break }
+                open.append(UInt8(ascii: "]"))
+                continue
+            default:
+                guard word() else { return false }
             }
-        case UInt8(ascii: "["):
-            return list(from: UInt8(ascii: "["), to: UInt8(ascii: "]")) { $0.value() }
-        default: return word()
+            while let end = open.last, take(end) { open.removeLast() }
+            guard let end = open.last else { return true }
+            guard take(UInt8(ascii: ",")), end == UInt8(ascii: "]") || key() else { return false }
         }
     }
 
-    private mutating func list(from: UInt8, to: UInt8, _ element: (inout JSONRewriter) -> Bool) -> Bool {
-        nesting += 1
-        defer { nesting -= 1 }
-        guard nesting <= Self.maximumNesting, take(from) else { return false }
-        if take(to) { return true }
-        repeat { guard element(&self) else { return false } } while take(UInt8(ascii: ","))
-        return take(to)
+    private mutating func key() -> Bool {
+        skipSpace()
+        return string(isKey: true) && take(UInt8(ascii: ":"))
     }
 
-    /// A number or a literal name.
+    /// A literal name or a number.
     private mutating func word() -> Bool {
+        for name in ["true", "false", "null"] where bytes[index...].starts(with: name.utf8) {
+            index += name.utf8.count
+            return true
+        }
+        if bytes[index] == UInt8(ascii: "-") { index += 1 }
+        // Another digit after a first zero belongs to no number, and to nothing else.
+        if index < bytes.count, bytes[index] == UInt8(ascii: "0") {
+            index += 1
+        } else if !decimals() {
+            return false
+        }
+        if index < bytes.count, bytes[index] == UInt8(ascii: ".") {
+            index += 1
+            guard decimals() else { return false }
+        }
+        guard index < bytes.count, bytes[index] | 0x20 == UInt8(ascii: "e") else { return true }
+        index += 1
+        if index < bytes.count, "+-".utf8.contains(bytes[index]) { index += 1 }
+        return decimals()
+    }
+
+    private mutating func decimals() -> Bool {
         let start = index
-        while index < bytes.count, "+-.0123456789eEtrufalsn".utf8.contains(bytes[index]) { index += 1 }
+        while index < bytes.count, (0x30...0x39).contains(bytes[index]) { index += 1 }
         return index > start
     }
 
@@ -91,10 +121,12 @@ struct JSONRewriter {
                 return run.bytes + position - run.text
             }
             let token = bytes[start..<index]
-            edits += rewriter.edits(text, depth: depth).map { edit in
+            let found = rewriter.changes(text, depth: depth)
+            changes.edits += found.edits.map { edit in
                 let range = place(edit.range.lowerBound)..<place(edit.range.upperBound)
                 return PathRewriter.Edit(range: range, new: Self.escaped(edit.new, like: token))
             }
+            if found.isTooDeep { changes.isTooDeep = true }
         }
         index += 1
         return true
@@ -138,7 +170,7 @@ struct JSONRewriter {
         guard index + 4 <= bytes.count else { return nil }
         defer { index += 4 }
         let digits = String(decoding: bytes[index..<index + 4], as: UTF8.self)
-        return digits.first == "+" ? nil : UInt16(digits, radix: 16)
+        return digits.first == "+" || digits.first == "-" ? nil : UInt16(digits, radix: 16)
     }
 
     /// Encodes a text with the escapes that its former token uses: `\/` for a slash, and `\u` for what isn't ASCII.

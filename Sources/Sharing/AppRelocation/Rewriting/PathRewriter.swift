@@ -24,30 +24,38 @@ struct PathRewriter {
         let new: [UInt8]
     }
 
-    /// Returns the value with the new path, or nil if it doesn't hold an old one.
-    func rewritten(_ value: [UInt8]) -> [UInt8]? {
-        let edits = edits(value, depth: 0)
-        guard !edits.isEmpty else { return nil }
-        var (result, copied) = ([UInt8](), 0)
-        for edit in edits {
-            result += value[copied..<edit.range.lowerBound] + edit.new
-            copied = edit.range.upperBound
+    /// The changes of a value, in its order.
+    struct Changes {
+        var edits: [Edit] = []
+        /// True if a part of the value was not looked at: JSON that is quoted too many times.
+        var isTooDeep = false
+
+        /// Returns the value with the new path, or nil if it doesn't hold an old one.
+        func applied(to value: [UInt8]) -> [UInt8]? {
+            guard !edits.isEmpty else { return nil }
+            var (result, copied) = ([UInt8](), 0)
+            for edit in edits {
+                result += value[copied..<edit.range.lowerBound] + edit.new
+                copied = edit.range.upperBound
+            }
+            return result + value[copied...]
         }
-        return result + value[copied...]
     }
 
-    /// A JSON text inside a JSON string counts too, but not without end.
-    private static let maximumDepth = 4
+    /// JSON in a string of JSON counts too, quoted so many times. Backslashes double with each quoting, so that
+    /// SQLite's longest text, of 2 GB, has fewer; only `\u005c` for each backslash makes more possible.
+    static let maximumDepth = 32
 
-    /// Returns the changes of a value, in its order.
-    func edits(_ value: [UInt8], depth: Int) -> [Edit] {
-        guard value.count >= shortest, depth <= Self.maximumDepth else { return [] }
-        if value.first == UInt8(ascii: "/") { return path(value) }
-        if value.starts(with: "file:".utf8) { return url(value) }
+    /// Looks for old paths in a value.
+    func changes(_ value: [UInt8], depth: Int = 0) -> Changes {
+        guard value.count >= shortest else { return Changes() }
+        if value.first == UInt8(ascii: "/") { return Changes(edits: path(value)) }
+        if value.starts(with: "file:".utf8) { return Changes(edits: url(value)) }
         guard let first = value.first(where: { !JSONRewriter.isSpace($0) }), "{[\"".utf8.contains(first) else {
-            return []
+            return Changes()
         }
-        return JSONRewriter.edits(value, by: self, depth: depth + 1)
+        guard depth <= Self.maximumDepth else { return Changes(isTooDeep: true) }
+        return JSONRewriter.changes(value, by: self, depth: depth + 1)
     }
 
     private func path(_ value: [UInt8]) -> [Edit] {

@@ -50,7 +50,16 @@ struct StoreRewrite {
                     "\(PrintablePath(name)): table \(table.name) has no key to change a row by, and is left alone")
                 continue
             }
-            let change = try CellChanges(reading, store) { _, _, text in rewriter.rewritten(text) }
+            var unread: [String: Int] = [:]
+            let change = try CellChanges(reading, store) { _, column, text in
+                let changes = rewriter.changes(text)
+                if changes.isTooDeep { unread[reading.columns[column], default: 0] += 1 }
+                return changes.applied(to: text)
+            }
+            result.notes += unread.sorted { $0.key < $1.key }.map { column, count in
+                "\(PrintablePath(name)): in \(Counted(count, "text")) of column \(column) of table \(table.name), "
+                    + "JSON that is quoted more than \(PathRewriter.maximumDepth) times is left alone"
+            }
             for cell in change.cells {
                 result.columns.add(name, table.name, reading.columns[cell.column], cell.old, cell.new)
             }
