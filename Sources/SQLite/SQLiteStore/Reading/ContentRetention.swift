@@ -11,6 +11,8 @@ package struct ContentRetention: Equatable, Sendable {
         package var missing: Int64 = 0
         /// The number of rows that have other values in the store.
         package var changed: Int64 = 0
+        /// True for a table of Core Data's history.
+        package var isHistory = false
         /// A phrase on why the table can't vouch for the copy's: `has no table note`; nil if it can.
         package var obstacle: String?
 
@@ -20,14 +22,16 @@ package struct ContentRetention: Equatable, Sendable {
 
     /// The copy's tables that have rows.
     package let tables: [Table]
+    /// Those of Core Data's history, which prove and contradict nothing: Core Data deletes it when it is old.
+    let history: [Table]
     /// True if both are Core Data's and have different identities.
     let isAnotherStore: Bool
 
-    /// The tables of which the store has less than the copy.
-    package var incomplete: [Table] { tables.filter { !$0.isComplete } }
+    /// The tables of which the store has less than the copy, also those of Core Data's history.
+    package var incomplete: [Table] { (tables + history).filter { !$0.isComplete } }
 
-    /// True if the store has every row of the copy.
-    package var isComplete: Bool { incomplete.isEmpty && !isAnotherStore }
+    /// True if the store has every row of the copy, except for Core Data's history.
+    package var isComplete: Bool { tables.allSatisfy(\.isComplete) && !isAnotherStore }
 
     /// The first phrase on why the store is not the copied one, gone on since; nil if nothing contradicts it.
     package var contradiction: String? {
@@ -69,15 +73,17 @@ enum RowPairing {
 
 extension StoreContent {
     /// Compares each row with the one that has its key in the other store. The key is the row identifier, or the
-    /// primary key of a table without one. Core Data's history doesn't count: Core Data deletes it when it is old. Both
-    /// readers must be valid.
+    /// primary key of a table without one. Both readers must be valid.
     package func retention(in other: StoreContent) throws -> ContentRetention {
         let identities = try [reader, other.reader].compactMap { try CoreDataMetadata($0)?.uuid }
         let history = try coreDataHistory()
+        let compared = try tables.filter { $0.kind != .virtual }.compactMap { table in
+            var found = try retention(of: table, in: other, pairing: .rowid)
+            found?.isHistory = history.contains(table.name)
+            return found
+        }
         return ContentRetention(
-            tables: try tables.filter { $0.kind != .virtual && !history.contains($0.name) }.compactMap {
-                try retention(of: $0, in: other, pairing: .rowid)
-            },
+            tables: compared.filter { !$0.isHistory }, history: compared.filter(\.isHistory),
             isAnotherStore: Set(identities).count > 1)
     }
 

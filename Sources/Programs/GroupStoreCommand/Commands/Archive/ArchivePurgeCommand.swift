@@ -92,14 +92,15 @@ struct ArchivePurgeCommand: ParsableCommand {
         var lines: [String] = []
         for table in assessment.fewer {
             lines.append(
-                "    it has lost \(table.missing) and changed \(table.changed) of \(table.rows) rows in \(table.name)")
+                "    it has lost \(table.missing) and changed \(table.changed) of \(table.rows) rows in \(table.name)"
+                    + (table.isHistory ? ", of Core Data's history" : ""))
         }
         if !assessment.fewer.isEmpty {
             row["fewer"] = .array(
                 assessment.fewer.map {
                     .object([
                         "table": .string($0.name), "rows": .integer($0.rows), "missing": .integer($0.missing),
-                        "changed": .integer($0.changed),
+                        "changed": .integer($0.changed), "history": .bool($0.isHistory),
                     ])
                 })
         }
