@@ -1,3 +1,4 @@
+import Glibc
 import GroupContainers
 import LinuxSystem
 import SystemPackage
@@ -28,6 +29,8 @@ final class FakeMachine: @unchecked Sendable {
     private(set) var isInterrupted = false
     /// The limit of the last start.
     private(set) var startLimit = Duration.zero
+    /// How many times an application is still seen to run after `flatpak kill`, which does not wait.
+    private var afterlife = 0
     /// What `inspect` says of a container.
     var inspection = "false\n\n\n"
     private var program: RunningProcess?
@@ -47,10 +50,13 @@ final class FakeMachine: @unchecked Sendable {
             let answer = self.answer(words)
             return isCancelled() ? .interrupted : answer
         } file: { pid, name in
-            guard name == "cgroup" else { return nil }
+            guard name == "cgroup", pid != Self.ended else { return nil }
             return pid == self.program?.pid ? self.group : self.otherGroup
         }
     }
+
+    /// A process that has ended, which `flatpak ps` still lists.
+    private static let ended: Int32 = 0
 
     var isRunning: Bool { program != nil }
 
@@ -83,8 +89,13 @@ final class FakeMachine: @unchecked Sendable {
         case ("systemctl", _, true): start(names)
         case ("systemctl", _, _): return .init(status: 0, output: names.map(describe).joined(separator: "\n"))
         case ("flatpak", _, _) where words.contains("ps"):
-            return .init(status: 0, output: active.sorted().joined(separator: "\n"))
-        case ("flatpak", _, _): stop([words[2]])
+            let running = active.isEmpty && afterlife > 0 ? [name] : active.sorted()
+            afterlife -= 1
+            let lines = running.map { "\(getpid())\t\t\($0)" } + ["\(getpid())\t\(Self.ended)\t\(name)"]
+            return .init(status: 0, output: lines.joined(separator: "\n"))
+        case ("flatpak", _, _):
+            stop([words[2]])
+            afterlife = 2
         case ("systemd-run", _, _): start([words[words.count - 1]])
         case ("podman", true, _), ("docker", true, _): stop(words.dropFirst(2))
         case ("podman", _, true), ("docker", _, true): start(words.dropFirst(2))

@@ -1,4 +1,5 @@
 import AgentProtocol
+import AppRelocation
 import ArgumentParser
 import CommandSupport
 import Glibc
@@ -137,6 +138,7 @@ struct RelocateCommand: ParsableCommand {
         let started = ContinuousClock.now
         do {
             var request = try request()
+            if !undo { try Self.checkSandbox(request) }
             if !undo, !models.isEmpty, try XMLStoreFile.isXMLStore(request.source) {
                 return try reporting(output, changing: !dryRun) { try convert(request, output) }
             }
@@ -218,6 +220,15 @@ struct RelocateCommand: ParsableCommand {
         .busy, code: "agent_serves",
         "an agent serves this group and performs the migration, so it can't be traced from here",
         remedy: "omit --trace-sql, or stop the agent")
+
+    /// Throws `RelocationFailure` if the store is a Flatpak app's, and the app's sandbox doesn't reach the group.
+    private static func checkSandbox(_ request: RelocationRequest) throws(RelocationFailure) {
+        guard let name = request.source.lastComponent,
+            let directory = try? Directory(request.source.removingLastComponent()),
+            (try? directory.status(name))?.kind == .regular, let group = try? Directory(request.group)
+        else { return }
+        try FlatpakAccess.check(from: directory.path.appending(name), to: group.path)
+    }
 
     /// Returns the migration, or nil without `--model`.
     private func migration() -> MigrationRequest? {

@@ -88,7 +88,7 @@ enum ControlGroup: Equatable, Sendable {
     }
 
     /// True for what can be the name of a D-Bus service, as applications' names are.
-    private static func isApplication(_ name: Substring) -> Bool {
+    static func isApplication(_ name: Substring) -> Bool {
         name.contains(".") && !name.hasPrefix("-")
             && name.unicodeScalars.allSatisfy {
                 $0.isASCII && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || ["-", ".", "_"].contains($0))

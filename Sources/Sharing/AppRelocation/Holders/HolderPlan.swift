@@ -121,9 +121,17 @@ extension ManagerCommands {
         return ask(systemctl(words, for: user))
     }
 
-    /// Lists the running Flatpak applications of a user, a line each.
+    /// Lists the running Flatpak applications of a user, a line each. Flatpak itself lists one for some seconds after
+    /// its end.
     func applications(of user: uid_t?) -> Answer {
-        ask(words(["flatpak", "ps", "--columns=application"], for: user))
+        var answer = ask(words(["flatpak", "ps", "--columns=pid,child-pid,application"], for: user))
+        let running = answer.output.split(separator: "\n").compactMap { line -> Substring? in
+            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
+            let areThere = fields.dropLast().compactMap { Int32($0) }.allSatisfy { file($0, "cgroup") != nil }
+            return areThere ? fields.last : nil
+        }
+        answer.output = running.joined(separator: "\n")
+        return answer
     }
 }
 

@@ -48,6 +48,21 @@ struct ProgramControl {
                 if batch.manager == .flatpak, try !isRunning(batch) { continue }
                 throw Self.notStopped(batch.programs.list, words, answer)
             }
+            if batch.manager == .flatpak { try awaitEnd(batch) }
+        }
+    }
+
+    /// Waits for applications to end: `flatpak kill` does not, and what still runs would not be started again.
+    private func awaitEnd(_ batch: Batch) throws(RelocationFailure) {
+        let deadline = Deadline(after: limit)
+        var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(500))
+        while try isRunning(batch) {
+            guard !deadline.hasPassed, !isCancelled() else {
+                throw Self.notStopped(
+                    batch.programs.list, managers.words(["flatpak", "kill"] + batch.names.prefix(1), for: batch.user),
+                    isCancelled() ? .interrupted : .init(status: -1, message: "still running after \(limit.seconds) s"))
+            }
+            pause(backoff.next())
         }
     }
 

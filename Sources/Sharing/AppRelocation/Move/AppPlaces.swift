@@ -107,9 +107,10 @@ struct AppPlaces {
         }
     }
 
-    /// Throws `RelocationFailure` if root moves the directory to where its owner, the owner of a store in it, or a
-    /// service that uses it can't use it.
-    func checkAccess(_ root: Directory, _ survey: AppSurvey, units: FilePath) throws {
+    /// Throws `RelocationFailure` if the directory is a Flatpak app's, whose sandbox would not reach the new place, or
+    /// if root moves it to where its owner, the owner of a store in it, or a service that uses it can't use it.
+    func checkAccess(_ root: Directory, _ survey: AppSurvey, _ request: AppMoveRequest) throws {
+        try FlatpakAccess.check(from: source, to: destination, request.managers)
         guard geteuid() == 0 else { return }
         let owner = try root.status().owner
         for user in survey.owners.union([owner]).subtracting([0]).sorted() {
@@ -119,7 +120,7 @@ struct AppPlaces {
                 throw RelocationFailure.lockedOut(obstacle, subject)
             }
         }
-        try ServiceUnit.check(owner: owner, from: source, to: destination, leavesLink: true, root: units)
+        try ServiceUnit.check(owner: owner, from: source, to: destination, leavesLink: true, root: request.unitRoot)
     }
 
     private static func look(_ name: FilePath.Component, in parent: Directory) throws -> AppPlace {

@@ -80,7 +80,7 @@ package struct AppPreview: Sendable {
         let survey = try AppSurvey(directory, .files, leaving: method == .copy ? recipe?.leave ?? [] : [])
         try recipe?.check(survey, of: from)
         try places.checkWritable()
-        if undoing == nil { try places.checkAccess(directory, survey, units: request.unitRoot) }
+        if undoing == nil { try places.checkAccess(directory, survey, request) }
         if method == .copy {
             try survey.checkShared()
             // The records with their lock and journal, and the staging directory with its manifest.

@@ -119,7 +119,7 @@ package struct AppRelocation {
                 // Without a recipe, a directory of very many files is moved for its owner's sake alone.
                 let survey = try AppSurvey(directory, request.recipe == nil ? .names : .files)
                 try request.recipe?.check(survey, of: places.source)
-                try places.checkAccess(directory, survey, units: request.unitRoot)
+                try places.checkAccess(directory, survey, request)
             }
             try step(.planned)
             return try perform(move, places, container, resuming: false)

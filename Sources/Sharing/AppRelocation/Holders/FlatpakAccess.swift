@@ -1,0 +1,71 @@
+import Glibc
+import GroupContainers
+import LinuxSystem
+import StoreRelocation
+import SystemPackage
+
+/// The access of a Flatpak app's sandbox to the new place of what the app keeps below `~/.var/app/APP`. Flatpak itself
+/// is asked: it knows the app's permissions and what the user has overridden.
+package enum FlatpakAccess {
+    /// Throws `RelocationFailure` if the app could not write to the new place. Does nothing for what is no app's, for
+    /// an app that is not installed, and for the app's whole directory: Flatpak follows the link that it leaves.
+    ///
+    /// - Parameters:
+    ///   - path: The directory or the store that moves.
+    ///   - place: The directory that the app needs afterwards.
+    package static func check(
+        from path: FilePath, to place: FilePath, _ managers: ManagerCommands = .real
+    ) throws(RelocationFailure) {
+        guard let (app, directory) = application(path), let owner = FileStatus(following: directory)?.owner,
+            let access = access(of: app, of: owner, to: place, managers), ["hidden", "read-only"].contains(access)
+        else { return }
+        let share = ["flatpak", "override", "--user", "--filesystem=\(place.string)", app]
+        throw RelocationFailure(
+            .notPermitted, code: "app_locked_out",
+            "\(app) (Flatpak), which keeps \(PrintablePath(path)), could not use \(PrintablePath(place)): its sandbox "
+                + (access == "hidden" ? "hides that" : "may only read that"),
+            remedy: isReserved(place)
+                ? "name another place: Flatpak lets no app have this one"
+                : "allow it: " + (owner == geteuid() ? share : managers.words(share, for: owner)).command)
+    }
+
+    /// Returns Flatpak's word for the access; nil without an answer.
+    private static func access(
+        of app: String, of owner: uid_t, to place: FilePath, _ managers: ManagerCommands
+    ) -> String? {
+        func ask(_ question: String) -> String? {
+            let answer = managers.ask(managers.words(["flatpak", "info", question, app], for: owner))
+            return answer.status == 0 ? answer.output : nil
+        }
+        guard let access = ask("--file-access=\(place.string)")?.split(separator: "\n").first else { return nil }
+        guard access == "hidden", FileStatus(following: place) == nil, let context = ask("--show-permissions") else {
+            return String(access)
+        }
+        // What does not exist yet is hidden, also if the app is to have it.
+        let shared = context.split(separator: "\n").filter { $0.hasPrefix("filesystems=") }
+            .flatMap { $0.dropFirst("filesystems=".count).split(separator: ";") }
+        let wanted = ["", ":rw", ":create"].map { place.string + $0 }
+        return shared.contains { wanted.contains(String($0)) } ? nil : String(access)
+    }
+
+    /// Returns the app that has the path below its directory, and that directory.
+    private static func application(_ path: FilePath) -> (String, FilePath)? {
+        let components = Array(path.components)
+        for index in components.indices.dropFirst(2) where index + 1 < components.endIndex {
+            let name = components[index].string
+            guard components[index - 2] == ".var", components[index - 1] == "app",
+                ControlGroup.isApplication(name[...])
+            else { continue }
+            return (name, FilePath(root: path.root, components[...index]))
+        }
+        return nil
+    }
+
+    /// True for places that Flatpak keeps for itself (`flatpak-exports.c`), whatever an app asks for.
+    private static func isReserved(_ place: FilePath) -> Bool {
+        let own = [
+            "app", "bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "usr", "run/flatpak", "run/host",
+        ]
+        return own.contains { place.starts(with: FilePath("/" + $0)) }
+    }
+}
