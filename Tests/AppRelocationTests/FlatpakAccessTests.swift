@@ -58,6 +58,10 @@ import Testing
         #expect(refusal(data, place, managers("hidden", status: 1)) == nil)
         #expect(refusal(data.removingLastComponent(), place, managers("hidden")) == nil)
         #expect(refusal(place, data, managers("hidden")) == nil)
+        let odd = refusal(data, #"/a:b\c"#, managers("hidden"))?.remedy
+        #expect(odd?.contains(#"'--filesystem=/a\:b\\c'"#) == true, "\(odd ?? "")")
+        #expect(refusal(data, #"/a:b;\c"#, managers("hidden", shared: #"x;/a\\:b\;\\\\c"#)) == nil)
+        #expect(refusal(data, "/new\nline", managers("hidden"))?.remedy.hasPrefix("name another place") == true)
         #expect(refusal(data, "/usr/share/x", managers("hidden"))?.remedy.hasPrefix("name another place") == true)
     }
 }

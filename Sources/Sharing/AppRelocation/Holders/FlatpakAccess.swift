@@ -19,14 +19,14 @@ package enum FlatpakAccess {
         guard let (app, directory) = application(path), let owner = FileStatus(following: directory)?.owner,
             let access = access(of: app, of: owner, to: place, managers), ["hidden", "read-only"].contains(access)
         else { return }
-        let share = ["flatpak", "override", "--user", "--filesystem=\(place.string)", app]
+        let share = ["flatpak", "override", "--user", "--filesystem=\(word(place))", app]
         throw RelocationFailure(
             .notPermitted, code: "app_locked_out",
             "\(app) (Flatpak), which keeps \(PrintablePath(path)), could not use \(PrintablePath(place)): its sandbox "
                 + (access == "hidden" ? "hides that" : "may only read that"),
-            remedy: isReserved(place)
-                ? "name another place: Flatpak lets no app have this one"
-                : "allow it: " + (owner == geteuid() ? share : managers.words(share, for: owner)).command)
+            remedy: isShareable(place)
+                ? "allow it: " + (owner == geteuid() ? share : managers.words(share, for: owner)).command
+                : "name another place: Flatpak lets no app have this one")
     }
 
     /// Returns Flatpak's word for the access; nil without an answer.
@@ -34,18 +34,26 @@ package enum FlatpakAccess {
         of app: String, of owner: uid_t, to place: FilePath, _ managers: ManagerCommands
     ) -> String? {
         func ask(_ question: String) -> String? {
-            let answer = managers.ask(managers.words(["flatpak", "info", question, app], for: owner))
+            let words = ["env", "LC_ALL=C.UTF-8", "flatpak", "info", question, app]
+            let answer = managers.ask(managers.words(words, for: owner))
             return answer.status == 0 ? answer.output : nil
         }
         guard let access = ask("--file-access=\(place.string)")?.split(separator: "\n").first else { return nil }
         guard access == "hidden", FileStatus(following: place) == nil, let context = ask("--show-permissions") else {
             return String(access)
         }
-        // What does not exist yet is hidden, also if the app is to have it.
-        let shared = context.split(separator: "\n").filter { $0.hasPrefix("filesystems=") }
-            .flatMap { $0.dropFirst("filesystems=".count).split(separator: ";") }
-        let wanted = ["", ":rw", ":create"].map { place.string + $0 }
-        return shared.contains { wanted.contains(String($0)) } ? nil : String(access)
+        // What does not exist yet is hidden, also if the app is to have it. The list is escaped once or twice.
+        let list = context.split(separator: "\n").first { $0.hasPrefix("filesystems=") } ?? ""
+        let shared = ";\(list.dropFirst("filesystems=".count));".filter { $0 != "\\" }
+        let isShared = ["", ":rw", ":create"].contains { mode in
+            shared.contains(";\(place.string.filter { $0 != "\\" })\(mode);")
+        }
+        return isShared ? nil : String(access)
+    }
+
+    /// Returns a path as `--filesystem=` takes it: a colon begins a mode.
+    private static func word(_ place: FilePath) -> String {
+        place.string.replacing("\\", with: #"\\"#).replacing(":", with: #"\:"#)
     }
 
     /// Returns the app that has the path below its directory, and that directory.
@@ -61,11 +69,14 @@ package enum FlatpakAccess {
         return nil
     }
 
-    /// True for places that Flatpak keeps for itself (`flatpak-exports.c`), whatever an app asks for.
-    private static func isReserved(_ place: FilePath) -> Bool {
+    /// False for places that Flatpak keeps for itself (`flatpak-exports.c`), whatever an app asks for, and for names
+    /// that it doesn't take.
+    private static func isShareable(_ place: FilePath) -> Bool {
         let own = [
             "app", "bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "usr", "run/flatpak", "run/host",
         ]
-        return own.contains { place.starts(with: FilePath("/" + $0)) }
+        return String(validating: place.bytes, as: UTF8.self) != nil
+            && !place.bytes.contains { $0 < 0x20 || $0 == 0x7F }
+            && !own.contains { place.starts(with: FilePath("/" + $0)) }
     }
 }
