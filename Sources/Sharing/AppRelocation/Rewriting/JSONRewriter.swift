@@ -69,8 +69,19 @@ struct JSONRewriter {
 
     /// A literal name or a number.
     private mutating func word() -> Bool {
-        for name in ["true", "false", "null"] where bytes[index...].starts(with: name.utf8) {
-            index += name.utf8.count
+        let name: StaticString? =
+            switch bytes[index] {
+            case UInt8(ascii: "t"): "true"
+            case UInt8(ascii: "f"): "false"
+            case UInt8(ascii: "n"): "null"
+            default: nil
+            }
+        if let name {
+            let end = index + name.utf8CodeUnitCount
+            guard end <= bytes.count, name.withUTF8Buffer({ $0.elementsEqual(bytes[index..<end]) }) else {
+                return false
+            }
+            index = end
             return true
         }
         if bytes[index] == UInt8(ascii: "-") { index += 1 }
