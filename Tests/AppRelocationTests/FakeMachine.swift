@@ -29,7 +29,7 @@ final class FakeMachine: @unchecked Sendable {
     private(set) var isInterrupted = false
     /// The limit of the last start.
     private(set) var startLimit = Duration.zero
-    /// How many times an application is still seen to run after `flatpak kill`, which does not wait.
+    /// How many times the program is still seen to run after its stop.
     private var afterlife = 0
     /// What `inspect` says of a container.
     var inspection = "false\n\n\n"
@@ -67,6 +67,12 @@ final class FakeMachine: @unchecked Sendable {
         program = process
     }
 
+    /// Ends the program, which is still seen to run for a while.
+    func endSlowly() {
+        stop([name])
+        afterlife = 2
+    }
+
     private func stop(_ names: some Sequence<String>) {
         for name in names where active.remove(name) != nil && name == self.name { program = nil }
     }
@@ -94,14 +100,17 @@ final class FakeMachine: @unchecked Sendable {
             let lines = running.map { "\(getpid())\t\t\($0)" } + ["\(getpid())\t\(Self.ended)\t\(name)"]
             return .init(status: 0, output: lines.joined(separator: "\n"))
         case ("flatpak", _, _):
-            stop([words[2]])
-            afterlife = 2
+            if words[2] == name { endSlowly() }
         case ("systemd-run", _, _): start([words[words.count - 1]])
         case ("podman", true, _), ("docker", true, _): stop(words.dropFirst(2))
         case ("podman", _, true), ("docker", _, true): start(words.dropFirst(2))
         case ("podman", _, _), ("docker", _, _):
-            let isState = words.contains { $0.contains("State.Running") }
-            return .init(status: 0, output: isState ? "\(active.contains(words[words.count - 1]))\n" : inspection)
+            guard words.contains(where: { $0.contains("State.Status") }) else {
+                return .init(status: 0, output: inspection)
+            }
+            let isActive = active.contains(words[words.count - 1]) || afterlife > 0
+            afterlife -= 1
+            return .init(status: 0, output: isActive ? "running <nil>\n" : "exited <nil>\n")
         default: return .init(status: 127, message: "env: ‘\(words.first ?? "")’: No such file or directory")
         }
         return .init(status: 0)

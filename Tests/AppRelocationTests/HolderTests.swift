@@ -267,6 +267,22 @@ import Testing
         try expectStartedOnce()
     }
 
+    /// An engine goes on with a stop that it was asked for, and calls the container running meanwhile.
+    @Test func startsAContainerWhoseStopIsUnderWay() throws {
+        let rig = try AppRig(.same)
+        let machine = try FakeMachine(Self.id, group: "0::/system.slice/docker-\(Self.id).scope\n", holding: rig.source)
+        let killed = move(rig, machine) { step in
+            if step == .recorded { throw AppRelocation.Abandonment() }
+        }
+        #expect(throws: RelocationFailure.self) { try killed.run() }
+        machine.endSlowly()
+        let group = rig.destination.removingLastComponent()
+        var request = AppMoveRequest(source: group, destination: group)
+        request.managers = machine.managers
+        _ = try AppRelocation(request).recover(keepingCopy: false)
+        #expect(machine.isRunning && machine.starts == [Self.id: 1])
+    }
+
     // MARK: - Refusals
 
     /// Something comes to the new place while the program is stopped, or later still.

@@ -42,7 +42,7 @@ struct ProgramControl {
     func stop() throws(RelocationFailure) {
         for batch in batches {
             for words in stopCommands(batch) {
-                let answer = isCancelled() ? .interrupted : managers.run(words, limit, isCancelled)
+                let answer = isCancelled() ? .interrupted : runStop(words, batch)
                 guard answer.status != 0 else { continue }
                 // An application that has ended since is as it should be.
                 if batch.manager == .flatpak, try !isRunning(batch) { continue }
@@ -54,16 +54,22 @@ struct ProgramControl {
 
     /// Waits for applications to end: `flatpak kill` does not, and what still runs would not be started again.
     private func awaitEnd(_ batch: Batch) throws(RelocationFailure) {
-        let deadline = Deadline(after: limit)
+        let (deadline, shortDeadline) = (Deadline(after: limit), Deadline(after: min(limit, Self.shortLimit)))
         var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(500))
         while try isRunning(batch) {
-            guard !deadline.hasPassed, !isCancelled() else {
+            guard !(isCancelled() ? shortDeadline : deadline).hasPassed else {
                 throw Self.notStopped(
                     batch.programs.list, managers.words(["flatpak", "kill"] + batch.names.prefix(1), for: batch.user),
                     isCancelled() ? .interrupted : .init(status: -1, message: "still running after \(limit.seconds) s"))
             }
             pause(backoff.next())
         }
+    }
+
+    /// Runs a command that stops something. Only systemd starts what it is about to stop: with the others, the end of
+    /// the command is waited for, also after an interruption.
+    private func runStop(_ words: [String], _ batch: Batch) -> ManagerCommands.Answer {
+        managers.run(words, limit) { batch.manager == .systemd && isCancelled() }
     }
 
     private func stopCommands(_ batch: Batch) -> [[String]] {
@@ -170,14 +176,31 @@ struct ProgramControl {
         }
     }
 
-    /// True if an application or a container runs.
+    /// True if an application or a container runs, and goes on. A stop of a container may be under way, which a killed
+    /// run has asked for: it is waited for as long as the container may take.
     private func isRunning(_ program: ManagedProgram) -> Bool {
         guard program.manager != .flatpak else {
             return (try? isRunning(Batch(manager: .flatpak, user: program.user, programs: [program]))) == true
         }
-        let words = ["inspect", "--type", "container", "--format", "{{.State.Running}}", program.name]
-        let state = managers.ask(managers.engine(program.manager, words, for: program.user))
-        return state.status == 0 && state.output.hasPrefix("true")
+        let format = "{{.State.Status}} {{.Config.StopTimeout}}"
+        let words = ["inspect", "--type", "container", "--format", format, program.name]
+        var deadline: Deadline?
+        var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(500))
+        while true {
+            let answer = managers.ask(managers.engine(program.manager, words, for: program.user))
+            let state = answer.output.split { $0 == " " || $0 == "\n" }
+            guard answer.status == 0, let status = state.first else { return false }
+            guard ["running", "stopping"].contains(status) else { return ["paused", "restarting"].contains(status) }
+            let end = deadline ?? Deadline(after: isCancelled() ? .zero : min(limit, Self.stopLimit(state.last)))
+            guard !end.hasPassed else { return status == "running" }
+            deadline = end
+            pause(backoff.next())
+        }
+    }
+
+    /// The time until a container's end is forced, and a second for that. The engines' default is 10 s.
+    private static func stopLimit(_ seconds: Substring?) -> Duration {
+        .seconds(1 + min(max(seconds.flatMap { Int($0) } ?? 10, 0), 86_400))
     }
 
     /// Starts an application or a container. Returns a sentence if that fails.

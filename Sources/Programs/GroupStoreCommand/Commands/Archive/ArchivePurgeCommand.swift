@@ -97,11 +97,13 @@ struct ArchivePurgeCommand: ParsableCommand {
         }
         if !assessment.fewer.isEmpty {
             row["fewer"] = .array(
-                assessment.fewer.map {
-                    .object([
-                        "table": .string($0.name), "rows": .integer($0.rows), "missing": .integer($0.missing),
-                        "changed": .integer($0.changed), "history": .bool($0.isHistory),
-                    ])
+                assessment.fewer.map { table in
+                    var line: JSONObject = [
+                        "table": .string(table.name), "rows": .integer(table.rows), "missing": .integer(table.missing),
+                        "changed": .integer(table.changed),
+                    ]
+                    if table.isHistory { line["history"] = true }
+                    return .object(line)
                 })
         }
         if assessment.fewerFiles > 0 {
