@@ -46,6 +46,23 @@ import Testing
         return try run("cat", [Word(binaries.appending("starts"))]).output.split(separator: "\n").map(String.init)
     }
 
+    /// `relocate` asks by `flatpak info`, here as a user who has let the app in or hasn't.
+    @Test func aStoreStaysInReachOfItsFlatpakApp() throws {
+        let data = places.legacy.pushing(".var/app/org.a.Notes/data")
+        try run("mkdir", ["-p", Word(data)])
+        try makeStore(data.appending("Notes.sqlite"), rows: 3)
+        let words: [Word] = ["relocate", Word(data.appending("Notes.sqlite")), Word(places.group), "--json"]
+        for (access, status) in [("hidden", Int32(77)), ("read-write", 0)] {
+            try write("#!/bin/sh\necho \(access)\n", to: binaries.appending("flatpak"))
+            try run("chmod", ["755", Word(binaries.appending("flatpak"))])
+            let done = try run(Programs.groupstore, words, environment: environment)
+            #expect(done.status == status, "\(done.output)\(done.errors)")
+            let code = done.summary.object("error")?.string("code")
+            #expect(code == (status == 0 ? nil : "app_locked_out"))
+        }
+        #expect(try noteCount(places.group.appending("Notes.sqlite")) == 3)
+    }
+
     @Test func recoverStartsThemOnce() throws {
         let planned = try recover("--dry-run")
         #expect(planned.outcome == "finished" && planned.summary.bool("dry_run") == true, "\(planned.errors)")
