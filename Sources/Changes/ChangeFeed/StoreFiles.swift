@@ -235,6 +235,9 @@ package final class StoreFiles {
         return former != nil
     }
 
+    /// Reads from now on from a log that is held, whatever has its name; from none if nil.
+    package func use(_ log: HeldLogs.Log?) { (walIndex, wal) = (log?.index, log?.log) }
+
     /// Returns the WAL. `reopening` opens the file that has its name now.
     package func openWAL(reopening: Bool = false) throws -> WALFile? {
         if reopening || wal == nil { wal = try WALFile(name.wal, in: directory) }
@@ -325,7 +328,7 @@ package final class SharedDescriptor: Sendable {
 
 /// An open wal-index. It stays readable after the file has lost its name.
 package final class WALIndexFile: Sendable {
-    let identity: FileIdentity
+    package let identity: FileIdentity
     private let descriptor: Descriptor
 
     /// The descriptor, open for as long as this object exists.
@@ -342,6 +345,8 @@ package final class WALIndexFile: Sendable {
             return nil
         }
     }
+
+    func status() throws(SystemError) -> FileStatus { try descriptor.status() }
 
     func read() throws(SystemError) -> WriteAheadIndex? { try WriteAheadIndex(descriptor) }
 

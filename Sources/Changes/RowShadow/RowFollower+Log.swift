@@ -4,9 +4,22 @@ import SQLiteFormat
 
 /// Steps in WAL mode: each transaction of a log is captured before the log overwrites it.
 extension RowFollower {
+    /// A place from which logs lead on that are held.
+    struct Lead {
+        /// The index that has the last captured commit; nil if all logs before were captured to their end.
+        let index: FileIdentity?
+
+        init(_ commit: WriteAheadIndex?, _ files: StoreFiles?) {
+            index = commit == nil ? nil : files?.walIndex?.identity
+        }
+
+        func isAt(_ commit: WriteAheadIndex?, _ files: StoreFiles) -> Bool { index == Lead(commit, files).index }
+    }
+
     /// Captures what the log has after the last commit that was captured. Returns false if a comparison must tell the
     /// rest.
     func readLog(_ files: StoreFiles) throws -> Bool {
+        if let isKnown = try readHeldLogs(files) { return isKnown }
         guard commit != nil else {
             let hasEnded = try refreshIndex(files) { _ = try captureFirstLog(files) }
             if hasEnded { (commit, holdsWholeLog) = (nil, false) }
@@ -17,6 +30,40 @@ extension RowFollower {
         let hasEnded = try refreshIndex(files) { _ = try capture(files) }
         if hasEnded || files.walIndex == nil { commit = nil } else { isKnown = try capture(files) }
         return isKnown
+    }
+
+    /// Captures what all logs have that programs have made and removed since. Returns false if a comparison must tell
+    /// the rest, and nil if the logs that are held don't lead on from what was captured.
+    func readHeldLogs(_ files: StoreFiles) throws -> Bool? {
+        guard let former = lead.take(), former.isAt(commit, files), files.sharedIdentity == nil, let journals,
+            let held = journals.logs
+        else { return nil }
+        for log in held.finished {
+            guard try capture(log, files) else { return false }
+            commit = nil
+            files.use(nil)
+            journals.dropLog()
+        }
+        if let log = held.current { guard try capture(log, files) else { return false } }
+        lead = Lead(commit, files)
+        return true
+    }
+
+    /// Captures what a log has that is held: what comes after the last captured commit, or all of it.
+    private func capture(_ log: HeldLogs.Log, _ files: StoreFiles) throws -> Bool {
+        if commit != nil {
+            if files.walIndex?.identity == log.index.identity, try capture(files) { return true }
+            commit = nil
+            return false
+        }
+        files.use(log)
+        holdsWholeLog = true
+        defer { holdsWholeLog = false }
+        do { return try captureFirstLog(files) } catch let error as Disturbed {
+            files.use(nil)
+            lead = Lead(nil, nil)
+            throw error
+        }
     }
 
     /// Opens the index that has its name now, and has the former one read to its end. Returns true if there was one. If
@@ -73,7 +120,8 @@ extension RowFollower {
     /// causes an event of its own.
     func captureNext(_ files: StoreFiles) throws -> Bool {
         guard let last = commit, files.wal != nil, !captured.isFull, let index = try files.readIndex(),
-            index.salt == last.salt, !index.hasSameHeader(as: last)
+            index.salt == last.salt, !index.hasSameHeader(as: last),
+            lead == nil || journals?.logs?.finished.isEmpty == true
         else { return false }
         return try capture(files, upTo: index)
     }
@@ -90,7 +138,7 @@ extension RowFollower {
     /// noticed. Call it after each file event. Mostly, it does nothing.
     package func openSession() {
         journals?.read()
-        guard commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else { return }
+        guard lead == nil, commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else { return }
         defer { files.closeDatabase() }
         _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
         guard files.walIndex != nil, (try? files.openWAL(reopening: true)) != nil else { return }

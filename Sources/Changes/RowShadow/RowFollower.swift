@@ -35,8 +35,10 @@ package final class RowFollower {
     let directory: FilePath
     let name: StoreName
     var files: StoreFiles?
-    /// The journals of transactions in rollback mode; nil if they aren't watched.
-    var journals: JournalWatch?
+    /// The journals of transactions in rollback mode, or the logs; nil if they aren't watched.
+    var journals: JournalWatch? { didSet { lead = nil } }
+    /// Where the logs that are held lead on from; nil if a comparison must find what comes before them.
+    var lead: Lead?
     private let hasExactTimes: Bool
     /// The commit up to which transactions were captured, in the log that is open; nil if a comparison must find what
     /// comes after them.
@@ -53,6 +55,8 @@ package final class RowFollower {
     /// The database's stamp while no program had it open, there was no log, and the shadow had its content; nil if it
     /// isn't known.
     var idleStamp: StoreFiles.Stamp?
+    /// True if the logs that are held lead on from the store as it was looked at last.
+    private var isLed = false
     /// True if the log and the index that are open began on a database that is the shadow's.
     var holdsWholeLog = false
     /// The map of the shadow's pages; nil if they contradict each other.
@@ -189,7 +193,7 @@ package final class RowFollower {
 
     /// Forgets where the shadow is, and what its pages are.
     func losePosition() {
-        (commit, idleStamp, holdsWholeLog, map) = (nil, nil, false, nil)
+        (commit, idleStamp, holdsWholeLog, map, lead) = (nil, nil, false, nil, nil)
         captured.removeAll()
     }
 
@@ -224,6 +228,7 @@ package final class RowFollower {
     func record(_ view: StoreView?) {
         (idleStamp, holdsWholeLog) = (view?.idleStamp, false)
         if captured.isEmpty { commit = view?.index }
+        lead = view != nil && isLed ? Lead(commit, files) : nil
     }
 
     private func apply(_ transaction: WALTransaction, _ identity: FileIdentity) throws {
@@ -258,6 +263,7 @@ package final class RowFollower {
     /// Stages the pages that differ from the shadow's, and returns what was looked at; nil for that if the pages have
     /// transactions that were made meanwhile. Returns nil if they aren't of one state.
     func stage(_ files: StoreFiles) throws -> (StagedPages, StoreView?)? {
+        _ = try readHeldLogs(files)
         guard let view = try look(files) else { return nil }
         try applyCaptured(until: view.index, files)
         // Its pages are compared piece by piece.
@@ -274,9 +280,13 @@ package final class RowFollower {
 
     /// Looks at the store as it is from now on. Returns nil if it can't be read now.
     func look(_ files: StoreFiles) throws -> StoreView? {
-        journals?.begin()
-        _ = try files.refreshIndex(finalRead: {}, changed: { _ in commit = nil })
-        return try StoreView(files, path: path, hasExactTimes: hasExactTimes)
+        if lead == nil {
+            journals?.begin()
+            _ = try files.refreshIndex(finalRead: {}, changed: { _ in commit = nil })
+        }
+        let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes)
+        isLed = journals?.logs.map { $0.finished.isEmpty && $0.current?.index.identity == files.walIndex?.identity } ?? false
+        return lead == nil || isLed ? view : nil
     }
 
     /// Reads a view. A log that is written without a pause is restarted meanwhile: what it gets from now on is
@@ -310,10 +320,12 @@ package final class RowFollower {
         try applyCaptured(upTo: captured.count - later)
     }
 
-    /// Watches the journals of a store in rollback mode, from before a comparison on.
+    /// Watches the journals of a store in rollback mode, or the logs, from before a comparison on.
     func watchJournals(_ files: StoreFiles) {
-        guard files.walIndex == nil, (try? files.header()?.journalMode) == .rollback else { return journals = nil }
-        if journals == nil { journals = try? JournalWatch(directory, name) }
+        let isInWALMode = files.walIndex != nil || (try? files.header()?.journalMode) != .rollback
+        if journals?.holdsLogs != isInWALMode {
+            journals = try? JournalWatch(directory, name, isInWALMode ? .logs(of: files.identity) : .journals)
+        }
     }
 
     /// Advances the shadow, and logs what the tables show.

@@ -13,8 +13,17 @@ import SystemPackage
 /// order: the database is written only between the making and the removal of a journal, or by something that is no
 /// transaction. A journal that persists, or that is gone before it could be opened, proves nothing.
 ///
+/// In WAL mode it holds the logs that programs leave behind when the last one closes the store (`HeldLogs`).
+///
 /// A thread waits for the events: a transaction may take less time than what is done with the last one.
 package final class JournalWatch: Sendable {
+    /// What is held.
+    package enum Subject: Sendable {
+        case journals
+        /// The logs of the store's database with that identity.
+        case logs(of: FileIdentity)
+    }
+
     /// A journal that has lost its name.
     package struct Held: Sendable {
         package let file: SharedDescriptor
@@ -40,8 +49,9 @@ package final class JournalWatch: Sendable {
 
     fileprivate struct State {
         var phase = Phase.unproven {
-            didSet { if !isProven { finished = [] } }
+            didSet { if !isProven { (finished, logs) = ([], HeldLogs()) } }
         }
+        var logs = HeldLogs()
         /// The journals that were removed since the last `begin` and that weren't dropped, in order.
         var finished: [Held] = []
         /// The number of journals that were opened.
@@ -60,30 +70,44 @@ package final class JournalWatch: Sendable {
     private let directory: Directory
     private let name: StoreName
     /// The names of the files, as events have them.
-    private let (databaseName, journalName, logName): ([UInt8], [UInt8], [UInt8])
+    private let (databaseName, journalName, logName, indexName): ([UInt8], [UInt8], [UInt8], [UInt8])
+    /// The watch of the database itself while logs are held. A writer's log would wake the thread at each write.
+    private let databaseWatch: CInt?
 
     /// The number of watches in this process. A user has 128 instances for all programs, by default.
     private static let count = Atomic(0)
     private static let maximumCount = 16
     /// What may wait to be read: descriptors, and bytes of the disk.
-    private static let (maximumFinished, maximumSize) = (256, Int64(64 << 20))
+    static let (maximumFinished, maximumSize) = (256, Int64(64 << 20))
     /// What is read at once. The queue of a store that is written all the time may never be empty.
     private static let maximumEvents = 4096
     private static let changedNames = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
     private static let mask = changedNames | UInt32(IN_MODIFY | IN_CLOSE_WRITE)
 
     /// Throws `SystemError` if it can't be had: then the pages of each commit are compared.
-    package init(_ path: FilePath, _ name: StoreName) throws(SystemError) {
+    package init(_ path: FilePath, _ name: StoreName, _ subject: Subject = .journals) throws(SystemError) {
         self.name = name
-        (databaseName, journalName, logName) = (name.database.bytes, name.journal.bytes, name.wal.bytes)
+        (databaseName, journalName) = (name.database.bytes, name.journal.bytes)
+        (logName, indexName) = (name.wal.bytes, name.sharedMemory.bytes)
         directory = try Directory(path)
         let inotify = try SystemInotify()
         self.inotify = inotify
         guard Self.count.add(1, ordering: .relaxed).newValue <= Self.maximumCount else {
             throw SystemError("inotify_init", .tooManyOpenFiles, path: path)
         }
-        _ = try inotify.watch(
-            directory.open(".", flags: O_RDONLY | O_DIRECTORY), mask: Self.mask, path: path)
+        let itself = try directory.open(".", flags: O_RDONLY | O_DIRECTORY)
+        switch subject {
+        case .journals:
+            databaseWatch = nil
+            _ = try inotify.watch(itself, mask: Self.mask, path: path)
+        case .logs(let identity):
+            let database = try directory.open(name.database, flags: O_RDONLY | O_NONBLOCK)
+            guard try database.status().identity == identity else {
+                throw SystemError("open", .noSuchFileOrDirectory, path: path.appending(name.database))
+            }
+            databaseWatch = try inotify.watch(database, mask: UInt32(IN_MODIFY), path: path.appending(name.database))
+            _ = try inotify.watch(itself, mask: Self.changedNames, path: path)
+        }
         // The thread calls nothing but `wait`, which any thread may call.
         nonisolated(unsafe) let events = inotify
         _ = try SystemThread(name: "gs-journals") { [weak self] in
@@ -103,8 +127,12 @@ package final class JournalWatch: Sendable {
             (state.finished, state.wasWritten, state.wasClosed) = ([], false, false)
             // One that exists may be of a program that is gone. If one is made just now, its event is still to come.
             state.phase = (try? directory.status(name.journal)) == .some(nil) ? .between : .unproven
+            if holdsLogs, state.isProven, !state.logs.begin(name, in: directory) { state.phase = .unproven }
         }
     }
+
+    /// True if logs are held, and not journals.
+    package var holdsLogs: Bool { databaseWatch != nil }
 
     /// Opens the journal that queued events tell of.
     package func read() { state.withLock { read(&$0) } }
@@ -113,10 +141,24 @@ package final class JournalWatch: Sendable {
     /// that has written the store since.
     package var finished: [Held]? {
         state.withLock { state in
+            guard !holdsLogs else { return nil }
             read(&state)
             return state.isProven ? state.finished : nil
         }
     }
+
+    /// The logs that programs had since `begin` and that weren't dropped, in order; nil if something else may have
+    /// written the store since. Only the last one may still have its name.
+    package var logs: HeldLogs? {
+        state.withLock { state in
+            guard holdsLogs else { return nil }
+            read(&state)
+            return state.isProven ? state.logs : nil
+        }
+    }
+
+    /// Forgets the first log that has lost its name.
+    package func dropLog() { state.withLock { $0.logs.drop() } }
 
     /// True if a transaction's events were seen: those of this store's writers arrive here.
     package var hasSeenTransaction: Bool { state.withLock { $0.hasSeenTransaction } }
@@ -171,6 +213,7 @@ package final class JournalWatch: Sendable {
             return state.phase = .unproven
         }
         let hasChangedName = event.mask & Self.changedNames != 0
+        if holdsLogs { return recordLog(event, &state) }
         if event.name == journalName {
             if hasChangedName { recordJournal(event.mask, &state) }
         } else if event.name == databaseName {
@@ -184,6 +227,20 @@ package final class JournalWatch: Sendable {
         } else if event.name == logName, hasChangedName {
             state.phase = .unproven
         }
+    }
+
+    private func recordLog(_ event: InotifyEvent, _ state: inout State) {
+        let isUnderstood: Bool
+        if event.watch == databaseWatch {
+            isUnderstood = state.logs.mayWrite
+        } else if event.name == logName {
+            isUnderstood = state.logs.recordLog(event.mask, name, in: directory)
+        } else if event.name == indexName {
+            isUnderstood = state.logs.recordIndex(event.mask, name, in: directory)
+        } else {
+            isUnderstood = event.name != databaseName && event.name != journalName
+        }
+        if !isUnderstood { state.phase = .unproven }
     }
 
     private func recordJournal(_ mask: UInt32, _ state: inout State) {

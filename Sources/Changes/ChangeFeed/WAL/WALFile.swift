@@ -58,6 +58,8 @@ package final class WALFile: Sendable {
         Int64(headerLength) + Int64(frame - 1) * Int64(frameHeaderLength + pageSize)
     }
 
+    func status() throws(SystemError) -> FileStatus { try descriptor.status() }
+
     /// Reads as `Descriptor.read(into:at:path:)`.
     package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(SystemError) -> Int {
         try descriptor.read(into: buffer, at: offset)
