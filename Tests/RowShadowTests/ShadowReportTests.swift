@@ -79,10 +79,30 @@ import Testing
     @Test func removesThePlaceWithItsCopies() throws {
         let shadow = try FollowedShadow(Self.note)
         shadow.abandon()
-        #expect(try shadow.place.size() > 0)
-        #expect(try shadow.place.removeAll() == 0)
+        let removal = try shadow.place.removeAll()
+        #expect(removal.usedCount == 0 && removal.bytes > 0)
         #expect(FileStatus(following: shadow.place.path) == nil)
-        #expect(try shadow.place.size() == 0 && shadow.place.reports(of: shadow.store).isEmpty)
+        #expect(try shadow.place.reports(of: shadow.store).isEmpty)
+    }
+
+    /// Its program was killed while it made the copy.
+    @Test func removesCopiesThatWereNotCompleted() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let state = shadow.directory.path.appending("state")
+        do {
+            let half = try shadow.place.takeSlot(epoch: nil)
+            let pages = half.directory.path.appending("pages")
+            try Data("half".utf8).write(to: URL(fileURLWithPath: pages.string))
+            // It is being made.
+            #expect(try shadow.place.reports(of: shadow.store).map { $0.epoch == nil } == [false, true])
+            #expect(try KeptShadows.all(stateDirectory: state).first?.unusableCount == 0)
+            try shadow.place.removeUnusable()
+            #expect(FileStatus(following: pages) != nil && half.isFirst == false)
+        }
+        #expect(try KeptShadows.all(stateDirectory: state).first?.unusableCount == 1)
+        _ = try shadow.place.takeSlot(epoch: nil)
+        #expect(try shadow.place.reports(of: shadow.store).count == 1)
+        #expect(try KeptShadows.all(stateDirectory: state).first?.unusableCount == 0)
     }
 
     /// It may also have been moved away with its directory.
@@ -91,13 +111,13 @@ import Testing
         let state = shadow.directory.path.appending("state")
         let used = try #require(try KeptShadows.all(stateDirectory: state).first)
         #expect(used.store == shadow.store && used.place == shadow.place.path && used.isUsed && !used.isOrphaned)
-        #expect(try used.count == 1 && used.size == shadow.place.size() && used.lastUse > 0)
+        #expect(used.count == 1 && used.unusableCount == 0 && used.size > 0 && used.lastUse > 0)
         shadow.abandon()
         try FileManager.default.removeItem(atPath: shadow.store.string)
         let orphan = try #require(try KeptShadows.all(stateDirectory: state).first)
         #expect(!orphan.isUsed && orphan.isOrphaned)
         #expect(orphan.removal == "groupstore rows disable \(shadow.store)")
-        #expect(try shadow.place.removeAll() == 0)
+        #expect(try shadow.place.removeAll().usedCount == 0)
         #expect(try KeptShadows.all(stateDirectory: state).isEmpty)
     }
 

@@ -10,6 +10,8 @@ package struct KeptShadows: Sendable, Equatable {
     package let store: FilePath?
     /// The number of them.
     package let count: Int
+    /// The number of those that count for nothing: they weren't completed, and the next program removes them.
+    package let unusableCount: Int
     /// The size in bytes of all their files.
     package let size: Int64
     /// The time of the last write, in seconds since 1970.
@@ -59,13 +61,13 @@ package struct KeptShadows: Sendable, Equatable {
     /// A place that can't be read.
     private init(_ place: ShadowPlace, of store: FilePath?, _ error: SystemError) {
         (self.place, self.store, self.error) = (place.path, store, error)
-        (count, size, lastUse, isUsed, isOrphaned) = (0, 0, 0, false, false)
+        (count, unusableCount, size, lastUse, isUsed, isOrphaned) = (0, 0, 0, 0, false, false)
     }
 
     /// Returns nil if the place has no file of a shadow.
     private init?(_ place: ShadowPlace, of known: FilePath?) throws(SystemError) {
         var store = known
-        var (count, size, lastWrite) = (0, Int64(0), Int64(0))
+        var (count, unusableCount, size, lastWrite) = (0, 0, Int64(0), Int64(0))
         var isUsed = false
         for directory in try place.directories() {
             let files = try directory.names().filter(ShadowName.isOwn)
@@ -77,10 +79,12 @@ package struct KeptShadows: Sendable, Equatable {
                 lastWrite = max(lastWrite, status.modified)
             }
             if try directory.isShadowUsed() { isUsed = true }
+            if try directory.hasUnusableShadow() { unusableCount += 1 }
             if store == nil { store = try directory.recordedStore() }
         }
         guard count > 0 else { return nil }
-        (self.place, self.store, self.count, self.size) = (place.path, store, count, size)
+        (self.place, self.store, self.size) = (place.path, store, size)
+        (self.count, self.unusableCount) = (count, unusableCount)
         lastUse = Double(lastWrite) / 1e9
         self.isUsed = isUsed
         isOrphaned = store.map(Self.isAbsent) ?? false

@@ -119,6 +119,8 @@ package struct ShadowPlace {
 
     /// Takes the directory of the shadow with that epoch, else the first one that nobody uses. Throws `SystemError`.
     package func takeSlot(epoch: UInt64?) throws(SystemError) -> Slot {
+        // What can't be removed takes space, and nothing else.
+        try? removeUnusable()
         do throws(SystemError) { return try findSlot(epoch: epoch) } catch {
             // `removeAll` may have removed the place meanwhile.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
@@ -163,28 +165,49 @@ package struct ShadowPlace {
         }
     }
 
-    /// Removes every shadow that no program uses. Returns the number of those that are in use.
+    /// Removes each shadow that no program uses and that doesn't count: its program ended before the copy was whole, or
+    /// the machine before it was synced. Throws `SystemError`.
+    package func removeUnusable() throws(SystemError) {
+        for directory in try directories() where try directory.hasUnusableShadow() {
+            // Held until the files are gone: nobody makes a shadow meanwhile.
+            guard let lock = try OpenFileLock(ShadowName.lock, in: directory) else { continue }
+            // Its program may have made it count before it let go.
+            if try ShadowState.current(in: directory) == nil { try directory.removeShadow() }
+            _ = consume lock
+        }
+    }
+
+    /// What `removeAll` has done.
+    package struct Removal: Sendable {
+        /// The number of shadows that stay, because programs use them.
+        package fileprivate(set) var usedCount = 0
+        /// The size in bytes of the files that were removed.
+        package fileprivate(set) var bytes: Int64 = 0
+    }
+
+    /// Removes every shadow that no program uses.
     ///
     /// Throws `SystemError`: ENOTEMPTY if another program has put something into a shadow's directory.
-    package func removeAll() throws(SystemError) -> Int {
-        guard let base = try existing() else { return 0 }
+    package func removeAll() throws(SystemError) -> Removal {
+        var removal = Removal()
+        guard let base = try existing() else { return removal }
         // Throws for a link before anything is removed.
         let found = try Self.directories(in: base)
-        var used = 0
         for directory in found {
             guard let name = directory.path.lastComponent else { continue }
             // Held until its file is gone: nobody makes a shadow meanwhile.
             guard let lock = try OpenFileLock(ShadowName.lock, in: directory) else {
-                used += 1
+                removal.usedCount += 1
                 continue
             }
+            removal.bytes += try directory.shadowSize()
             try directory.removeShadow()
             try directory.removeFile(ShadowName.lock)
             _ = consume lock
             try base.removeDirectory(name)
         }
         try base.synchronize()
-        if used == 0, let name = path.lastComponent {
+        if removal.usedCount == 0, let name = path.lastComponent {
             let parent = try Directory(path.removingLastComponent())
             do throws(SystemError) { try parent.removeDirectory(name) } catch {
                 // Another program has put something there.
@@ -192,7 +215,7 @@ package struct ShadowPlace {
             }
             try parent.synchronize()
         }
-        return used
+        return removal
     }
 
     private func makeDirectory() throws(SystemError) -> Directory {
@@ -214,6 +237,19 @@ extension Directory {
             throw SystemError("open", .tooManySymbolicLinkLevels, path: path.appending(name))
         }
         return try directory(name)
+    }
+
+    /// The size in bytes of a shadow's files.
+    func shadowSize() throws(SystemError) -> Int64 {
+        var size: Int64 = 0
+        for name in try names() where ShadowName.isOwn(name) { size += try status(name)?.size ?? 0 }
+        return size
+    }
+
+    /// True if there are files of a shadow that doesn't count, and no program is making it.
+    func hasUnusableShadow() throws(SystemError) -> Bool {
+        guard try ShadowState.current(in: self) == nil else { return false }
+        return try names().contains(where: ShadowName.isOwn) && !isShadowUsed()
     }
 
     /// Removes a shadow's own files, but the lock. All of it is a copy of the store or told from one: whoever follows

@@ -122,15 +122,4 @@ extension ShadowPlace {
     package func reports(of store: FilePath) throws -> [ShadowReport] {
         try directories().compactMap { try ShadowReport($0, of: store) }
     }
-
-    /// Returns the size in bytes of all files of a store's shadows. Throws `SystemError`.
-    package func size() throws(SystemError) -> Int64 {
-        var size: Int64 = 0
-        for directory in try directories() {
-            for name in try directory.names() where ShadowName.isOwn(name) {
-                size += try directory.status(name)?.size ?? 0
-            }
-        }
-        return size
-    }
 }

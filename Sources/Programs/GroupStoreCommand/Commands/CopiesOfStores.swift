@@ -29,7 +29,7 @@ struct CopiesOfStores {
             if store.error != nil { continue }
             table.add(
                 .text("\(PrintablePath(store.store ?? store.place))"), .number("\(ByteCount(store.size))"),
-                .text("last written \(LocalTime(store.lastUse))"), .text(Self.state(store)))
+                .text("last written \(LocalTime(store.lastUse))"), .text(Self.state(store) + Self.rest(store)))
         }
         var lines = stores.isEmpty ? ["no store has a copy: 'watch --values' makes one"] : table.lines()
         for store in stores {
@@ -57,12 +57,18 @@ struct CopiesOfStores {
             return object
         }
         object["copies"] = .integer(Int64(store.count))
+        object["unusable"] = .integer(Int64(store.unusableCount))
         object["bytes"] = .integer(store.size)
         object["written"] = .time(store.lastUse)
         object["followed"] = .bool(store.isUsed)
         object["gone"] = store.store == nil ? .null : .bool(store.isOrphaned)
         object["remedy"] = store.isOrphaned && !store.isUsed ? .string(store.removal) : nil
         return object
+    }
+
+    private static func rest(_ store: KeptShadows) -> String {
+        if store.unusableCount == 0 { return "" }
+        return "; \(Counted(Int64(store.unusableCount), "copy", "copies")) not completed, which its next 'watch --values' removes"
     }
 
     private static func state(_ store: KeptShadows) -> String {

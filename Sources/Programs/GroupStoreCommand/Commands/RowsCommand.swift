@@ -40,6 +40,7 @@ struct RowsEnableCommand: ParsableCommand {
         try reporting(outputOptions) { output in
             let rows = try RowsPlace(store)
             let (path, place) = (rows.store, rows.own)
+            if !dryRun { try place.removeUnusable() }
             let estimate = try ShadowEstimate(of: path, in: place, measures: dryRun)
             guard estimate.fits else {
                 throw CommandFailure(
@@ -115,27 +116,28 @@ struct RowsDisableCommand: ParsableCommand {
                     "there is no store \(PrintablePath(rows.store)), and no copy of one",
                     remedy: "list the copies: groupstore rows show")
             }
-            var before = try rows.own.size()
-            guard try rows.own.removeAll() == 0 else {
+            let own = try rows.own.removeAll()
+            let removed = "removed \(ByteCount(own.bytes)) from \(PrintablePath(rows.own.path))"
+            guard own.usedCount == 0 else {
                 throw CommandFailure(
                     .busy, code: "in_use", "a program tells rows from a copy in \(PrintablePath(rows.own.path))",
+                    reasons: own.bytes > 0 ? ["  \(removed), which no program used"] : [],
                     remedy: "end 'groupstore watch' of the store, and try again")
             }
-            let agents = try rows.agents(
-                for: "disable", after: "removed \(ByteCount(before)) from \(PrintablePath(rows.own.path))")
-            if let agents {
-                before += try agents.size()
-                guard try agents.removeAll() == 0 else {
-                    throw CommandFailure(
-                        .busy, code: "in_use", "an agent tells rows from a copy in \(PrintablePath(agents.path))",
-                        remedy: "remove 'rows: true' from its configuration, reload it (SIGHUP), and try again")
-                }
+            let agents = try rows.agents(for: "disable", after: removed)
+            let agentsRemoval = try agents?.removeAll()
+            if let agents, let agentsRemoval, agentsRemoval.usedCount > 0 {
+                throw CommandFailure(
+                    .busy, code: "in_use", "an agent tells rows from a copy in \(PrintablePath(agents.path))",
+                    reasons: own.bytes > 0 ? ["  \(removed)"] : [],
+                    remedy: "remove 'rows: true' from its configuration, reload it (SIGHUP), and try again")
             }
-            var summary: JSONObject = ["type": "summary", "outcome": "disabled", "bytes": .integer(before)]
+            let bytes = own.bytes + (agentsRemoval?.bytes ?? 0)
+            var summary: JSONObject = ["type": "summary", "outcome": "disabled", "bytes": .integer(bytes)]
             summary.setPath("path", bytes: rows.own.path.bytes)
             let places = ([rows.own] + (agents.map { [$0] } ?? [])).map { "\(PrintablePath($0.path))" }
                 .joined(separator: " and ")
-            output.record(summary, "removed \(ByteCount(before)) from \(places)")
+            output.record(summary, "removed \(ByteCount(bytes)) from \(places)")
         }
     }
 }

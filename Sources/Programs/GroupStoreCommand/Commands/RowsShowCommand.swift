@@ -92,7 +92,10 @@ struct RowsShowCommand: ParsableCommand {
             switch report.agreement {
             case .agrees: "the copy has the store's present state"
             case .differs(let pages): "\(Counted(Int64(pages), "page")) of the store were written since"
-            case .unknown where report.epoch == nil: "the copy isn't usable, and is made anew"
+            case .unknown where report.epoch == nil && report.isUsed: "the copy is being made"
+            case .unknown where report.epoch == nil:
+                "the copy isn't usable: its program ended before it was whole. The next 'watch --values', 'rows enable' or "
+                    + "'rows disable' of the store removes it"
             case .unknown where FileStatus(following: store) == nil: "the store is gone"
             case .unknown: "the store can't be read now"
             }

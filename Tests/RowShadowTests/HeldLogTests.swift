@@ -1,0 +1,69 @@
+import GRDB
+import LinuxSystem
+import RowShadow
+import TestSupport
+import Testing
+
+/// Steps of programs that open a store in WAL mode, write it and close it.
+@Suite struct HeldLogTests {
+    private static let note = "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note VALUES (1, 'a')"
+
+    /// A program whose log is seen before it is removed.
+    private func run(_ shadow: FollowedShadow, _ scripts: String...) throws {
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        for sql in scripts { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        shadow.follower?.openSession()
+        try queue.close()
+    }
+
+    @Test func eachProgramIsAStep() throws {
+        let shadow = try FollowedShadow(Self.note)
+        #expect(try shadow.steps() == [])
+        for id in 2...4 { try run(shadow, "INSERT INTO note VALUES (\(id), 'x')") }
+        try run(shadow, "SELECT * FROM note")
+        try run(shadow, "DELETE FROM note WHERE id = 2", "UPDATE note SET text = 'b' WHERE id = 1")
+        let inserts = (2...4).map { FollowedShadow.Step(kind: .exact, rows: ["\($0): none > \($0),'x'"]) }
+        #expect(
+            try shadow.steps() == inserts + [
+                .init(kind: .exact, rows: ["2: 2,'x' > none"]), .init(kind: .exact, rows: ["1: 1,'a' > 1,'b'"]),
+            ])
+        // One that has the store open, and one after it.
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (5, 'x')") }
+        #expect(try shadow.steps() == [.init(kind: .exact, rows: ["5: none > 5,'x'"])])
+        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (6, 'x')") }
+        try queue.close()
+        try run(shadow, "INSERT INTO note VALUES (7, 'x')")
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .exact, rows: ["6: none > 6,'x'"]), .init(kind: .exact, rows: ["7: none > 7,'x'"]),
+            ])
+        #expect(try shadow.steps() == [])
+    }
+
+    /// What comes after a write that is no transaction isn't told as one.
+    @Test func aWriteBetweenProgramsIsNetWithThem() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        try run(shadow, "INSERT INTO note VALUES (2, 'x')")
+        // The last byte of the second page is the first row's.
+        try shadow.flipBit(of: shadow.store, at: 2 * 4096 - 1)
+        try run(shadow, "INSERT INTO note VALUES (3, 'x')")
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .net, rows: ["1: 1,'a' > 1,'`'", "2: none > 2,'x'", "3: none > 3,'x'"])
+            ])
+        try run(shadow, "INSERT INTO note VALUES (4, 'x')")
+        #expect(try shadow.steps() == [.init(kind: .exact, rows: ["4: none > 4,'x'"])])
+    }
+
+    /// A log that was restarted has lost its first commits.
+    @Test func aLogThatWasRestartedIsANetDifference() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        try run(
+            shadow, "INSERT INTO note VALUES (2, 'x')", "PRAGMA wal_checkpoint(TRUNCATE)", "INSERT INTO note VALUES (3, 'x')")
+        #expect(
+            try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'x'", "3: none > 3,'x'"])])
+    }
+}
