@@ -248,8 +248,8 @@ extension Directory {
 
     /// True if there are files of a shadow that doesn't count, and no program is making it.
     func hasUnusableShadow() throws(SystemError) -> Bool {
-        guard try ShadowState.current(in: self) == nil else { return false }
-        return try names().contains(where: ShadowName.isOwn) && !isShadowUsed()
+        guard try ShadowState.current(in: self) == nil, try !isShadowUsed() else { return false }
+        return try names().contains(where: ShadowName.isOwn)
     }
 
     /// Removes a shadow's own files, but the lock. All of it is a copy of the store or told from one: whoever follows
