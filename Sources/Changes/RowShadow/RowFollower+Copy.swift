@@ -6,8 +6,8 @@ extension RowFollower {
     /// The number of times that a copy is made if each is damaged meanwhile.
     private static let maximumAttempts = 3
 
-    /// Makes a new shadow count, and reads its map. One that is damaged meanwhile is made anew, a few times.
-    func make(_ whenFilled: () throws -> Void = {}) throws {
+    /// Makes a new shadow count, and reads its map unless a later step is to. One that is damaged meanwhile is made anew, a few times.
+    func make(readsMap: Bool = true, _ whenFilled: () throws -> Void = {}) throws {
         var attempts = 0
         while true {
             attempts += 1
@@ -15,7 +15,7 @@ extension RowFollower {
                 try fill()
                 try whenFilled()
                 try shadow.begin()
-                return map = try shadow.map()
+                return map = readsMap ? try shadow.map() : nil
             } catch RowShadowError.damaged(let path) {
                 guard attempts < Self.maximumAttempts else { throw RowShadowError.damaged(path) }
                 damagedCopies += 1

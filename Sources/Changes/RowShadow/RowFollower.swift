@@ -77,11 +77,12 @@ package final class RowFollower {
     ///   - limit: The size in bytes above which a store is cloned but not copied. Throws `RowShadowError.tooLarge`
     ///     where the file system can't clone it.
     ///   - patience: The time for which a store is awaited that can't be read. Throws `RowShadowError.busy` afterwards.
+    ///   - readsMap: False if nothing but a new copy is wanted. Its pages aren't read again then; the first step does.
     ///   - whenFilled: Called when a new copy has its pages, before they are read again.
     ///
     /// Throws `RowShadowError` and `SystemError`.
     package init(
-        _ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64, within patience: Duration,
+        _ path: FilePath, _ slot: ShadowPlace.Slot, limit: Int64, within patience: Duration, readsMap: Bool = true,
         whenFilled: () throws -> Void = {}
     ) throws {
         guard let file = path.lastComponent, let name = StoreName(file) else { throw RowShadowError.absent(path) }
@@ -95,7 +96,7 @@ package final class RowFollower {
             try slot.directory.record(store: path)
         } else {
             (shadow, isNew) = (try RowShadow(slot, of: path), true)
-            try make(whenFilled)
+            try make(readsMap: readsMap, whenFilled)
         }
     }
 

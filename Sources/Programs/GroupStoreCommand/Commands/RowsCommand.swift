@@ -51,7 +51,7 @@ struct RowsEnableCommand: ParsableCommand {
             }
             if dryRun { return describe(estimate, place, output) }
             let slot = try place.takeSlot(epoch: nil)
-            let follower = try RowFollower(path, slot, limit: .max, within: .seconds(30))
+            let follower = try RowFollower(path, slot, limit: .max, within: .seconds(30), readsMap: false)
             DirectRows.sayDamage(of: follower, output)
             let shadow = follower.shadow
             try shadow.close()
