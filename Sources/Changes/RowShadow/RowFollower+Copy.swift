@@ -6,7 +6,8 @@ extension RowFollower {
     /// The number of times that a copy is made if each is damaged meanwhile.
     private static let maximumAttempts = 3
 
-    /// Makes a new shadow count, and reads its map unless a later step is to. One that is damaged meanwhile is made anew, a few times.
+    /// Makes a new shadow count, and reads its map unless a later step is to. One that is damaged meanwhile is made
+    /// anew, a few times.
     func make(readsMap: Bool = true, _ whenFilled: () throws -> Void = {}) throws {
         var attempts = 0
         while true {

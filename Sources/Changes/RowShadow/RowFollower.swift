@@ -59,7 +59,7 @@ package final class RowFollower {
     private var isLed = false
     /// True if the log and the index that are open began on a database that is the shadow's.
     var holdsWholeLog = false
-    /// The map of the shadow's pages; nil if they contradict each other.
+    /// The map of the shadow's pages; nil until the next step if they contradict each other or weren't read yet.
     var map: TreeMap?
     /// True if the shadow is of no use until it is made anew.
     private var isDamaged = false
@@ -286,7 +286,8 @@ package final class RowFollower {
             _ = try files.refreshIndex(finalRead: {}, changed: { _ in commit = nil })
         }
         let view = try StoreView(files, path: path, hasExactTimes: hasExactTimes)
-        isLed = journals?.logs.map { $0.finished.isEmpty && $0.current?.index.identity == files.walIndex?.identity } ?? false
+        let held = journals?.logs
+        isLed = held?.finished.isEmpty == true && held?.current?.index.identity == files.walIndex?.identity
         return lead == nil || isLed ? view : nil
     }
 
