@@ -61,8 +61,8 @@ import Testing
     @Test func aLogThatWasRestartedIsANetDifference() throws {
         let shadow = try FollowedShadow(Self.note)
         _ = try shadow.steps()
-        try run(
-            shadow, "INSERT INTO note VALUES (2, 'x')", "PRAGMA wal_checkpoint(TRUNCATE)", "INSERT INTO note VALUES (3, 'x')")
+        let insert = "INSERT INTO note VALUES"
+        try run(shadow, "\(insert) (2, 'x')", "PRAGMA wal_checkpoint(TRUNCATE)", "\(insert) (3, 'x')")
         #expect(
             try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'x'", "3: none > 3,'x'"])])
     }

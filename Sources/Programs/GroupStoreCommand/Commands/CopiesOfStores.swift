@@ -68,7 +68,8 @@ struct CopiesOfStores {
 
     private static func rest(_ store: KeptShadows) -> String {
         if store.unusableCount == 0 { return "" }
-        return "; \(Counted(Int64(store.unusableCount), "copy", "copies")) not completed, which its next 'watch --values' removes"
+        let copies = Counted(store.unusableCount, "interrupted copy", "interrupted copies")
+        return "; has \(copies), which the next 'watch --values' removes"
     }
 
     private static func state(_ store: KeptShadows) -> String {
