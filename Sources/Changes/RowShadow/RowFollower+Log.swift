@@ -138,9 +138,8 @@ extension RowFollower {
     /// noticed. Call it after each file event. Mostly, it does nothing.
     package func openSession() {
         journals?.read()
-        guard lead == nil, commit == nil, let former = idleStamp, let files, (try? files.isIndexCurrent()) == false else {
-            return
-        }
+        guard lead == nil, commit == nil, let former = idleStamp else { return }
+        guard let files, (try? files.isIndexCurrent()) == false else { return }
         defer { files.closeDatabase() }
         _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
         guard files.walIndex != nil, (try? files.openWAL(reopening: true)) != nil else { return }
