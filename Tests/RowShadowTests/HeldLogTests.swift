@@ -1,4 +1,5 @@
 import GRDB
+import Glibc
 import LinuxSystem
 import RowShadow
 import TestSupport
@@ -65,5 +66,17 @@ import Testing
         try run(shadow, "\(insert) (2, 'x')", "PRAGMA wal_checkpoint(TRUNCATE)", "\(insert) (3, 'x')")
         #expect(
             try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'x'", "3: none > 3,'x'"])])
+    }
+
+    /// Its commits are gone, and what comes after them doesn't lead on from them.
+    @Test func aLogThatSomebodyRemovedIsCompared() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let queue = try DatabaseQueue(path: shadow.store.string)
+        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, 'x')") }
+        #expect(try shadow.steps() == [.init(kind: .exact, rows: ["2: none > 2,'x'"])])
+        for end in ["-shm", "-wal"] { #expect(unlink(shadow.store.string + end) == 0) }
+        #expect(try shadow.steps() == [.init(kind: .net, rows: ["2: 2,'x' > none"])])
+        try queue.close()
     }
 }

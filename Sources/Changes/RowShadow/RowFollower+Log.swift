@@ -39,9 +39,12 @@ extension RowFollower {
             let held = journals.logs
         else { return nil }
         for log in held.finished {
-            guard try capture(log, files) else { return false }
+            guard try capture(log, files), let end = try files.readIndex() else { return false }
+            // SQLite removes no log that isn't in the database; somebody else may.
+            let isInDatabase = end.backfilledFrame == end.lastFrame
             commit = nil
             files.use(nil)
+            guard isInDatabase else { return false }
             journals.dropLog()
         }
         if let log = held.current { guard try capture(log, files) else { return false } }
