@@ -92,21 +92,23 @@ package final class JournalWatch: Sendable {
         directory = try Directory(path)
         let inotify = try SystemInotify()
         self.inotify = inotify
-        guard Self.count.add(1, ordering: .relaxed).newValue <= Self.maximumCount else {
-            throw SystemError("inotify_init", .tooManyOpenFiles, path: path)
-        }
         let itself = try directory.open(".", flags: O_RDONLY | O_DIRECTORY)
+        var databaseWatch: CInt?
         switch subject {
-        case .journals:
-            databaseWatch = nil
-            _ = try inotify.watch(itself, mask: Self.mask, path: path)
+        case .journals: _ = try inotify.watch(itself, mask: Self.mask, path: path)
         case .logs(let identity):
+            let file = path.appending(name.database)
             let database = try directory.open(name.database, flags: O_RDONLY | O_NONBLOCK)
             guard try database.status().identity == identity else {
-                throw SystemError("open", .noSuchFileOrDirectory, path: path.appending(name.database))
+                throw SystemError("open", .noSuchFileOrDirectory, path: file)
             }
-            databaseWatch = try inotify.watch(database, mask: UInt32(IN_MODIFY), path: path.appending(name.database))
+            databaseWatch = try inotify.watch(database, mask: UInt32(IN_MODIFY), path: file)
             _ = try inotify.watch(itself, mask: Self.changedNames, path: path)
+        }
+        self.databaseWatch = databaseWatch
+        // `deinit` runs, and counts, also after an error from here on: every property has its value.
+        guard Self.count.add(1, ordering: .relaxed).newValue <= Self.maximumCount else {
+            throw SystemError("inotify_init", .tooManyOpenFiles, path: path)
         }
         // The thread calls nothing but `wait`, which any thread may call.
         nonisolated(unsafe) let events = inotify
