@@ -19,6 +19,11 @@ package enum DatabaseLocks {
             || gs_ofd_conflict(descriptor.raw, Int16(F_RDLCK), pendingByte, 1) != 0
     }
 
+    /// True if no program has a lock of any kind.
+    package static func areFree(on descriptor: borrowing Descriptor) -> Bool {
+        gs_ofd_conflict(descriptor.raw, Int16(F_WRLCK), pendingByte, 512) == 0
+    }
+
     /// True if a program is writing or about to: it holds RESERVED, PENDING or EXCLUSIVE, which are write locks from
     /// PENDING_BYTE on. Locks of this process count too.
     package static func areHeld(on descriptor: borrowing Descriptor) -> Bool { areHeld(on: descriptor.raw) }

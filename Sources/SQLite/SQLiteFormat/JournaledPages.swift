@@ -13,6 +13,9 @@ package struct JournaledPages: Sendable {
     /// The change counter before the transaction; nil if it has not changed page 1. A commit changes it, except in
     /// exclusive mode.
     package private(set) var changeCounter: UInt32?
+    /// True if the journal ends as it does while its transaction is open: with a part that isn't synced yet, which
+    /// begins when the one before is, or with one that counts no records.
+    package private(set) var isOpen = false
     /// The offset in the journal of each page's former content.
     package private(set) var offsets: [UInt32: Int64] = [:]
     /// The leaves of the freelist that the transaction may have taken, and perhaps other pages.
@@ -33,6 +36,7 @@ package struct JournaledPages: Sendable {
         let start = try read(RollbackJournal.Part.headerLength, 0)
         guard size > 0, !RollbackJournal.Part.isUnsynced(start) else {
             originalPageCount = nil
+            isOpen = size > 0
             return
         }
         guard let first = RollbackJournal.Part(start),
@@ -46,7 +50,10 @@ package struct JournaledPages: Sendable {
         var offset: Int64 = 0
         parts: while offset + Int64(RollbackJournal.Part.headerLength) <= size {
             let header = try read(RollbackJournal.Part.headerLength, offset)
-            if RollbackJournal.Part.isUnsynced(header) { break }
+            if RollbackJournal.Part.isUnsynced(header) {
+                isOpen = true
+                break
+            }
             guard let part = RollbackJournal.Part(header) else {
                 // Only the name of a super-journal follows the last part.
                 guard header.count >= 4, RollbackJournal.number(header, at: 0) == lockPage else { return nil }
@@ -54,6 +61,7 @@ package struct JournaledPages: Sendable {
             }
             guard part.pageSize == pageSize, part.originalPageCount == pageCount else { return nil }
             offset += Int64(part.sectorSize)
+            isOpen = part.recordCount == .max
             var count: UInt32 = 0
             while count < part.recordCount {
                 guard offset + Int64(recordLength) <= size else {

@@ -64,6 +64,18 @@ package enum RollbackJournal {
         return nil
     }
 
+    /// True if the journal of an open transaction proves the state before it: it has all records that its headers
+    /// count, and no end was cut off. With `synchronous = OFF`, headers count none, and a missing end isn't seen.
+    package static func isWhole(_ name: FilePath.Component, in directory: Directory) throws(SystemError) -> Bool {
+        let journal = try directory.open(name, flags: O_RDONLY)
+        let (path, size) = (directory.path.appending(name), try journal.status().size)
+        guard let first = Part(try journal.read(count: Part.headerLength, at: 0, path: path)) else { return false }
+        let pages = try JournaledPages(pageSize: first.pageSize, size: size) { (count, offset) throws(SystemError) in
+            try journal.read(count: count, at: offset, path: path)
+        }
+        return pages?.isOpen ?? false
+    }
+
     /// The records to search. A program that is killed as it commits may have left millions.
     private static let maximumRecords = 1 << 14
 
@@ -72,7 +84,7 @@ package enum RollbackJournal {
         static let headerLength = 28
         /// The number of records; `.max` for all that follow. 0 until the part is synced.
         let recordCount: UInt32
-        private let nonce: UInt32
+        let nonce: UInt32
         /// The database's size in pages before the transaction.
         let originalPageCount: UInt32
         let sectorSize: Int
@@ -97,15 +109,22 @@ package enum RollbackJournal {
         /// True if the record's checksum, a sum of every 200th byte of the page, is right. A journal that persists may
         /// hold records of former transactions.
         func isValid(_ record: [UInt8]) -> Bool {
-            var sum = nonce
-            for index in stride(from: pageSize - 200, to: 0, by: -200) { sum = sum &+ UInt32(record[4 + index]) }
-            return sum == number(record, at: 4 + pageSize)
+            RollbackJournal.nonce(of: record) == nonce
         }
 
         /// The offset of the next part, which begins with a sector.
         func end(_ offset: Int64) -> Int64 {
             (offset + Int64(sectorSize) - 1) / Int64(sectorSize) * Int64(sectorSize)
         }
+    }
+
+    /// Returns the number that a header has if the record is one of its part: the difference of the record's checksum
+    /// and the sum of every 200th byte of its page.
+    static func nonce(of record: [UInt8]) -> UInt32 {
+        let pageSize = record.count - 8
+        var nonce = number(record, at: 4 + pageSize)
+        for index in stride(from: pageSize - 200, to: 0, by: -200) { nonce = nonce &- UInt32(record[4 + index]) }
+        return nonce
     }
 
     static func number(_ bytes: [UInt8], at offset: Int) -> UInt32 {
