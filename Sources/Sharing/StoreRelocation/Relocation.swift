@@ -134,6 +134,7 @@ package struct Relocation {
             let endpoints = try RelocationEndpoints(request)
             try endpoints.check(request.expected)
             var summary = try relocate(endpoints)
+            summary.notes += notesOnBranches(endpoints)
             // A store that was relocated earlier, or was already there, may be of an older model.
             if summary.outcome != .relocated, summary.outcome != .setAside {
                 relinquish(endpoints)
@@ -316,6 +317,14 @@ package struct Relocation {
                 + "store; if it can't be changed, leave a link to the new place for it: --retire symlink (if "
                 + "it has moved, after --undo), or retire: symlink in the agent's configuration"
         ]
+    }
+
+    /// Returns what rescues have kept in the directory that the store leaves. It stays there.
+    private func notesOnBranches(_ endpoints: RelocationEndpoints) -> [String] {
+        let (store, container) = (endpoints.legacy, GroupContainer(directory: endpoints.legacy.directory))
+        guard container.directory.identity != endpoints.container.directory.identity else { return [] }
+        // What this user can't read was another's rescue.
+        return (try? SavedBranches(container).notes(of: store.name.database)) ?? []
     }
 
     var noLegacyDirectory: RelocationSummary {

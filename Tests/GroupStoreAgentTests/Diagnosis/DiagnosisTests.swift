@@ -1,4 +1,5 @@
 import Foundation
+import GroupContainers
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -63,6 +64,25 @@ import Testing
         #expect(findings.map(\.check) == ["orphaned_log"])
         #expect(findings.first?.message.hasPrefix("\(store.string): ") == true)
         try holder.end()
+    }
+
+    /// They are no hazard: `doctor` exits with 0.
+    @Test func namesTheFilesOfADamagedBranch() throws {
+        let directory = try TemporaryDirectory()
+        var place = try GroupContainer(directory.path).bookkeeping()
+        for name: FilePath.Component in ["rescue", "run", "branch-0"] {
+            place = try GroupContainer.child(name, of: place)
+        }
+        let file = ArchiveNote.Branch.File(identity: FileIdentity(device: 1, inode: 2), birth: nil)
+        var record = BranchRecord(
+            name: "Notes.sqlite", branch: ArchiveNote.Branch(database: file, log: nil, holders: "notes (pid 4711)"))
+        record.damage = "its log is overwritten"
+        try record.write(in: place)
+        _ = try place.open("damaged", flags: O_WRONLY | O_CREAT, mode: 0o600)
+        let found = BranchDiagnosis(directory.path).findings()
+        #expect(found.map(\.code) == ["branch_damaged"] && found.map(\.verdict) == [.warning])
+        #expect(found.first?.message.hasSuffix("kept in \(place.path.string)") == true, "\(found)")
+        #expect(BranchDiagnosis(directory.path, only: "Other.sqlite").damaged.isEmpty)
     }
 
     @Test func warnsAboutAMissingDirectory() throws {

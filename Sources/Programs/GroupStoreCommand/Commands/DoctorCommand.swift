@@ -47,7 +47,7 @@ struct DoctorCommand: ProcIndependentCommand {
     private static func findings(_ directory: FilePath) -> [Finding] {
         DirectoryDiagnosis(directory).findings() + OwnerDiagnosis(directory).findings()
             + HolderDiagnosis(directory).findings() + HazardDiagnosis(directory).findings()
-            + CopyDiagnosis(group: directory).findings()
+            + BranchDiagnosis(directory).findings() + CopyDiagnosis(group: directory).findings()
     }
 
     /// The findings about this user's own copies of stores that are gone.

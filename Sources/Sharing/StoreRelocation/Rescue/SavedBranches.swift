@@ -30,6 +30,24 @@ package struct SavedBranches {
                     + "\(PrintablePath(location.directory.path))"
             }
         }
+
+        /// A sentence on a copy that was not finished.
+        package var unfinishedSentence: String {
+            "a copy that was not finished, of what \(branch.holders) had committed, is in "
+                + "\(PrintablePath(location.directory.path))"
+        }
+
+        /// The commands by which a person gets what SQLite can read of a damaged branch.
+        package var damageRemedy: String {
+            let place = location.directory.path.shellWord
+            return "look for its rows in a copy of the files, and remove these once you have them: "
+                + "d=$(mktemp -d) && cp \(place)/damaged* \"$d\" && sqlite3 \"$d/damaged\" .dump"
+        }
+
+        /// The time at which the copy got its name.
+        package var finished: Int64 {
+            get throws { try location.directory.status(location.name.database)?.changed ?? 0 }
+        }
     }
 
     private let container: GroupContainer
@@ -82,8 +100,18 @@ package struct SavedBranches {
     /// Returns the files of damaged branches in `.groupstore/rescue`, of all stores, oldest first.
     package func damaged() throws -> [Saved] {
         let found = try unfinished().compactMap(\.self).filter { $0.damage != nil }
-        let dated = try found.map { (try $0.location.directory.status($0.location.name.database)?.changed ?? 0, $0) }
+        let dated = try found.map { (try $0.finished, $0) }
         return dated.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+
+    /// Returns a sentence for each branch of a store whose rows it hasn't got, with the place of its files.
+    func notes(of store: FilePath.Component) throws -> [String] {
+        let left = try copies().filter { $0.name == store && !$0.isOfName } + unjoined(store, open: [])
+        return try damaged().filter { $0.name == store }.compactMap(\.damageSentence)
+            + left.map {
+                "what \($0.branch.holders) had committed to lost files of \(PrintablePath(FilePath(root: nil, [store]))) is "
+                    + "kept in \(PrintablePath($0.location.directory.path)), and not joined"
+            }
     }
 
     /// Returns what the unfinished copies in `.groupstore/rescue` would be copies of, of all stores; nil for a copy of
@@ -219,7 +247,7 @@ package struct BranchSettlement {
     private static func last(of copies: [SavedBranches.Saved], run: TransferIdentifier?) throws -> Set<FilePath> {
         let times = try copies.map { copy in
             let isOfRun = copy.location.directory.path.removingLastComponent().lastComponent == run?.component
-            return isOfRun ? .max : try copy.location.directory.status(copy.location.name.database)?.changed ?? 0
+            return isOfRun ? .max : try copy.finished
         }
         return Set(
             copies.indices.filter { index in

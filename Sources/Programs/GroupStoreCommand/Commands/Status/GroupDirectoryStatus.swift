@@ -31,6 +31,20 @@ struct GroupDirectoryStatus {
         for copy in CopyDiagnosis(group: path).orphans where store.map({ $0 == copy.store?.lastComponent }) ?? true {
             add(copy)
         }
+        rows += Self.damagedBranches(in: path, only: store)
+    }
+
+    /// Returns a row for each damaged branch whose files a rescue has kept in the directory.
+    static func damagedBranches(in path: FilePath, only store: FilePath.Component? = nil) -> [StatusRow] {
+        BranchDiagnosis(path, only: store).damaged.map { branch in
+            var row: JSONObject = ["code": "branch_damaged"]
+            row.setPath("store", bytes: path.appending(branch.name).bytes)
+            row.setPath("path", bytes: branch.location.directory.path.bytes)
+            row["damage"] = branch.damage.map { .string($0) }
+            row["remedy"] = .string(branch.damageRemedy)
+            return StatusRow(
+                "branch", row, lines: "  \(branch.damageSentence ?? ""); \(branch.damageRemedy)")
+        }
     }
 
     private mutating func add(_ copy: KeptShadows) {

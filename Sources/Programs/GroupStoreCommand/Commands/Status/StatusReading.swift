@@ -86,7 +86,18 @@ struct StatusReading {
         }
     }
 
-    var rows: [StatusRow] { (directory?.rows ?? []) + agentRows + relays.rows }
+    var rows: [StatusRow] { (directory?.rows ?? []) + agentRows + damagedBranches + relays.rows }
+
+    /// The damaged branches in the directories of the agent's groups. A directory's own status has those there.
+    private var damagedBranches: [StatusRow] {
+        directory == nil ? groups.flatMap { GroupDirectoryStatus.damagedBranches(in: $0) } : []
+    }
+
+    /// The directories of the agent's groups.
+    private var groups: [FilePath] {
+        (agent?.rows ?? []).filter { $0.type == "group" }.compactMap { $0.object.path("directory") }
+            .compactMap { FilePath(bytes: $0) }
+    }
 
     var summary: JSONObject {
         guard let target else {
@@ -129,8 +140,7 @@ struct StatusReading {
 
     /// The hazards to the stores in the groups' directories, as far as this process may look.
     private var hazards: [AgentProblem] {
-        let groups = (agent?.rows ?? []).filter { $0.type == "group" }.compactMap { $0.object.path("directory") }
-        let directories = target?.directory.map { [$0] } ?? groups.compactMap { FilePath(bytes: $0) }
+        let directories = target?.directory.map { [$0] } ?? groups
         let only = target?.store.flatMap { StoreName($0) }
         return directories.flatMap { HazardDiagnosis($0, only: only).findings() }.map { finding in
             AgentProblem(
