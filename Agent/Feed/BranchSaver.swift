@@ -24,6 +24,8 @@ package final class BranchSaver: Sendable {
         var due: [StoreAddress: ContinuousClock.Instant] = [:]
         /// The lost files of each store at the last copy, and when the next one may begin.
         var last: [StoreAddress: (files: Set<Version>, next: ContinuousClock.Instant)] = [:]
+        /// The notes of each store's last copy.
+        var notes: [FilePath: [String]] = [:]
         var isStopping = false
         var thread: SystemThread?
     }
@@ -121,7 +123,8 @@ package final class BranchSaver: Sendable {
         let words = [
             "groupstore", "rescue", "--copy-only", "--json", "--no-links", "--maximum-bytes=\(Self.maximumBytes)", "--",
         ]
-        var summary: JSONObject?
+        var (summary, notes) = (JSONObject?.none, [String]())
+        defer { report(notes, of: store) }
         do {
             let output = try ChildProcess.output(
                 program, words.map { Array($0.utf8) } + [store.bytes], deadline: Deadline(after: Self.timeout))
@@ -131,7 +134,7 @@ package final class BranchSaver: Sendable {
                 guard case .event(let type, let object) = try AgentMessage(parsing: line) else { continue }
                 switch type {
                 case "branch": report(object, of: store)
-                case "note": log.notice("\(PrintablePath(store)): \(object.string("text") ?? "")")
+                case "note": notes.append(object.string("text") ?? "")
                 case "summary": summary = object
                 default: break
                 }
@@ -146,8 +149,19 @@ package final class BranchSaver: Sendable {
         log.warning("\(error.string("message") ?? "") (\(error.string("hint") ?? ""))")
     }
 
+    /// Logs what the last copy of the store hasn't said.
+    private func report(_ notes: [String], of store: FilePath) {
+        let former = state.withLock { $0.notes.updateValue(notes, forKey: store) } ?? []
+        let prefix = "\(PrintablePath(store)): "
+        for note in notes where !former.contains(note) {
+            log.notice("\(note.hasPrefix(prefix) ? "" : prefix)\(note)")
+        }
+    }
+
     private func report(_ branch: JSONObject, of store: FilePath) {
-        guard let copy = branch.path("copy"), let program = branch.string("program"), let pid = branch.integer("pid")
+        // A note names the files of a damaged branch: they can't be joined.
+        guard branch.string("damage") == nil, let copy = branch.path("copy"), let program = branch.string("program"),
+            let pid = branch.integer("pid")
         else { return }
         log.notice(
             """

@@ -156,6 +156,18 @@ import Testing
         #expect(try rig.rescue().run().outcome == .nothingToDo)
     }
 
+    /// Copies alone must not sound like nothing.
+    @Test func namesTheCopiesOfProgramsThatHaveEnded() throws {
+        let first = try split()
+        let copied = try rig.rescue().copyBranches()
+        try first.kill()
+        let report = try rig.rescue().copyBranches()
+        #expect(report.outcome == .copied && report.branches.map(\.code) == ["archived"])
+        #expect(report.branches.first?.copy == copied.branches.first?.copy)
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rescue().copyBranches().outcome == .nothingToDo)
+    }
+
     /// A rescue was killed as it copied, and nothing proves that the files are elsewhere.
     @Test(arguments: [false, true]) func leavesAnUnfinishedCopyOfFilesThatAreGone(isRecorded: Bool) throws {
         let first = try split()

@@ -44,12 +44,20 @@ import Testing
         let first = try holder(mode, exclusive: true)
         try rig.replace(rows: "(1, 'base'), (7, 'new')")
         rig.unlink("-journal")
+        if mode == "TRUNCATE" {
+            // An empty journal doesn't show who has emptied it, until the program has written to it without its name.
+            let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+            #expect(failure?.code == "in_use")
+            settle(rig.store.directory.path)
+            try first.run("c.execute(\"UPDATE t SET v = 'first' WHERE id = 2\")")
+        }
         let plan = try rig.rescue().dryRun()
         #expect(plan.outcome == .rescued && plan.branches.map(\.code) == ["orphaned_database"])
         #expect(try rig.rescue().run().outcome == .rescued)
         #expect(try rig.rows() == ["1=base", "2=first", "7=new"])
         #expect(try rig.archivedRows().contains(["1=base", "2=first"]))
-        #expect(try rig.rescue().run().outcome == .nothingToDo)
+        // The new store has come into the directory since the empty journal was written.
+        if mode != "TRUNCATE" { #expect(try rig.rescue().run().outcome == .nothingToDo) }
         try begin(first)
         // Until then, another program could have written to the journal.
         #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
@@ -74,10 +82,10 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
     }
 
-    /// Waits until a file made from now on is certainly newer than the journal.
-    private func settle() {
-        let journal = rig.path.appending(suffix: "-journal")
-        while let status = FileStatus(following: journal), !FileTime.isSettled(status.modified) {
+    /// Waits until a file made from now on is certainly newer than the journal, or another file.
+    private func settle(_ path: FilePath? = nil) {
+        let path = path ?? rig.path.appending(suffix: "-journal")
+        while let status = FileStatus(following: path), !FileTime.isSettled(status.modified) {
             pause(.milliseconds(1))
         }
     }
@@ -103,10 +111,58 @@ import Testing
         }
         try first.run("c.execute('COMMIT')")
         try first.run("assert c.execute('SELECT count(*) FROM t').fetchone() == (302,)")
+        if mode == "TRUNCATE", exclusive {
+            // Whoever knows the other name of the empty journal may have emptied it.
+            let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+            #expect(failure?.code == "in_use")
+            rig.unlink("-journal.bak")
+            settle(rig.store.directory.path)
+            try first.run("c.execute(\"UPDATE t SET v = 'open' WHERE id = 2\")")
+        }
         let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
         #expect(failure?.code == "merge_undecided")
         #expect(try rig.rescue(prefer: .group).run().outcome == .rescued)
         #expect(try rig.rows().count == 303)
+    }
+
+    /// What another program does to the journal of an open transaction that has written to the database.
+    enum Harm: CaseIterable {
+        case truncated, cut, cleared, headerCleared
+    }
+
+    /// Nothing proves which pages were committed: they look like those of a program in exclusive mode.
+    @Test(arguments: Tier.cases(Harm.allCases, quick: [.truncated, .headerCleared]))
+    func refusesAnOpenTransactionWhoseJournalIsHarmed(harm: Harm) throws {
+        let first = try holder(harm == .truncated ? "DELETE" : "PERSIST")
+        try first.run("c.executemany('INSERT INTO t VALUES (?, ?)', [(i, 'x' * 900) for i in range(100, 200)])")
+        try first.run("c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN')")
+        try first.run("c.execute(\"UPDATE t SET v = 'open' || substr(v, 5)\")")
+        let journal = try Descriptor(opening: rig.path.appending(suffix: "-journal"), flags: O_RDWR)
+        let size = Int(try journal.status().size)
+        switch harm {
+        case .truncated: #expect(ftruncate(journal.raw, 0) == 0)
+        case .cut: #expect(ftruncate(journal.raw, off_t(size / 2)) == 0)
+        case .cleared: try journal.write([UInt8](repeating: 0, count: size), at: 0, path: rig.path)
+        case .headerCleared: try journal.write([UInt8](repeating: 0, count: 28), at: 0, path: rig.path)
+        }
+        settle()
+        try rig.replace(rows: "(1, 'base'), (7, 'new')")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(failure?.code == "in_use" && failure?.kind == .busy)
+        #expect(try rig.rows() == ["1=base", "7=new"] && rig.archivedRows().isEmpty)
+        try first.kill()
+    }
+
+    /// A program that opens and closes the database beside SQLite loses its locks, and its journal proves its state.
+    @Test func rollsBackACopyOfATransactionWithoutLocks() throws {
+        let first = try holder("DELETE")
+        try begin(first)
+        try first.run("os.close(os.open(path, os.O_RDONLY))")
+        settle()
+        try rig.replace(rows: "(1, 'base'), (7, 'new')")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "7=new"])
+        try first.kill()
     }
 
     /// Once another database has the store's name, its programs use the journal of that name too. Their transaction

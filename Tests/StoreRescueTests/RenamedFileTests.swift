@@ -102,6 +102,36 @@ import Testing
         #expect(try saved.damaged().count == 1)
     }
 
+    /// Until a person removes them, also if the program has the whole branch again, and after the store has moved.
+    @Test func namesTheFilesThatItHasKept() throws {
+        let program = try rig.holder()
+        try program.insert(2, "first")
+        try program.run("fds = [n for n in range(3, 12) if os.path.lexists(f'/proc/self/fd/{n}')]")
+        try program.run("n = [n for n in fds if os.readlink(f'/proc/self/fd/{n}').endswith('-wal')][0]")
+        try program.run("old = os.pread(n, 8, 16); os.pwrite(n, b'garbled!', 16)")
+        rig.unlink("-wal", "-shm")
+        #expect(throws: RelocationFailure.self) { try rig.rescue().copyBranches() }
+        try program.run("os.pwrite(n, old, 16)")
+        let saved = try SavedBranches(Relocation.container(at: rig.store.directory.path))
+        let place = try #require(saved.damaged().first).location.directory.path.string
+        var notes: [String] = []
+        let rescue = StoreRescue(
+            rig.store, .init(), rig.request(),
+            report: { event in if case .note(let text) = event { notes.append(text) } })
+        for run in [rescue.dryRun, { try rescue.copyBranches() }, rescue.run] {
+            notes = []
+            _ = try run()
+            #expect(notes.contains { $0.contains("kept in \(place)") }, "\(notes)")
+        }
+        #expect(try rig.rows() == ["1=base", "2=first"])
+        try program.end()
+        let group = try TemporaryDirectory()
+        var request = RelocationRequest(source: rig.path, group: group.path)
+        request.deadline = .ample
+        let summary = try Relocation(request).run()
+        #expect(summary.notes.contains { $0.contains("kept in \(place)") }, "\(summary.notes)")
+    }
+
     /// The programs may end right after the refusal. Their files are kept as they are, and the next rescue finds them.
     @Test func keepsTheFilesOfABranchThatItRefuses() throws {
         let (first, second) = try holdersOfTwoIndexes()

@@ -130,13 +130,22 @@ struct BranchCopies {
             if let holder = branch.holderOfSeveral { throw severalLogs(holder, store.path) }
             return try BranchCopy(
                 branch.database, branch.log,
-                journal: .held(sharedSince: store.directory.birth(store.name.database)) { branch.journal },
+                journal: .held(store.name.database, store.directory, entriesChanged: branch.entriesChanged) {
+                    branch.journal
+                },
                 index: branch.indexFile, indexes: branch.indexes, ownWriters: !branch.sharesDatabase,
                 in: GroupContainer.child(component, of: place), of: store.path,
                 subject: "what \(branch.holders.list) has open", external: store,
                 record: record)
         } catch is BranchFile.Lost {
             throw lost(branch, store.path)
+        } catch let error where error.isNoSpace {
+            // What was copied is still open, and takes the space that another branch needs.
+            if !branch.isLost { try? place.removeTree(component) }
+            throw RelocationFailure(
+                .unusablePlace, code: "no_space",
+                "\(PrintablePath(store.path)): what \(branch.holders.list) has open is not copied: \(error)",
+                remedy: "free space there, then try again")
         } catch let failure as RelocationFailure where failure.code == "branch_damaged" {
             // Its program may end at any time. What the copy lacks is not worth another error.
             if let record {

@@ -38,11 +38,11 @@ extension StoreRescue {
             }
             if !settling {
                 for copy in unfinished where copy.map({ !$0.isOpen(isOpen[$0.name] ?? []) }) ?? true {
-                    let place = copy?.location.directory.path ?? group.appending(".groupstore/rescue")
+                    let place = group.appending(".groupstore/rescue")
                     report(
-                        copy?.damageSentence
-                            ?? "a copy that was not finished, of what \(copy?.branch.holders ?? "a program") had "
-                            + "committed, is in \(PrintablePath(place))")
+                        copy?.damageSentence ?? copy?.unfinishedSentence
+                            ?? "a copy that was not finished, of what a program had committed, is in "
+                            + "\(PrintablePath(place))")
                 }
             }
             let left = settling ? [] : copies.filter { !$0.isOfName && !$0.isOpen(isOpen[$0.name] ?? []) }

@@ -22,6 +22,8 @@ package struct OrphanedBranch: Sendable {
     var index: FileIdentity? { indexFile?.identity }
     /// True if the store's name leads to the same database, with another log.
     let sharesDatabase: Bool
+    /// The time at which a file last came or went in the store's directory; nil if it can't be read.
+    let entriesChanged: Int64?
     private let named: NamedFiles
 
     package var holder: FileHolder { holders[0] }
@@ -30,11 +32,15 @@ package struct OrphanedBranch: Sendable {
 
     /// Returns the branches of a store, by the hazards of two looks.
     ///
-    /// - Parameter store: The store's place; it needs no file at its name.
-    package static func find(_ store: StoreLocation) -> [OrphanedBranch] {
+    /// - Parameters:
+    ///   - store: The store's place; it needs no file at its name.
+    ///   - entriesChanged: `entriesChanged` of an earlier look, before this process made files there; nil for none.
+    package static func find(_ store: StoreLocation, entriesChanged: Int64? = nil) -> [OrphanedBranch] {
         var found: [OrphanedBranch] = []
+        let entriesChanged = entriesChanged ?? (try? store.directory.status().modified)
         for hazard in HazardScan([(store.name, store.directory)], readsLogs: true).hazards() {
-            guard let branch = OrphanedBranch(hazard, NamedFiles(store.name, in: store.directory)) else { continue }
+            let named = NamedFiles(store.name, in: store.directory)
+            guard let branch = OrphanedBranch(hazard, named, entriesChanged) else { continue }
             let same = found.firstIndex {
                 $0.database.identity == branch.database.identity && $0.log?.identity == branch.log?.identity
             }
@@ -45,8 +51,9 @@ package struct OrphanedBranch: Sendable {
     }
 
     /// Returns nil for a hazard of another kind.
-    private init?(_ hazard: StoreHazard, _ named: NamedFiles) {
+    private init?(_ hazard: StoreHazard, _ named: NamedFiles, _ entriesChanged: Int64?) {
         guard let lost = hazard.lost else { return nil }
+        self.entriesChanged = entriesChanged
         let pid = hazard.holder.pid
         code = hazard.code
         holders = [hazard.holder]
@@ -126,6 +133,9 @@ package struct OrphanedBranch: Sendable {
         }
         return nil
     }
+
+    /// True if the first process has ended or closed one of the files.
+    var isLost: Bool { database.isLost || log?.isLost ?? false }
 
     /// The bytes of the database and its log; 0 once the process has ended.
     var size: Int64 {

@@ -1,6 +1,7 @@
 import GroupContainers
 import LinuxSystem
 import SQLiteFormat
+import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
@@ -27,11 +28,8 @@ extension RelocationFailure {
 
     /// A damaged branch that no program has open any more. Its files are kept.
     static func keptDamaged(_ damaged: SavedBranches.Saved) -> RelocationFailure {
-        let place = damaged.location.directory.path.shellWord
-        return RelocationFailure(
-            .badData, code: "branch_damaged", damaged.damageSentence ?? "",
-            remedy: "look for its rows in a copy of the files, and remove these once you have them: "
-                + "d=$(mktemp -d) && cp \(place)/damaged* \"$d\" && sqlite3 \"$d/damaged\" .dump")
+        RelocationFailure(
+            .badData, code: "branch_damaged", damaged.damageSentence ?? "", remedy: damaged.damageRemedy)
     }
 
     /// Returns the failure without the programs that have a branch, where others have the store open, too: those with a
@@ -63,7 +61,11 @@ extension RelocationFailure {
         let damaged = ((try? saved.damaged()) ?? []).filter { $0.name == store.name.database }
         for branch in OrphanedBranch.find(store) {
             let record = branch.record
-            if let files = damaged.last(where: { record.isOfSameFiles(as: $0.branch) }) {
+            let copy = copies.last { record.isOfSameFiles(as: $0.branch) }
+            let finished = copy.flatMap { try? $0.finished } ?? 0
+            if let files = damaged.last(where: { record.isOfSameFiles(as: $0.branch) }),
+                (try? files.finished) ?? 0 > finished
+            {
                 failure.message +=
                     "; the files of \(branch.holders.list) as they are now are kept in "
                     + "\(PrintablePath(files.location.directory.path)): keep it running, for only it has what it "
@@ -71,7 +73,7 @@ extension RelocationFailure {
                 continue
             }
             guard !archived.contains(where: { record.isOfSameFiles(as: $0.branch) }) else { continue }
-            if let copy = copies.last(where: { record.isOfSameFiles(as: $0.branch) }) {
+            if let copy {
                 failure.message +=
                     "; what \(branch.holders.list) has committed until now is kept in "
                     + "\(PrintablePath(copy.location.directory.path)), and the next rescue joins it: keep it running, "
@@ -89,11 +91,15 @@ extension RelocationFailure {
     }
 }
 
-extension SavedBranches.Saved {
-    func isOf(run: TransferIdentifier) -> Bool {
-        location.directory.path.removingLastComponent().lastComponent == run.component
+extension Error {
+    /// True if the disk or a quota is full.
+    var isNoSpace: Bool {
+        if let error = self as? SystemError { return [.noSpace, .diskQuotaExceeded].contains(error.errno) }
+        return (self as? StoreError)?.isFull ?? false
     }
+}
 
+extension SavedBranches.Saved {
     /// True if a program has the files of which this is a copy open. The store at its name was copied because of the
     /// programs that have lost its log and can write its database.
     func isOpen(_ open: [ArchiveNote.Branch]) -> Bool {

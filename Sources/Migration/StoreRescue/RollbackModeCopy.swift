@@ -12,10 +12,10 @@ import SystemPackage
 struct RollbackModeCopy {
     /// Where the journal of a database is.
     enum Journal {
-        /// A running program has it open, as the function says. Since the time `sharedSince`, in nanoseconds since
-        /// 1970, programs that have another database open may have written to it, as it has the name of theirs too;
-        /// nil if that may always have been so.
-        case held(sharedSince: Int64?, () -> BranchFile?)
+        /// A running program has it open, as the function says. Since another database has the store's name in the
+        /// directory, programs that have that one open may have written to the journal: it has the name of theirs.
+        /// While the journal still had a name, which ended by `entriesChanged` at the latest, any program may have.
+        case held(FilePath.Component, Directory, entriesChanged: Int64?, () -> BranchFile?)
         /// It has its name, as the function says. A crash may have left it.
         case named(() -> BranchFile?)
     }
@@ -31,19 +31,29 @@ struct RollbackModeCopy {
         let source = try database.open()
         let before = try source.status(path: database.path)
         // Before a program writes pages into the database, it locks all readers out.
-        let isWritten = DatabaseLocks.mayBeExclusive(on: source)
+        let isWritten = mayBeWritten(source)
         // A write from now on must be seen by the time of the file.
         guard FileTime.isSettled(before.modified) else { return nil }
         func copyDatabase() throws { try database.copy(source, as: place.name.database, in: place.directory) }
         switch journal {
-        case .held(let sharedSince, let journal) where isWritten:
+        case .held(let name, let directory, let entriesChanged, let journal) where isWritten:
+            let sharedSince = directory.birth(name)
             guard let found = journal() else { return nil }
             let isProof = try copy(found, to: place, after: copyDatabase) { isHot, journal in
+                let isBefore = sharedSince.map { Self.isBefore(journal.modified, $0) } ?? false
+                // Another program's transaction would be rolled back into this database.
+                if isHot { return try isBefore && RollbackJournal.isWhole(place.name.journal, in: place.directory) }
                 // SQLite ends a transaction in the journal, after its last write to the database. A later write is one
                 // that this journal doesn't cover.
-                guard isHot else { return journal.modified >= before.modified }
-                // Another program's transaction would be rolled back into this database.
-                return sharedSince.map { journal.modified + FileTime.resolution.nanoseconds < $0 } ?? false
+                guard journal.modified >= before.modified else { return false }
+                // A program alone writes to a journal that has no name any more.
+                let isWrittenSince = journal.links == 0 && journal.modified == journal.changed
+                // An empty journal has nothing that shows who has emptied it.
+                if journal.size == 0 {
+                    return isWrittenSince && entriesChanged.map { Self.isBefore($0, journal.modified) } ?? false
+                }
+                let end = try EndedTransaction(place.name.journal, of: place.name.database, in: place.directory)
+                return end == .committed || end != nil && (isBefore || isWrittenSince)
             }
             guard isProof else { return nil }
         case .named(let journal) where try !isWritten || isWAL(source):
@@ -56,8 +66,21 @@ struct RollbackModeCopy {
         case .named: return nil
         }
         let after = try source.status(path: database.path)
-        guard after == before, DatabaseLocks.mayBeExclusive(on: source) == isWritten else { return nil }
+        guard after == before, mayBeWritten(source) == isWritten else { return nil }
         return (after, before.modified)
+    }
+
+    /// False if no transaction can have written pages that aren't committed. Before a program writes pages into the
+    /// database, it locks all readers out. One that closed the file beside SQLite has lost its locks.
+    private func mayBeWritten(_ source: borrowing Descriptor) -> Bool {
+        if DatabaseLocks.mayBeExclusive(on: source) { return true }
+        guard case .held(_, _, _, let journal) = journal else { return false }
+        return DatabaseLocks.areFree(on: source) && journal() != nil
+    }
+
+    /// True if a time is certainly before another one.
+    private static func isBefore(_ time: Int64, _ other: Int64) -> Bool {
+        time + FileTime.resolution.nanoseconds < other
     }
 
     /// True for a database in WAL mode: commits go to a log, also those of a program in exclusive locking mode, which
@@ -72,7 +95,7 @@ struct RollbackModeCopy {
     /// copy, hot or not, and the journal's status, that it doesn't prove a state.
     private func copy(
         _ journal: BranchFile, to place: StoreLocation, after copyDatabase: () throws -> Void,
-        _ isProof: (Bool, FileStatus) -> Bool
+        _ isProof: (Bool, FileStatus) throws -> Bool
     ) throws -> Bool {
         let file: Descriptor
         do { file = try journal.open() } catch is BranchFile.Lost { return false }
@@ -84,6 +107,6 @@ struct RollbackModeCopy {
         let isHot = try RollbackJournal.isHot(place.name.journal, in: place.directory)
         // A transaction over several stores: SQLite would look at the others, and remove what belongs to all of them.
         if isHot, try SuperJournal.name(in: place) != nil { return false }
-        return isProof(isHot, before)
+        return try isProof(isHot, before)
     }
 }

@@ -61,12 +61,18 @@ package struct StoreRescue {
         return report
     }
 
+    /// The damaged branches of the store that rescues have kept.
+    private var damaged: [SavedBranches.Saved] {
+        ((try? SavedBranches(container).damaged()) ?? []).filter { $0.name == name }
+    }
+
     /// Throws for the first damaged branch that an earlier rescue has kept, if there is one.
     private func checkDamaged() throws(RelocationFailure) {
-        let kept = (try? SavedBranches(container).damaged()) ?? []
-        guard let damaged = kept.first(where: { $0.name == name }) else { return }
-        throw RelocationFailure.keptDamaged(damaged)
+        if let first = damaged.first { throw RelocationFailure.keptDamaged(first) }
     }
+
+    /// Names the damaged branches that rescues have kept. Their files stay until a person removes them.
+    private func noteDamaged() { damaged.compactMap(\.damageSentence).forEach { report(.note($0)) } }
 
     // MARK: Dry run
 
@@ -82,6 +88,7 @@ package struct StoreRescue {
             try checkDamaged()
             return nothing
         }
+        noteDamaged()
         do { try store.checkName(branches) } catch { throw error.described(of: store) }
         let scratch = try ScratchDirectory()
         try withExtendedLifetime(scratch) {
@@ -113,7 +120,8 @@ package struct StoreRescue {
             // First of all: the claim asks presenters to close the store, and a program that has a branch may be one
             // of them, or end while others are waited for.
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
-            result = try engine.joiningBranches { try join($0, saved: id) }
+            let entriesChanged = branches.first?.entriesChanged
+            result = try engine.joiningBranches { try join($0, saved: id, entriesChanged) }
             if branches.isEmpty, result.branches.isEmpty { try checkDamaged() }
         } catch {
             let failure = error.sparing(branches.flatMap { $0.holders }, of: store.path)
@@ -125,8 +133,10 @@ package struct StoreRescue {
                 try settle($0, open.map(\.record))
                 _ = try discardArchived($0, id)
             }
+            noteDamaged()
             throw failure.asRefusal.described(of: store)
         }
+        noteDamaged()
         result.remaining = HazardScan([(store.name, store.directory)], readsLogs: true).hazards()
         return result
     }
@@ -142,29 +152,17 @@ package struct StoreRescue {
     /// - Throws: `RelocationFailure` for the first branch that can't be copied, once the others are.
     package func copyBranches(limit: Int64? = nil) throws -> RescueReport {
         let branches = OrphanedBranch.find(store)
-        guard !branches.isEmpty else { return nothing }
+        guard !branches.isEmpty else { return try earlierCopies() }
         let engine = Relocation(request, registry: registry, isCancelled: isCancelled, report: report)
         return try engine.withoutClaim { join in
             var result = RescueReport()
             result.outcome = .copied
             let id = TransferIdentifier()
             let run = try join.copies(id)
-            var (copied, failure, left) = ([(OrphanedBranch, BranchCopy)](), (any Error)?.none, limit)
-            for (number, branch) in branches.enumerated() {
-                do {
-                    if let maximum = left {
-                        let size = branch.size
-                        try checkSpace(for: branch, size: size, limit: maximum, in: run)
-                        left = maximum - size
-                    }
-                    try copied.append(
-                        (branch, BranchCopies.copy(branch, number, of: store, in: run, recording: true)))
-                } catch {
-                    failure = failure ?? error
-                }
-            }
-            try settle(join, branches.map(\.record), keeping: id)
+            var (copied, failure) = copyEach(branches, in: run, limit: limit)
+            do { try settle(join, branches.map(\.record), keeping: id) } catch { failure = failure ?? error }
             let archives = try discardArchived(join, id)
+            noteDamaged()
             result.branches = copied.map { branch, copy in
                 let (place, archive) = (copy.location.directory.path, archives[copy.location.directory.path])
                 return RescueReport.Branch(
@@ -179,11 +177,45 @@ package struct StoreRescue {
                 guard let place = branch.copy else { continue }
                 report(.note("what \(branch.subject) has committed is copied to \(PrintablePath(place))"))
             }
-            for damaged in try join.saved.damaged() where damaged.name == name && damaged.isOf(run: id) {
-                damaged.damageSentence.map { report(.note($0)) }
-            }
             throw failure
         }
+    }
+
+    /// Returns what earlier runs have copied of programs that have ended since.
+    private func earlierCopies() throws -> RescueReport {
+        var result = nothing
+        result.branches = kept().filter { $0.damage == nil }
+        if !result.branches.isEmpty { result.outcome = .copied } else { try checkDamaged() }
+        noteDamaged()
+        let unfinished = ((try? SavedBranches(container).unfinished()) ?? []).compactMap(\.self)
+        for copy in unfinished where copy.name == name && copy.damage == nil {
+            report(.note(copy.unfinishedSentence))
+        }
+        return result
+    }
+
+    /// Copies each branch. One that can't be copied keeps no other from it.
+    ///
+    /// - Parameter limit: As in `copyBranches`.
+    /// - Returns: The copies, and the first failure. The others are reported.
+    private func copyEach(
+        _ branches: [OrphanedBranch], in run: Directory, limit: Int64?
+    ) -> (copied: [(OrphanedBranch, BranchCopy)], failure: (any Error)?) {
+        var (copied, failure, left) = ([(OrphanedBranch, BranchCopy)](), (any Error)?.none, limit)
+        for (number, branch) in branches.enumerated() {
+            do {
+                if let maximum = left {
+                    let size = branch.size
+                    try checkSpace(for: branch, size: size, limit: maximum, in: run)
+                    left = maximum - size
+                }
+                try copied.append((branch, BranchCopies.copy(branch, number, of: store, in: run, recording: true)))
+            } catch {
+                if failure != nil { report(.note("\(RelocationFailure(error, request).message)")) }
+                failure = failure ?? error
+            }
+        }
+        return (copied, failure)
     }
 
     /// Removes the copies of one run whose content the archive has. Returns the archived branches by the copies'
@@ -243,15 +275,7 @@ package struct StoreRescue {
     /// Copies the branches to `.groupstore/rescue`, where they survive this process and theirs. Throws for the first
     /// one that can't be copied, once the others are.
     private func save(_ branches: [OrphanedBranch], _ join: BranchJoin, in place: Directory) throws {
-        var failure: (any Error)?
-        for (number, branch) in branches.enumerated() {
-            do {
-                _ = try BranchCopies.copy(branch, number, of: store, in: place, recording: true)
-            } catch {
-                failure = failure ?? error
-            }
-        }
-        if let failure { throw failure }
+        if let failure = copyEach(branches, in: place, limit: nil).failure { throw failure }
         let presenters = Set(join.presenters.map(\.pid))
         let sharing = branches.first { branch in
             branch.sharesDatabase && branch.holders.contains { presenters.contains($0.pid) }
@@ -274,9 +298,11 @@ package struct StoreRescue {
         }
     }
 
-    private func join(_ join: BranchJoin, saved: TransferIdentifier) throws -> RescueReport {
+    private func join(
+        _ join: BranchJoin, saved: TransferIdentifier, _ entriesChanged: Int64?
+    ) throws -> RescueReport {
         var result = RescueReport()
-        let branches = OrphanedBranch.find(store)
+        let branches = OrphanedBranch.find(store, entriesChanged: entriesChanged)
         let open = branches.map(\.record)
         try settle(join, open, keeping: saved)
         var ended = try join.saved.unjoined(name, open: open)

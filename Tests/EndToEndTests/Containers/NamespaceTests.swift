@@ -67,6 +67,40 @@ struct NamespaceTests {
         try shell.wait()
     }
 
+    /// Of two programs with lost files, the first has more than the disk can take twice.
+    @Test func copiesTheBranchesThatFitOnTheDisk() throws {
+        let places = try Places()
+        let program = """
+            import os, signal, sqlite3, subprocess, sys
+            path, program = sys.argv[1:]
+            for size in (3 << 20, 1000):
+                ready, done = os.pipe()
+                if os.fork() == 0:
+                    store = sqlite3.connect(path, isolation_level=None)
+                    for mode in ("journal_mode = WAL", "wal_autocheckpoint = 0"):
+                        store.execute("PRAGMA " + mode).fetchall()
+                    store.execute("CREATE TABLE t (v)")
+                    store.execute("INSERT INTO t VALUES (zeroblob(?))", (size,))
+                    os.write(done, b".")
+                    signal.pause()
+                os.read(ready, 1)
+                for suffix in ("", "-wal", "-shm"):
+                    os.unlink(path + suffix)
+            print("exit", subprocess.run([program, "rescue", "--copy-only", path], stderr=subprocess.STDOUT).returncode)
+            """
+        let script = "mount -t tmpfs -o size=8m tmpfs '\(places.group)' && exec python3 -c \"$1\" \"$2\" \"$3\""
+        let shell = try unshared(
+            "sh",
+            [
+                "-c", Word(script), "sh", Word(program), Word(places.group.appending("Notes.sqlite")),
+                Programs.groupstore,
+            ], environment: [:])
+        try shell.line { $0.contains("has committed is copied to") && $0.contains("branch-1") }
+        try shell.line { $0.contains("has open is not copied") && $0.contains("full") }
+        try shell.line { $0.hasPrefix("exit 74") }
+        try shell.wait()
+    }
+
     /// Raising a limit causes no event.
     @Test(.enabled(if: Namespaces.canLimitWatches, "a namespace's watches can't be limited here"))
     func retriesAnUnwatchableDirectory() throws {

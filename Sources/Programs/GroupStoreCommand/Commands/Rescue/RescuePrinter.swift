@@ -37,8 +37,11 @@ struct RescuePrinter {
         if let holder = branch.holders.first {
             object["pid"] = .integer(Int64(holder.pid))
             object["program"] = .string(holder.program)
-            object["commits"] = .integer(Int64(branch.commits))
-            if let time = WireTime.text(Double(branch.lastWrite) / 1e9) { object["last_write"] = .string(time) }
+            // Neither is read of a copy that is kept after a failure.
+            if branch.lastWrite > 0 {
+                object["commits"] = .integer(Int64(branch.commits))
+                object["last_write"] = WireTime.text(Double(branch.lastWrite) / 1e9).map { .string($0) }
+            }
         }
         let others = branch.holders.dropFirst().map { JSONValue.integer(Int64($0.pid)) }
         if !others.isEmpty { object["other_pids"] = .array(Array(others)) }
@@ -71,6 +74,9 @@ struct RescuePrinter {
             ? "\(branch.subject), which has closed its files: saved by an earlier rescue, not joined yet"
             : "\(branch.subject): \(branch.code), \(count) in its log\(time)"
         if let copy = branch.copy { return [head + "; copied to \(PrintablePath(copy))"] }
+        if branch.changes == nil, branch.holders.isEmpty, let archive = branch.archive {
+            return [head + "; kept in \(PrintablePath(archive))"]
+        }
         if branch.isJoined { return [head + "; joined before, nothing since"] }
         let tables = (branch.changes?.tables ?? []).filter { !$0.isSame }.map { table in
             if let obstacle = table.obstacle {
