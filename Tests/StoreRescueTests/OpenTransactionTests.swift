@@ -49,7 +49,7 @@ import Testing
             let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
             #expect(failure?.code == "in_use")
             settle(rig.store.directory.path)
-            try first.run("c.execute(\"UPDATE t SET v = 'first' WHERE id = 2\")")
+            try writeAgain(first, "first")
         }
         let plan = try rig.rescue().dryRun()
         #expect(plan.outcome == .rescued && plan.branches.map(\.code) == ["orphaned_database"])
@@ -80,6 +80,11 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
         try first.end()
         #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
+    }
+
+    /// Commits a change of the second row, which then has the value. SQLite writes nothing for a value that is there.
+    private func writeAgain(_ holder: SQLiteHolder, _ value: String) throws {
+        for value in ["other", value] { try holder.run("c.execute(\"UPDATE t SET v = '\(value)' WHERE id = 2\")") }
     }
 
     /// Waits until a file made from now on is certainly newer than the journal, or another file.
@@ -117,7 +122,7 @@ import Testing
             #expect(failure?.code == "in_use")
             rig.unlink("-journal.bak")
             settle(rig.store.directory.path)
-            try first.run("c.execute(\"UPDATE t SET v = 'open' WHERE id = 2\")")
+            try writeAgain(first, "open")
         }
         let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
         #expect(failure?.code == "merge_undecided")
