@@ -87,4 +87,29 @@ import Testing
         #expect(try sqlite(store, "SELECT id FROM t") == "1\n")
         #expect(try saved.copies().isEmpty)
     }
+
+    /// The agent's log promises no join, and what is kept is named once the program has ended, but is no hazard.
+    @Test func namesWhatIsKeptOfADamagedBranch() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        try sqlite(store, "PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v)")
+        let holder = try SQLiteHolder(store)
+        try holder.run("c.execute(\"INSERT INTO t VALUES (1, 'lost')\")")
+        try holder.run("log = os.open(path + '-wal', os.O_RDWR); os.pwrite(log, b'garbled!', 16)")
+        let agent = try AgentProcess(places, legacy: [])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        #expect(unlink(store.string + "-wal") == 0 && unlink(store.string + "-shm") == 0)
+        try subscriber.next("hazard")
+        try agent.process.line(.errors) { line in
+            #expect(!line.contains("to join it"), "\(line)")
+            return line.contains("are kept in \(places.group)/.groupstore/rescue/")
+        }
+        try holder.kill()
+        try subscriber.next("hazard_over")
+        for command: [Word] in [["doctor", Word(store)], ["status"], ["status", Word(store)]] {
+            let done = try groupstore(command[0], options: Array(command.dropFirst()), environment: agent.environment)
+            #expect(done.status == 0, "\(command): \(done.output)\(done.errors)")
+            #expect(done.output.contains("are kept in"), "\(command): \(done.output)")
+        }
+    }
 }
