@@ -266,8 +266,9 @@ class Round:
                 self.tell("open transaction", program.number)
         if self.random.random() < 0.2:
             program = self.programs[-1]
-            _, output = self.run_groupstore("rescue", self.path, "--dry-run")
-            if program not in self.branches(output):
+            code, output = self.run_groupstore("rescue", self.path, "--dry-run")
+            # A plan with conflicts doesn't list the branches.
+            if code == 0 and program not in self.branches(output):
                 self.tell("kill", program.number)
                 program.kill()
         code = self.rescue()
