@@ -139,6 +139,13 @@ import Testing
         try expectKept("has other rows")
     }
 
+    /// Most rows of the store are equal all the same.
+    @Test(arguments: ["NULL", "''"]) func anEmptiedColumnIsNone(value: String) throws {
+        try archiveCopy(Self.schema + "UPDATE tag SET weight = 'heavy'")
+        try execute("UPDATE tag SET weight = \(value) WHERE name <> 'one'", at: published)
+        try expectKept("has lost most values of weight in tag")
+    }
+
     /// A backup from before the relocation has fewer rows, as a store that went on may have.
     @Test func anOlderCopyIsNone() throws {
         try execute(Self.schema, at: rig.legacy)

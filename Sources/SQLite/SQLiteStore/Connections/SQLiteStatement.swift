@@ -98,6 +98,15 @@ package final class SQLiteStatement {
         (0..<columnCount).first { !holdsSameValue(as: other, $0) }
     }
 
+    /// True for a value that is neither NULL nor an empty text or BLOB.
+    func hasContent(_ column: Int32) -> Bool {
+        switch sqlite3_column_type(handle, column) {
+        case SQLITE_NULL: false
+        case SQLITE_TEXT, SQLITE_BLOB: sqlite3_column_bytes(handle, column) > 0
+        default: true
+        }
+    }
+
     private func holdsSameValue(as other: SQLiteStatement, _ column: Int32) -> Bool {
         let type = sqlite3_column_type(handle, column)
         guard type == sqlite3_column_type(other.handle, column) else { return false }

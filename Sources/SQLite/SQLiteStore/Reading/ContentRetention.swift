@@ -11,6 +11,8 @@ package struct ContentRetention: Equatable, Sendable {
         package var missing: Int64 = 0
         /// The number of rows that have other values in the store.
         package var changed: Int64 = 0
+        /// A column that has a value in most rows of the copy that both have, and none in most of those in the store.
+        var emptied: String?
         /// True for a table of Core Data's history.
         package var isHistory = false
         /// A phrase on why the table can't vouch for the copy's: `has no table note`; nil if it can.
@@ -40,6 +42,10 @@ package struct ContentRetention: Equatable, Sendable {
         // A store that has lost most rows of a table is no later state of the copy: it has lost its content too.
         if let lost = tables.first(where: { $0.rows - $0.missing < $0.missing }) {
             return "lacks \(lost.missing) of \(lost.rows) rows in \(lost.name)"
+        }
+        // The same goes for a column: its values may be nowhere else.
+        for table in tables {
+            if let column = table.emptied { return "has lost most values of \(column) in \(table.name)" }
         }
         // Another store of the same program has rows with the same keys. Of those that both have, most must be equal.
         let telling = tables.filter { !Self.bookkeeping.contains($0.name) }
@@ -130,17 +136,26 @@ extension StoreContent {
             "SELECT \(names.map(\.sqlName).joined(separator: ", ")) FROM \(table.name.sqlName) WHERE "
                 + key.map { "\($0.sqlName) IS ?" }.joined(separator: " AND "))
         let positions = key.compactMap { names.firstIndex(of: $0) }.map(Int32.init)
+        let columns = Int32(0)..<Int32(names.count)
+        var (had, lost) = (names.map { _ in Int64(0) }, names.map { _ in Int64(0) })
         while try rows.step() {
             counterpart.reset()
             for (parameter, position) in zip(Int32(1)..., positions) {
                 try counterpart.bind(parameter, toColumn: position, of: rows)
             }
-            if try !counterpart.step() {
+            guard try counterpart.step() else {
                 found.missing += 1
-            } else if rows.firstDifference(from: counterpart) != nil {
-                found.changed += 1
+                continue
+            }
+            let isChanged = rows.firstDifference(from: counterpart) != nil
+            if isChanged { found.changed += 1 }
+            for column in columns where rows.hasContent(column) {
+                had[Int(column)] += 1
+                if isChanged, !counterpart.hasContent(column) { lost[Int(column)] += 1 }
             }
         }
+        let common = found.rows - found.missing
+        found.emptied = names.indices.first { had[$0] * 2 > common && lost[$0] * 2 > had[$0] }.map { names[$0] }
     }
 }
 
