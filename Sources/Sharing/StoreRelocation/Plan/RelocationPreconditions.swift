@@ -57,8 +57,10 @@ struct RelocationPreconditions {
         for store in moved {
             try store.checkExternalDataIsUnshared()
             try store.checkNothingIsMounted()
+            try checkAttributes(store)
         }
         for directory in directories {
+            try checkAttributes(".", in: directory, as: directory.path)
             try checkWritable(directory)
             try checkReach(directory)
         }
@@ -101,6 +103,40 @@ struct RelocationPreconditions {
         throw RelocationFailure(
             .notPermitted, code: "not_writable", "\(PrintablePath(path)) can't be written to",
             remedy: "allow it, as its owner: chmod u+rw \(path.shellWord)")
+    }
+
+    private func checkAttributes(_ store: StoreLocation) throws {
+        let (directory, support) = (store.directory, store.name.support)
+        for part in try StoreSnapshot(store).parts {
+            try checkAttributes(part, in: directory, as: directory.path.appending(part))
+        }
+        if needsCopy, try directory.status(support)?.kind == .directory {
+            try checkContent(directory.directory(support))
+        }
+    }
+
+    /// A copy of a folder has files and directories only, and each original is removed afterwards.
+    private func checkContent(_ folder: Directory) throws {
+        for name in try folder.names() {
+            let path = folder.path.appending(name)
+            guard let kind = try folder.status(name)?.kind else { continue }
+            try checkAttributes(name, in: folder, as: path)
+            switch kind {
+            case .directory where try !folder.isMountPoint(name): try checkContent(folder.directory(name))
+            case .directory, .regular: break
+            case .symbolicLink, .other:
+                let error = UnsupportedFile(path: path)
+                throw RelocationFailure(.badData, code: error.errorCode, error.message, remedy: error.remedy)
+            }
+        }
+    }
+
+    private func checkAttributes(_ name: FilePath.Component, in directory: Directory, as path: FilePath) throws {
+        guard directory.isImmutable(name) else { return }
+        throw RelocationFailure(
+            .notPermitted, code: "not_writable",
+            "\(PrintablePath(path)) is immutable or append-only, so that nobody may move it or what is in it",
+            remedy: "allow it, as root: chattr -ia \(path.shellWord)")
     }
 
     /// Checks the folder of external data: it is either moved to another parent, or copied and emptied.
