@@ -58,6 +58,6 @@ package final class DescriptorBudget: Sendable {
 
     /// The message for a use that is refused.
     package var shortage: String {
-        "this process may have \(limit) files open, and no more are free (EMFILE); \(remedy)"
+        "this process may have \(limit) files open, and keeps those for the stores and connections that it has; \(remedy)"
     }
 }

@@ -48,6 +48,14 @@ struct LostValuesTests {
             ])
     }
 
+    @Test func reportsAnIndexOfAChangedTableOnce() throws {
+        let store = try StagedStore(entity(text("name")), ["CREATE INDEX Z_A_mine ON ZA (ZNAME, Z_PK)"])
+        #expect(
+            try store.migrate(to: entity(text("name") + text("more"))) == [
+                "the index Z_A_mine is dropped: its name is one of Core Data's, but the model has no such index"
+            ])
+    }
+
     @Test func reportsNothingForRenamedContent() throws {
         let store = try StagedStore(entity(text("name")), ["INSERT INTO ZA VALUES (1, 1, 1, 'n')"])
         #expect(

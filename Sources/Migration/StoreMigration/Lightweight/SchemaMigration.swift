@@ -131,6 +131,7 @@ struct SchemaMigration {
             guard isCoreDataIndex(index.name), !statements.contains(StoreIndex.comparable(index.creation)) else {
                 continue
             }
+            droppedIndexes.insert(index.name)
             noteUnexpected(index.name)
             try store.execute("DROP INDEX \(index.name.sqlName)")
         }
