@@ -208,7 +208,8 @@ class Terminal:
         self.screen.resize(columns, rows)
         before = self.screen.drawn
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        return self.wait(lambda: self.screen.drawn > before, "resize")
+        # It may draw once more for the former size, of which it learns by a signal.
+        return self.wait(lambda: self.screen.drawn > before and not self.screen.faults, "resize")
 
     def suspend(self):
         os.kill(self.pid, signal.SIGTSTP)

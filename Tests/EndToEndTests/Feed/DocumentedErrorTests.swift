@@ -17,7 +17,7 @@ import Testing
         "bad_message", "already_running", "not_a_socket", "socket_path_too_long", "bad_configuration", "unusable_table",
         "unacknowledged", "is_replica",
         // Of commands without an agent.
-        "no_proc", "old_sqlite", "orphaned_copy",
+        "no_proc", "old_sqlite", "orphaned_copy", "branch_damaged",
         "damaged", "destination_taken", "incomplete", "interrupted", "no_archive", "no_directory", "no_store",
         "untrusted_note",
     ]
