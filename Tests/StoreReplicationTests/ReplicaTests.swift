@@ -214,6 +214,10 @@ struct ReplicaTests {
         ("CREATE VIRTUAL TABLE f USING dbstat", "module dbstat"),
         ("CREATE VIRTUAL TABLE f USING fts4(a, languageid=l)", "languageid"),
         ("CREATE TABLE t (rowid, oid, _rowid_)", "its columns take all names"),
+        (
+            "CREATE TABLE t (b, a COLLATE mine, PRIMARY KEY (b, a)) WITHOUT ROWID",
+            "the column a of its key has the app's own collation mine"
+        ),
     ])
     func refusesByNameWhatItCannotReplicate(_ sql: String, _ reason: String) throws {
         let pair = try ReplicatedPair(sql)

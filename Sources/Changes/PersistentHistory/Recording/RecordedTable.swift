@@ -77,6 +77,12 @@ extension RecordedTable {
             }
             key = .rowid(name: rowid == alias ? rowid.sqlName : rowid, isStable: alias != nil)
         } else {
+            // Without the collation, SQLite finds no row of such a table.
+            if let term = table.indexes.first(where: { $0.origin == .primaryKey })?.termOfUnknownCollation {
+                throw Unrecordable(
+                    reason: "the column \(term.column ?? "") of its key has the app's own collation "
+                        + (term.collation ?? ""))
+            }
             key = .columns(table.primaryKey.map(\.name))
         }
         rules = UniqueRule.all(key: key, indexes: UniqueIndex.all(of: table), row: IncomingRow(table))

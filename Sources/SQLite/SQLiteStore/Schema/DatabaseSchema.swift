@@ -66,10 +66,15 @@ package struct DatabaseSchema: Sendable {
         package let creation: String?
         package internal(set) var terms: [Term] = []
 
-        /// A collation of the key that SQLite doesn't have itself; nil if there is none.
-        package var unknownCollation: String? {
-            terms.lazy.compactMap(\.collation).first { !["BINARY", "NOCASE", "RTRIM"].contains($0.uppercased()) }
+        /// The first part of the key with a collation that SQLite doesn't have itself; nil if there is none.
+        package var termOfUnknownCollation: Term? {
+            terms.first { term in
+                term.collation.map { !["BINARY", "NOCASE", "RTRIM"].contains($0.uppercased()) } ?? false
+            }
         }
+
+        /// That collation.
+        package var unknownCollation: String? { termOfUnknownCollation?.collation }
     }
 
     /// One column of a foreign key (https://sqlite.org/pragma.html#pragma_foreign_key_list).
