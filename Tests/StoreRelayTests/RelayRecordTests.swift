@@ -46,4 +46,16 @@ import Testing
         try Directory(own.appending("groupstore-relay")).makeDirectory("closed", mode: 0)
         #expect(found() == ["Notes"])
     }
+
+    @Test func aProgramThatCannotGoOnIsNotUpToDate() {
+        var record = RelayRecord(.publish, store: "/srv/Notes.sqlite", stream: "Notes")
+        (record.state, record.server, record.lag) = ("caught_up", "nats://localhost", 0)
+        #expect(record.lines.joined().contains("up to date") && record.object.integer("lag_changes") == 0)
+        record.failure = .init(code: "no_space", message: "full", time: 0)
+        (record.state, record.server) = ("no_space", nil)
+        #expect(!record.lines.joined().contains("up to date") && !record.summary.contains("up to date"))
+        #expect(record.object.integer("lag_changes") == nil && record.lagSeconds == nil)
+        record.lag = 3
+        #expect(record.summary.contains("3 changes behind"))
+    }
 }

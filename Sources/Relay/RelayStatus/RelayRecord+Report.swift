@@ -19,7 +19,7 @@ extension RelayRecord {
         object["state"] = .string(reportedState)
         object["server"] = server.map { .string($0) }
         object["position"] = position.map { .string($0) }
-        object["lag_changes"] = lag.map { .integer($0) }
+        object["lag_changes"] = knownLag.map { .integer($0) }
         object["lag_seconds"] = lagSeconds.map { .number($0) }
         if let failure {
             object["last_error"] = .object([
@@ -43,9 +43,12 @@ extension RelayRecord {
         return object
     }
 
+    /// The number of missing changes; nil if it isn't known. A program that can't go on doesn't see new changes.
+    package var knownLag: Int64? { lag == 0 && (isInTrouble || !isRunning) ? nil : lag }
+
     /// The time since which something is missing, in seconds until now; 0 if nothing is.
     package var lagSeconds: Double? {
-        guard lag != nil else { return nil }
+        guard knownLag != nil else { return nil }
         guard let behindSince else { return 0 }
         return max(0, Self.now - behindSince)
     }
@@ -54,7 +57,7 @@ extension RelayRecord {
     package var lines: [String] {
         let process = isRunning ? ", pid \(self.process.pid)" : ""
         var lines = ["\(subject)\(process)"]
-        let behind = lag.map { $0 == 0 ? "up to date" : "\(Counted($0, "change")), \(Int(lagSeconds ?? 0)) s behind" }
+        let behind = knownLag.map { $0 == 0 ? "up to date" : "\(Counted($0, "change")), \(Int(lagSeconds ?? 0)) s behind" }
         lines.append("    \(broker)\(behind.map { ", \($0)" } ?? "")")
         lines += followers.map { "    follower \($0.name)  \($0.position)" }
         if let failure { lines.append("    last error at \(WireTime.text(failure.time) ?? "?"): \(failure.message)") }
@@ -63,7 +66,7 @@ extension RelayRecord {
 
     /// One line for people, without what changes while nothing happens.
     package var summary: String {
-        let behind = lag.map { $0 == 0 ? "up to date" : "\(Counted($0, "change")) behind" }
+        let behind = knownLag.map { $0 == 0 ? "up to date" : "\(Counted($0, "change")) behind" }
         return ([subject, broker] + [behind, failure.map { "last error: \($0.message)" }].compactMap(\.self))
             .joined(separator: ", ")
     }

@@ -73,7 +73,7 @@ struct RelayRows: Sendable {
             .integer($0.isRunning && $0.server != nil ? 1 : 0)
         }
         add("lag_changes", .gauge, help: "The changes that it knows of and has not published or applied.") {
-            $0.lag.map { .integer($0) }
+            $0.knownLag.map { .integer($0) }
         }
         add(
             "lag_seconds", .gauge, unit: "seconds", help: "The time since which it has had such changes."
