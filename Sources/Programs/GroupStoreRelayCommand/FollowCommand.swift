@@ -3,6 +3,7 @@ import CommandSupport
 import GroupContainers
 import LinuxSystem
 import RelayStatus
+import SQLiteFormat
 import StoreRelay
 import SystemPackage
 
@@ -37,6 +38,15 @@ struct FollowCommand: ParsableCommand {
     var follower: String?
 
     @OptionGroup var outputOptions: OutputOptions
+
+    func validate() throws {
+        guard let name else { return }
+        guard let component = FilePath.Component(bytes: Array(name.utf8)), StoreName(component) != nil else {
+            throw ValidationError(
+                "--name must be a file name for a store: without /, not reserved (.groupstore), and not SQLite's "
+                    + "(-wal, -shm, -journal)")
+        }
+    }
 
     func run() throws {
         let output = Output(outputOptions)
