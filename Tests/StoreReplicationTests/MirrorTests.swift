@@ -392,4 +392,21 @@ struct MirrorTests {
         try Directory(pair.directory.path).makeDirectory(".home_SUPPORT", mode: 0o700)
         #expect(throws: ReplicationError.self) { try pair.open() }
     }
+
+    /// Nobody but an opener that may write rolls back what a killed program has left.
+    @Test func namesTheJournalOfAKilledProgram() throws {
+        let directory = try TemporaryDirectory()
+        let home = try ReplicatedPair.location(directory.path.appending("home.sqlite"))
+        try StoreWriter(home.path, creating: true).execute("CREATE TABLE t (a)")
+        let journal = try home.directory.open(home.name.journal, flags: O_WRONLY | O_CREAT, mode: 0o600)
+        try journal.write([0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7], at: 0)
+        #expect(throws: ReplicationError.abandonedJournal(home.path)) { try StoreMirror.isNeeded(for: home) }
+        let program = try RangeLocks(home.directory.open(home.name.database, flags: O_RDWR))
+        let reserved = Int64(0x4000_0001)..<0x4000_0002
+        #expect(try program.lock(.exclusive, reserved))
+        #expect(throws: StoreError.busy(home.path)) { try StoreMirror.isNeeded(for: home) }
+        program.unlock(reserved)
+        #expect(try StoreWriter(home.path).integer("SELECT count(*) FROM t") == 0)
+        #expect(try StoreMirror.isNeeded(for: home))
+    }
 }

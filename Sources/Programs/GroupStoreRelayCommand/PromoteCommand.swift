@@ -2,6 +2,7 @@ import AgentProtocol
 import ArgumentParser
 import CommandSupport
 import LinuxSystem
+import StoreRelay
 import StoreReplication
 
 struct PromoteCommand: ParsableCommand {
@@ -26,7 +27,8 @@ struct PromoteCommand: ParsableCommand {
         let output = Output(outputOptions)
         try output.reporting {
             let location = try StorePlaces.existing(store)
-            let token = try Replica.promote(location)
+            let lock = try ReplicaLock.ifFollowed(location)
+            let token = try withExtendedLifetime(lock) { try Replica.promote(location) }
             output.record(
                 ["type": "summary", "outcome": "promoted", "token": .string("\(token)")],
                 "\(PrintablePath(location.path)) is a home now; its history begins with \(token)")

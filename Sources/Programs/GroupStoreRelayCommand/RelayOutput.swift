@@ -83,6 +83,7 @@ extension ExitStatus {
             case let error as ReplicationError:
                 switch error {
                 case .diverged, .exists, .isReplica, .otherFormat, .otherStream: .conflict
+                case .abandonedJournal, .inUse: .busy
                 default: .badData
                 }
             case let error as StoreError: ExitStatus(error)

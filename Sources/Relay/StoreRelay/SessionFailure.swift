@@ -33,7 +33,7 @@ enum SessionFailure {
                 }
             case let error as ReplicationError:
                 switch error {
-                case .malformedBatch, .malformedSnapshot, .gone: .retry
+                case .malformedBatch, .malformedSnapshot, .gone, .abandonedJournal: .retry
                 default: .end
                 }
             case let error as StoreError:

@@ -24,6 +24,10 @@ package enum ReplicationError: ActionableError, Equatable {
     case otherFormat(_ what: String, FilePath)
     /// There is a file where a replica should be created.
     case exists(FilePath)
+    /// A program was killed in a transaction of the home. Nobody but an opener that may write rolls it back.
+    case abandonedJournal(FilePath)
+    /// Another program follows or promotes the replica. `by` is its pid, a space and its name; empty if unknown.
+    case inUse(by: String, FilePath)
 
     package var errorCode: String {
         switch self {
@@ -37,6 +41,8 @@ package enum ReplicationError: ActionableError, Equatable {
         case .malformedSnapshot: "malformed_snapshot"
         case .otherFormat: "other_format"
         case .exists: "exists"
+        case .abandonedJournal: "hot_journal"
+        case .inUse: "in_use"
         }
     }
 
@@ -44,7 +50,8 @@ package enum ReplicationError: ActionableError, Equatable {
         switch self {
         case .unreplicable(_, _, let path), .notAReplica(let path), .isReplica(let path), .otherStream(_, let path),
             .diverged(_, let path), .gone(let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path),
-            .otherFormat(_, let path), .exists(let path):
+            .otherFormat(_, let path), .exists(let path), .abandonedJournal(let path),
+            .inUse(_, let path):
             path
         }
     }
@@ -66,12 +73,18 @@ package enum ReplicationError: ActionableError, Equatable {
         case .otherFormat(let what, let path):
             "\(PrintablePath(path)): the home has another \(what) than this replica"
         case .exists(let path): "\(PrintablePath(path)) exists"
+        case .abandonedJournal(let path):
+            "\(PrintablePath(path)): a program was killed in a transaction, and the store can't be read until its hot "
+                + "journal is rolled back"
+        case .inUse(let holder, let path):
+            "\(PrintablePath(path)): another program follows or promotes this replica"
+                + (holder.isEmpty ? "" : " (process \(PrintableText(holder)))")
         }
     }
 
     package var remedy: String {
         switch self {
-        case .unreplicable: "change the schema, or relocate the store to where it is needed"
+        case .unreplicable: "relocate the store to where it is needed, or remove the obstacle"
         case .notAReplica: "name a store that groupstore-relay follow has created"
         case .isReplica(let path):
             "if it is to be the home from now on: groupstore-relay promote \(path.shellWord)"
@@ -84,6 +97,9 @@ package enum ReplicationError: ActionableError, Equatable {
         case .malformedSnapshot: "try again; use --key if somebody else may answer"
         case .otherFormat: "move the file away while no program has it open, and follow again"
         case .exists: "name another place, or move the file away"
+        case .abandonedJournal(let path):
+            "start the store's program, or open the store once: sqlite3 \(path.shellWord) .schema"
+        case .inUse: "stop that program first"
         }
     }
 }

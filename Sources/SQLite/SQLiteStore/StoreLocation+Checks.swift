@@ -12,6 +12,16 @@ extension StoreLocation {
         if DatabaseLocks.areHeld(on: descriptor) { throw StoreError.busy(path) }
     }
 
+    /// True if the rollback journal is hot and belongs to no program: its program was killed, and the next opener that
+    /// may write rolls the transaction back. This process must have no connection of its own to the store.
+    package func hasAbandonedJournal() throws -> Bool {
+        let journal = try directory.status(name.journal)
+        guard try RollbackJournal.isHot(name.journal, in: directory) else { return false }
+        do { try checkNotWriting() } catch StoreError.busy { return false }
+        // A transaction that has begun since has written its own.
+        return try directory.status(name.journal) == journal
+    }
+
     /// Throws `StoreError.busy` if a file other than the granted one has the name.
     package func check(_ identity: FileIdentity) throws(StoreError) {
         if let granted, granted != identity { throw .busy(path) }

@@ -20,6 +20,7 @@ import SystemPackage
 ///     .groupstore/staging/      copies that are not yet published
 ///     .groupstore/archive/      archived sets, each in a directory with an `about.json`
 ///     .groupstore/claims/       one lock file per item that was ever claimed, and the holders of current claims
+///     .groupstore/replicas/     snapshots that are being received, and the locks of followed replicas
 public struct GroupContainer: Sendable {
     package let directory: Directory
     /// The group's identifier. It is nil if the container was named by its directory alone; an agent can't be asked
@@ -34,6 +35,7 @@ public struct GroupContainer: Sendable {
     static let stagingName: FilePath.Component = "staging"
     static let archiveName: FilePath.Component = "archive"
     static let claimsName: FilePath.Component = "claims"
+    static let replicasName: FilePath.Component = "replicas"
 
     package init(directory: Directory, identifier: GroupIdentifier? = nil) {
         self.directory = directory
@@ -80,6 +82,17 @@ public struct GroupContainer: Sendable {
     /// Returns `.groupstore` and creates it if missing. Its mode grants no more than that of the group's directory.
     package func bookkeeping() throws(SystemError) -> Directory {
         try Self.child(Self.bookkeepingName, of: directory)
+    }
+
+    /// Returns the directory for what a relay keeps beside its replicas and creates it if missing.
+    package func replicas() throws(SystemError) -> Directory { try Self.child(Self.replicasName, of: bookkeeping()) }
+
+    /// Returns the same directory, or nil if it was never created.
+    package func existingReplicas() throws(SystemError) -> Directory? {
+        guard let bookkeeping = try existingBookkeeping(), try bookkeeping.status(Self.replicasName) != nil else {
+            return nil
+        }
+        return try bookkeeping.directory(Self.replicasName)
     }
 
     /// Returns the directory for the staged copies of one transfer and creates it if missing.

@@ -1,5 +1,6 @@
 import AgentProtocol
 import EndToEndSupport
+import Glibc
 import LinuxSystem
 import SystemPackage
 import TestSupport
@@ -230,6 +231,27 @@ struct RelayRecoveryTests {
         try hosts.write("INSERT INTO Note (title) VALUES ('later')")
         #expect(try hosts.areEqual(follower))
         #expect(try follower.stop().status == 0)
+        #expect(try publisher.stop().status == 0)
+    }
+
+    @Test func aSecondFollowerOfOneReplicaChangesNothing() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        let first = try hosts.follow()
+        #expect(try hosts.areEqual(first))
+        let before = try hosts.content(hosts.replica)
+        let others = [try hosts.follow().process, try RunningProcess(Programs.relay, ["promote", Word(hosts.replica)])]
+        for other in others {
+            let refused = try other.wait()
+            #expect(refused.status == 75 && refused.errors.contains("process \(first.process.pid)"), "\(refused.errors)")
+        }
+        #expect(try hosts.content(hosts.replica) == before)
+        first.process.signal(SIGKILL)
+        _ = try first.process.wait()
+        try hosts.write("INSERT INTO Note (title) VALUES ('later')")
+        let next = try hosts.follow()
+        #expect(try hosts.areEqual(next))
+        #expect(try next.stop().status == 0)
         #expect(try publisher.stop().status == 0)
     }
 

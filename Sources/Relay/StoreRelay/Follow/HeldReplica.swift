@@ -2,18 +2,20 @@ import PersistentHistory
 import SQLiteFormat
 import StoreReplication
 
-/// The replica while it is open; none before its first snapshot.
+/// The replica while it is open, none before its first snapshot, and its lock.
 final class HeldReplica {
     private let location: StoreLocation
     private let stream: String
+    private let lock: ReplicaLock
     private(set) var replica: Replica?
     /// The last received part of an incomplete batch. It outlives a connection, so that a long batch gets through even
     /// if no connection lasts for long.
     var unfinished: BatchMessage?
 
-    init(_ location: StoreLocation, stream: String) {
+    init(_ location: StoreLocation, stream: String, _ lock: ReplicaLock) {
         self.location = location
         self.stream = stream
+        self.lock = lock
     }
 
     /// Opens the replica, if there is a file of its name.

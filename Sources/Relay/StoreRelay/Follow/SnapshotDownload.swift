@@ -29,7 +29,7 @@ struct SnapshotDownload {
     /// - Parameter container: The replica's group container, in whose `.groupstore/replicas` the file grows.
     init(_ link: StreamLink, in container: GroupContainer, for store: FilePath.Component) throws {
         self.link = link
-        directory = try GroupContainer.child("replicas", of: container.bookkeeping())
+        directory = try container.replicas()
         file = store.appending(".snapshot") ?? "snapshot"
         note = store.appending(".snapshot.json") ?? "snapshot.json"
     }

@@ -32,8 +32,8 @@ package final class StoreFollower: SessionOwner {
 
     /// Follows until `stop` is requested. Waits for an unavailable broker or home.
     ///
-    /// Throws `ReplicationError`, with `diverged` if another program wrote to the replica, and `NATSError` if waiting
-    /// wouldn't help.
+    /// Throws `ReplicationError`, with `diverged` if another program wrote to the replica and `inUse` if another one
+    /// follows it, and `NATSError` if waiting wouldn't help.
     ///
     /// - Parameter location: The replica's place, in a group container. It need not exist.
     package static func follow(
@@ -41,15 +41,17 @@ package final class StoreFollower: SessionOwner {
         report: @escaping @Sendable (RelayEvent) -> Void
     ) throws {
         let relay = options.relay
+        // Before the status is written, which may be that of the program that has the lock.
+        let lock = try ReplicaLock(location)
         let record = RelayRecord(
             .follow, store: location.path, stream: relay.stream.streamName, follower: options.follower)
         let context = RelayContext(
             location: location, options: relay, status: StatusWriter(record, in: relay.status),
             reporter: RelayReporter(report), stop: stop)
-        try SessionLoop.run(context) { try StoreFollower(context, options.follower) }
+        try SessionLoop.run(context) { try StoreFollower(context, options.follower, lock) }
     }
 
-    private init(_ context: RelayContext, _ name: String) throws {
+    private init(_ context: RelayContext, _ name: String, _ lock: ReplicaLock) throws {
         self.context = context
         self.name = name
         let stream = context.stream
@@ -57,7 +59,7 @@ package final class StoreFollower: SessionOwner {
         connection.inboxPrefix = stream.inbox(of: name)
         connection.streamAPI = (stream.api, stream.streamName)
         self.connection = connection
-        let held = HeldReplica(context.location, stream: stream.streamName)
+        let held = HeldReplica(context.location, stream: stream.streamName, lock)
         try context.stop.retryingBusy { try held.open() }
         self.held = held
         reachBefore = held.reach

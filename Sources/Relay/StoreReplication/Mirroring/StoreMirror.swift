@@ -62,14 +62,20 @@ package final class StoreMirror {
     /// The changes that stay after a purge, and those above which there is one.
     private static let (keptChanges, maxChanges): (Int64, Int64) = (100_000, 200_000)
 
-    /// Returns true if a store keeps no history, so that a mirror publishes it. Throws `StoreError`, `SystemError`.
+    /// Returns true if a store keeps no history, so that a mirror publishes it. Throws
+    /// `ReplicationError.abandonedJournal`, `StoreError`, `SystemError`.
     package static func isNeeded(for home: StoreLocation) throws -> Bool {
         try translating(home.path) {
             guard let tables = try StoreTables.statements(ofStoreAt: home.path) else {
-                throw StoreError.busy(home.path)
+                throw try unreadable(home)
             }
             return !HistorySchema.isKept(by: tables)
         }
+    }
+
+    /// Returns the error of a home that can't be read now.
+    private static func unreadable(_ home: StoreLocation) throws -> any Error {
+        try home.hasAbandonedJournal() ? ReplicationError.abandonedJournal(home.path) : StoreError.busy(home.path)
     }
 
     /// Opens the mirror of a home, or makes it.
@@ -129,13 +135,14 @@ package final class StoreMirror {
 
     /// Brings the copy to the home's present state. This process must have no connection to the copy meanwhile.
     ///
-    /// Throws `StoreError.busy` if the home can't be read now, `.missing` if there is none; `ReplicationError`,
+    /// Throws `StoreError.busy` if the home can't be read now, `.missing` if there is none; `ReplicationError`, such as
+    /// `abandonedJournal`,
     /// `HistoryError`, other `StoreError`s and `SystemError`. The copy has one of the home's states then, or none.
     package func advance() throws {
         try ReplicableStore.checkSupport(of: home)
         try Self.translating(home.path) {
             switch try advanceShadow() {
-            case .busy: throw StoreError.busy(home.path)
+            case .busy: throw try Self.unreadable(home)
             case .absent: throw StoreError.missing(home.path)
             case .current, .partly: comparesAll = false
             }

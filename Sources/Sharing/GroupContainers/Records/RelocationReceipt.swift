@@ -132,6 +132,7 @@ extension GroupContainer {
                 case Self.receiptsName where kind == .directory: try hasOnlyReturns(in: bookkeeping.directory(name))
                 case Self.claimsName where kind == .directory:
                     try claimRecords().isEmpty && bookkeeping.directory(name).names().allSatisfy(Self.isClaimFile)
+                case Self.replicasName where kind == .directory: try hasOnlyFreeLocks(bookkeeping.directory(name))
                 default: try kind == .directory && bookkeeping.directory(name).names().isEmpty
                 }
             if !isEmpty { return true }
@@ -150,6 +151,11 @@ extension GroupContainer {
             else { return false }
             return earlier.contains { $0.from.path == self.directory.path.pushing(receipt.name.path) }
         }
+    }
+
+    /// True if the directory holds nothing but the locks that killed followers have left.
+    private func hasOnlyFreeLocks(_ directory: Directory) throws -> Bool {
+        try directory.names().allSatisfy { $0.extension == "lock" && OpenFileLock.isFree($0, in: directory) }
     }
 
     private static func isClaimFile(_ name: FilePath.Component) -> Bool {
