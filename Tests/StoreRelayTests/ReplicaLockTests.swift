@@ -29,8 +29,7 @@ import Testing
             let lock = try ReplicaLock(location(), within: .zero)
             try withExtendedLifetime(lock) {
                 for path in [directory.path, link] {
-                    let holder = "\(getpid()) \(FileHolder.program(of: getpid()))"
-                    let error = ReplicationError.inUse(by: holder, try location(in: path).path)
+                    let error = ReplicationError.inUse(by: "\(getpid())", try location(in: path).path)
                     #expect(throws: error) { try ReplicaLock(location(in: path), within: .zero) }
                     #expect(throws: error) { try ReplicaLock.ifFollowed(location(in: path), within: .zero) }
                 }

@@ -57,7 +57,9 @@ extension RelayRecord {
     package var lines: [String] {
         let process = isRunning ? ", pid \(self.process.pid)" : ""
         var lines = ["\(subject)\(process)"]
-        let behind = knownLag.map { $0 == 0 ? "up to date" : "\(Counted($0, "change")), \(Int(lagSeconds ?? 0)) s behind" }
+        let behind = knownLag.map { lag in
+            lag == 0 ? "up to date" : "\(Counted(lag, "change")), \(Int(lagSeconds ?? 0)) s behind"
+        }
         lines.append("    \(broker)\(behind.map { ", \($0)" } ?? "")")
         lines += followers.map { "    follower \($0.name)  \($0.position)" }
         if let failure { lines.append("    last error at \(WireTime.text(failure.time) ?? "?"): \(failure.message)") }

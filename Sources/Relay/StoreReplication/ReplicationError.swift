@@ -26,7 +26,7 @@ package enum ReplicationError: ActionableError, Equatable {
     case exists(FilePath)
     /// A program was killed in a transaction of the home. Nobody but an opener that may write rolls it back.
     case abandonedJournal(FilePath)
-    /// Another program follows or promotes the replica. `by` is its pid, a space and its name; empty if unknown.
+    /// Another program follows or promotes the replica. `by` is its pid; empty if unknown.
     case inUse(by: String, FilePath)
 
     package var errorCode: String {

@@ -8,7 +8,7 @@ import SystemPackage
 /// The lock on a replica: one program at a time follows or promotes it.
 ///
 /// It is acquired before the replica is looked at, which need not exist yet. Its file is in the group's
-/// `.groupstore/replicas`, so that all paths of the directory lead to the same lock. It is released with this object, or
+/// `.groupstore/replicas`, so that all paths of the directory lead to the same lock. It is released with this object or
 /// when the process ends.
 package final class ReplicaLock {
     private let lock: OpenFileLock
@@ -38,7 +38,7 @@ package final class ReplicaLock {
         (self.directory, self.name) = (directory, name)
         lock = try Self.acquire(name, in: directory, of: location, deadline)
         // Only a message lacks it, as on a full disk.
-        try? lock.write(note: Array("\(getpid()) \(FileHolder.program(of: getpid()))".utf8))
+        try? lock.write(note: Array("\(getpid())".utf8))
     }
 
     deinit { try? directory.removeFile(name) }

@@ -135,9 +135,9 @@ package final class StoreMirror {
 
     /// Brings the copy to the home's present state. This process must have no connection to the copy meanwhile.
     ///
-    /// Throws `StoreError.busy` if the home can't be read now, `.missing` if there is none; `ReplicationError`, such as
-    /// `abandonedJournal`,
-    /// `HistoryError`, other `StoreError`s and `SystemError`. The copy has one of the home's states then, or none.
+    /// Throws `StoreError.busy` if the home can't be read now and `.missing` if there is none; `ReplicationError`, such
+    /// as `abandonedJournal`, `HistoryError`, other `StoreError`s and `SystemError`. The copy has one of the home's
+    /// states then, or none.
     package func advance() throws {
         try ReplicableStore.checkSupport(of: home)
         try Self.translating(home.path) {
