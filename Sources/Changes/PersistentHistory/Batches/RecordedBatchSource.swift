@@ -86,7 +86,8 @@ final class RecordedBatchSource: BatchSource {
     }
 
     func addTransactions(_ rows: inout [ChangedRow]) throws {
-        guard !rows.isEmpty else { return }
+        // A replica's own commit is a batch, which may have the changes of many commits at home.
+        guard !rows.isEmpty, !history.isReplica else { return }
         let known = try commits ?? CommitRanges(history.reader, lastChange: history.current().number)
         commits = known
         for index in rows.indices { rows[index].transaction = known.commit(of: rows[index].number) }
