@@ -121,7 +121,9 @@ final class FollowerSession {
         progress.learn(batch.part.upto.number)
         let outcome: Replica.Outcome
         do {
-            outcome = try replica.apply(batch.part)
+            // Without a key, anybody may have written the time.
+            let time = link.key == nil ? nil : batch.published ?? 0
+            outcome = try replica.apply(batch.part, published: time)
         } catch let error as ReplicationError {
             guard case .malformedBatch(let what, _) = error else { throw error }
             held.abandonBatch()

@@ -50,6 +50,7 @@ package final class StorePublisher: SessionOwner {
     let snapshots: SnapshotServer
     let mailbox = PublisherMailbox()
     let held = HeldBatch()
+    var time = PublicationTime()
     private(set) var takeOver: HistoryToken?
     /// The messages that may be sent ahead of the broker's confirmations.
     private(set) var maxAhead = StorePublisher.usualAhead

@@ -87,8 +87,10 @@ extension Replica {
         try database.execute("PRAGMA journal_mode = DELETE")
         try database.transaction(.immediate) {
             let last = try RecordedPosition(database).lastRow
-            try ReplicaState(stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last)
-                .install(database)
+            try ReplicaState(
+                stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last,
+                published: snapshot.published
+            ).install(database)
         }
         // The log is empty and goes with this connection; the header stays.
         try database.execute("PRAGMA journal_mode = WAL")
@@ -113,7 +115,9 @@ extension Replica {
             throw ReplicationError.otherFormat(what, location.path)
         }
         let last = try RecordedPosition(source).lastRow
-        let next = ReplicaState(stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last)
+        let next = ReplicaState(
+            stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last,
+            published: snapshot.published)
         tables = nil
         do {
             let target = try ReplicaConnection(location, busyTimeout: busyTimeout)
@@ -155,7 +159,7 @@ extension Replica {
         _ location: StoreLocation, busyTimeout: Duration = .seconds(10)
     ) throws -> HistoryToken {
         let database = try ReplicaConnection(location, busyTimeout: busyTimeout)
-        return try database.transaction(.immediate) {
+        let token = try database.transaction(.immediate) {
             _ = try ReplicaState(database, ignoringWrites: true)
             // Changes by other programs since then aren't adopted: `history enable` records their gaps.
             let isOutdated = try RecordedPosition(database).isOutdated(database)
@@ -166,5 +170,8 @@ extension Replica {
             let now = try RecordedPosition(database)
             return HistoryToken(history: now.identifier, number: now.number, nonce: now.nonce)
         }
+        // Readers would take a batch in the log for one of the home's transactions.
+        do { try database.execute("PRAGMA wal_checkpoint(TRUNCATE)") } catch StoreError.busy {}
+        return token
     }
 }
