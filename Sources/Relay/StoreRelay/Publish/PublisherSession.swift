@@ -117,7 +117,10 @@ final class PublisherSession {
     private func makeSnapshot(_ source: ReplicationSource) throws {
         let reporter = context.reporter
         do {
-            guard try context.stop.retryingBusy({ try publisher.snapshots.make(of: source, at: publisher.time.next()) }) else { return }
+            let isMade = try context.stop.retryingBusy {
+                try publisher.snapshots.make(of: source, at: publisher.time.next())
+            }
+            guard isMade else { return }
             context.status.record.snapshots += 1
             reporter.report(
                 RelayEvent("snapshot", ["stream": .string(context.stream.streamName)], "made a snapshot"))
