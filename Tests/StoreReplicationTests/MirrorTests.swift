@@ -33,10 +33,12 @@ private final class MirroredPair {
 
     /// Opens the mirror, after it was closed as by the end of a program.
     func open() throws {
-        (source, mirror) = (nil, nil)
+        close()
         let opened = try StoreMirror(of: home, in: place)
         (mirror, source) = (opened, try ReplicationSource(opened))
     }
+
+    func close() { (source, mirror) = (nil, nil) }
 
     func history() throws -> String { try #require(source).current().history }
 
@@ -366,6 +368,43 @@ struct MirrorTests {
     @Test func oneProgramUsesAMirror() throws {
         let pair = try MirroredPair(Self.tables)
         #expect(throws: StoreError.self) { try StoreMirror(of: pair.home, in: pair.place) }
+    }
+
+    /// The home is absent for a moment while a backup comes to its place, or empty while one is copied.
+    @Test func anAbsentOrEmptyStoreDoesNotLackAHistory() throws {
+        let pair = try MirroredPair(Self.tables)
+        let directory = try Directory(pair.directory.path)
+        try directory.removeFile("home.sqlite")
+        let missing = #expect(throws: StoreError.self) { try StoreMirror.isNeeded(for: pair.home) }
+        #expect(missing?.errorCode == StoreError.missing(pair.home.path).errorCode)
+        _ = try directory.open("home.sqlite", flags: O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        let busy = #expect(throws: StoreError.self) { try StoreMirror.isNeeded(for: pair.home) }
+        #expect(busy?.errorCode == StoreError.busy(pair.home.path).errorCode)
+    }
+
+    /// Followers of a mirror go on with the history of the same file. Another file may be another store.
+    @Test(arguments: [false, true])
+    func goesOverToTheHistoryOfItsOwnFileAlone(isOpen: Bool) throws {
+        let pair = try MirroredPair(Self.tables)
+        let history = try pair.history()
+        let other = try ReplicatedPair.location(pair.directory.path.appending("other.sqlite"))
+        try StoreWriter(other.path, creating: true).execute(script: "CREATE TABLE other (a)")
+        _ = try HistoryInstallation(other).enable()
+        if !isOpen {
+            pair.close()
+            _ = try HistoryInstallation(pair.home).enable()
+            #expect(try StoreMirror.histories(in: pair.place, of: pair.home) == [history])
+        }
+        let directory = try Directory(pair.directory.path)
+        try directory.rename("other.sqlite", to: "home.sqlite", in: directory, .replace)
+        if isOpen {
+            // It has seen the other file before anybody asks.
+            #expect(try !pair.update())
+            pair.close()
+        }
+        #expect(try StoreMirror.histories(in: pair.place, of: pair.home) == [])
+        try StoreMirror.retire(in: pair.place)
+        #expect(try directory.directory("mirror").directory("0").status("mirror.sqlite") == nil)
     }
 
     /// A replica would lack the object, or a mirror would take it for its own.

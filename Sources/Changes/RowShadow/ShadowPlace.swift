@@ -74,6 +74,17 @@ package struct ShadowPlace {
             self.lock = lock
         }
 
+        /// Returns true if the shadow is of the file at that path, and not of one that had the path or the inode number
+        /// before. Throws `SystemError`.
+        package func isShadow(of path: FilePath) throws(SystemError) -> Bool {
+            guard let state = try ShadowState.current(in: directory), let name = path.lastComponent,
+                FileStatus(following: path)?.identity == state.identity,
+                let pages = try directory.status(ShadowName.pages)
+            else { return false }
+            // They are written with each step, when the file was there.
+            return try Directory(path.removingLastComponent()).birth(name).map { $0 <= pages.modified } ?? true
+        }
+
         /// Removes the shadow. Throws `SystemError`.
         package func removeShadow() throws(SystemError) { try directory.removeShadow() }
     }

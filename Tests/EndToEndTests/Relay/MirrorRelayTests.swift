@@ -88,6 +88,45 @@ struct MirrorRelayTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    /// While the home is absent, nothing is known of its history, and what comes to its path may be another store, even
+    /// one whose file has the same inode number.
+    @Test(arguments: NATSServer.programs.suffix(1))
+    func publishesNoOtherStoreThatComesToTheHomesPath(program: FilePath) throws {
+        let hosts = try RelayHosts(program)
+        let follower = try hosts.follow()
+        func shell(_ script: Word) throws {
+            let done = try run("sh", ["-e", "-c", script, "sh", Word(hosts.home), Word(hosts.path("away"))])
+            #expect(done.status == 0, "\(done.errors)")
+        }
+        let backup = hosts.path("backup.sqlite")
+        let (plain, other) = (hosts.path("plain.sqlite"), hosts.path("other.sqlite"))
+        try sqlite(hosts.home, "VACUUM INTO '\(backup)'")
+        try sqlite(backup, "INSERT INTO Note (title) VALUES ('in the backup alone')")
+        for store in [plain, other] { try sqlite(store, "CREATE TABLE Other (a); INSERT INTO Other VALUES (1)") }
+        #expect(try groupstore("history", "enable", Word(other)).status == 0)
+        for store in [backup, plain, other] {
+            let publisher = try hosts.publish()
+            try hosts.write("INSERT INTO Note (title) VALUES ('not in \(store.lastComponent?.string ?? "")')")
+            #expect(try hosts.areEqual(follower))
+            try shell("mkdir \"$2\"; cp \"$1\"* \"$2\"; rm \"$1\"*")
+            try publisher.event("error") { $0.string("code") == "no_such_store" }
+            #expect(try run("cp", [Word(store), Word(hosts.home)]).status == 0)
+            let stopped = try publisher.process.wait()
+            #expect(stopped.status == 73 && stopped.outcome == "superseded", "\(store): \(stopped.errors)")
+            #expect(store == plain || stopped.objects.allSatisfy { $0.type != "mirror" })
+            if store == plain {
+                let restarted = try hosts.publish().process.wait()
+                #expect(restarted.status == 73 && restarted.outcome == "superseded", "\(restarted.errors)")
+            }
+            try shell("rm -f \"$1\"* \"$2\"/*-shm; cp \"$2\"/* \"${1%/*}\"; rm -r \"$2\"")
+        }
+        let publisher = try hosts.publish()
+        try hosts.write("INSERT INTO Note (title) VALUES ('the home is back')")
+        #expect(try hosts.areEqual(follower))
+        #expect(try follower.stop().objects.filter { $0.type == "reset" }.count == 1)
+        #expect(try publisher.stop().status == 0)
+    }
+
     /// Suspends the publisher while it has no lock on the home: a command that waits for one ends with 75.
     private func suspend(_ publisher: RunningProcess, whichPublishes home: FilePath) throws {
         let deadline = Deadline(after: .ample)

@@ -30,7 +30,7 @@ final class PublisherSession {
     }
 
     /// Publishes until the end is requested or something fails. Calls `begun` once the first batch is stored.
-    func run(begun: () -> Void) throws {
+    func run(begun: () throws -> Void) throws {
         let connection = link.connection
         context.reportConnection(connection)
         guard connection.maxPayload >= BatchOutlet.minPayload else {
@@ -54,7 +54,7 @@ final class PublisherSession {
         let outlet = BatchOutlet(fenced, link, after: end.mac) { [publisher] in publisher.time.next() }
         let batches = BatchPublisher(publisher, source, after: end.token, outlet: outlet, watch: watch)
         try batches.publishNext()
-        begun()
+        try begun()
         try context.stop.retryingBusy { try publisher.snapshots.withdrawUnusable(source) }
         try startListeners(look)
         try serve(source, batches, look: look)

@@ -51,7 +51,10 @@ package final class StorePublisher: SessionOwner {
     let mailbox = PublisherMailbox()
     let held = HeldBatch()
     var time = PublicationTime()
-    private(set) var takeOver: HistoryToken?
+    /// The option's token, until a session has begun.
+    private var chosenTakeOver: HistoryToken?
+    /// The end of the history that this process has published and that has ended, until a session has begun.
+    private var inherited: HistoryToken?
     /// The messages that may be sent ahead of the broker's confirmations.
     private(set) var maxAhead = StorePublisher.usualAhead
     /// The number of the last session.
@@ -62,7 +65,20 @@ package final class StorePublisher: SessionOwner {
     /// The number of the mirror's copy with which the last session began to work.
     private var usedCopy = 0
     /// The last token of the store's own history, and the file that has it.
-    private var known: (token: HistoryToken, file: FileIdentity)?
+    private var known: (token: HistoryToken, file: HomeFile)?
+
+    /// A file, and no other that has its path or its inode number later.
+    private struct HomeFile: Equatable {
+        let identity: FileIdentity
+        let birth: Int64?
+
+        init(_ path: FilePath) throws {
+            guard let name = path.lastComponent, let status = FileStatus(following: path) else {
+                throw StoreError.missing(path)
+            }
+            (identity, birth) = (status.identity, try Directory(path.removingLastComponent()).birth(name))
+        }
+    }
 
     private static let usualAhead = 256
 
@@ -83,7 +99,7 @@ package final class StorePublisher: SessionOwner {
     private init(_ context: RelayContext, _ options: PublisherOptions) throws {
         self.context = context
         self.options = options
-        takeOver = options.takeOver
+        chosenTakeOver = options.takeOver
         var connection = context.options.connection
         connection.inboxPrefix = context.stream.homeInbox
         self.connection = connection
@@ -101,14 +117,18 @@ package final class StorePublisher: SessionOwner {
     /// Opens the store, or its mirror, once no other program keeps it busy. Throws if it can't be replicated.
     func source() throws -> ReplicationSource {
         try context.stop.retryingBusy {
+            let file = try HomeFile(context.location.path)
             guard try StoreMirror.isNeeded(for: context.location) else {
                 // Followers of its former mirror go on with its history.
                 mirror = nil
-                let histories = try mirrorPlace(creating: false).map { try StoreMirror.retire(in: $0) }
+                let histories = try mirrorPlace(creating: false).map {
+                    try StoreMirror.histories(in: $0, of: context.location)
+                }
                 let found = try ReplicationSource(context.location, formerHistories: histories ?? [])
-                try adopt(found)
+                try adopt(found.current(), in: file)
                 return found
             }
+            try adopt(nil, in: file)
             if mirror == nil {
                 guard let place = try mirrorPlace(creating: true) else {
                     throw SystemError("open", .noSuchFileOrDirectory, path: options.mirrors)
@@ -116,8 +136,6 @@ package final class StorePublisher: SessionOwner {
                 let found = try StoreMirror(of: context.location, in: place) { [stop = context.stop] in
                     stop.isRequested
                 }
-                // The history has ended that this process has published so far.
-                takeOver = takeOver ?? published
                 (mirror, usedCopy) = (found, found.copies)
                 context.reporter.report(
                     RelayEvent(
@@ -131,14 +149,22 @@ package final class StorePublisher: SessionOwner {
 
     /// Takes the stream over from the store's former history: the stream ends where this process has left it. Another
     /// file may be another store, or a backup.
-    private func adopt(_ source: ReplicationSource) throws {
-        let token = try source.current()
-        guard let file = FileStatus(following: source.location.path)?.identity else { return known = nil }
-        if let known, known.file == file, known.token.history != token.history {
-            takeOver = takeOver ?? published
+    ///
+    /// - Parameters:
+    ///   - token: The last token of the store's own history; nil if it keeps none.
+    ///   - file: The store's file before that was read.
+    private func adopt(_ token: HistoryToken?, in file: HomeFile) throws {
+        guard try HomeFile(context.location.path) == file else { throw StoreError.busy(context.location.path) }
+        if known?.file != file {
+            inherited = nil
+        } else if known?.token.history != token?.history {
+            inherited = inherited ?? published
         }
-        known = (token, file)
+        if let token { known = (token, file) }
     }
+
+    /// The stream's last token, if it isn't in the store's history and this store takes the stream over.
+    var takeOver: HistoryToken? { chosenTakeOver ?? inherited }
 
     /// The token up to which this process has published, or what the stream may end with if it has just started.
     private var published: HistoryToken? {
@@ -147,7 +173,7 @@ package final class StorePublisher: SessionOwner {
 
     /// Returns true if the history of a store was disabled and enabled since it was published.
     func hasBegunAnew(_ source: ReplicationSource) -> Bool {
-        guard let known, FileStatus(following: source.location.path)?.identity == known.file else { return false }
+        guard let known, (try? HomeFile(source.location.path)) == known.file else { return false }
         return (try? source.current()).map { $0.history != known.token.history } ?? false
     }
 
@@ -168,8 +194,8 @@ package final class StorePublisher: SessionOwner {
         switch error {
         // The mirror was made anew, or the next session looks for another place in the history.
         case is StoreHistory.Discontinuity: true
-        // The next session publishes a mirror.
-        case HistoryError.disabled where mirror == nil: (try? StoreMirror.isNeeded(for: context.location)) == true
+        // The next session publishes a mirror, unless the store is absent, or is being replaced.
+        case HistoryError.disabled where mirror == nil: true
         // The next session makes another mirror.
         default: isDamage(error)
         }
@@ -197,7 +223,9 @@ package final class StorePublisher: SessionOwner {
     func runSession(over connection: NATSConnection, begun: () -> Void) throws {
         session += 1
         try PublisherSession(self, over: connection).run {
-            takeOver = nil
+            (chosenTakeOver, inherited) = (nil, nil)
+            // The stream goes on with the store's own history.
+            if mirror == nil, let place = try mirrorPlace(creating: false) { try StoreMirror.retire(in: place) }
             usedCopy = mirror?.copies ?? 0
             begun()
         }

@@ -45,6 +45,8 @@ package final class StoreMirror {
     private let isCancelled: () -> Bool
     /// The identifiers of the copy's histories, the present one last.
     private var histories: [String]
+    /// The home's file whose state the copy has.
+    private var file: FileIdentity
 
     /// The reason for which a copy is made.
     package enum Renewal: String, Sendable {
@@ -62,12 +64,15 @@ package final class StoreMirror {
     /// The changes that stay after a purge, and those above which there is one.
     private static let (keptChanges, maxChanges): (Int64, Int64) = (100_000, 200_000)
 
-    /// Returns true if a store keeps no history, so that a mirror publishes it. Throws
-    /// `ReplicationError.abandonedJournal`, `StoreError`, `SystemError`.
+    /// Returns true if a store keeps no history, so that a mirror publishes it.
+    ///
+    /// Throws `StoreError.missing` if there is none, which says nothing about its history; `.busy` if it can't be read
+    /// now, or is empty; `ReplicationError.abandonedJournal`, other `StoreError`s, and `SystemError`.
     package static func isNeeded(for home: StoreLocation) throws -> Bool {
         try translating(home.path) {
             guard let tables = try StoreTables.statements(ofStoreAt: home.path) else {
-                throw try unreadable(home)
+                let isThere = FileStatus(following: home.path)?.kind == .regular
+                throw isThere ? try unreadable(home) : StoreError.missing(home.path)
             }
             return !HistorySchema.isKept(by: tables)
         }
@@ -97,6 +102,7 @@ package final class StoreMirror {
             return (slot, follower, StoreLocation(directory: slot.directory, name: name))
         }
         histories = try Self.histories(slot)
+        file = follower.shadow.identity
         // A damaged one is made anew, and one that wasn't read to its end is kept.
         do { position = try known() } catch let error as StoreError where error.isInterruption { throw error } catch {}
     }
@@ -113,15 +119,27 @@ package final class StoreMirror {
         return String(decoding: text ?? [], as: UTF8.self).split(separator: "\n").map(String.init)
     }
 
-    /// Removes the copies of a home that keeps a history by now, and returns the identifiers of the histories that they
-    /// had. Throws `StoreError.busy` if another process uses the mirror, and `SystemError`.
-    package static func retire(in directory: FilePath) throws -> [String] {
-        guard FileStatus(following: directory.appending("0")) != nil else { return [] }
-        let slot = try ShadowPlace(path: directory).takeSlot(epoch: nil)
-        guard slot.isFirst else { throw StoreError.busy(directory) }
+    /// Returns the identifiers of the histories that the mirror of a home had which keeps a history by now; none if the
+    /// mirror is of another file, which may be another store, or if there is none. Throws as `retire`.
+    package static func histories(in directory: FilePath, of home: StoreLocation) throws -> [String] {
+        guard let slot = try takeSlot(in: directory), try slot.isShadow(of: home.path) else { return [] }
+        return try histories(slot)
+    }
+
+    /// Removes the copies of a home that keeps a history by now, which is published. Throws `StoreError.busy` if
+    /// another process uses the mirror, and `SystemError`.
+    package static func retire(in directory: FilePath) throws {
+        guard let slot = try takeSlot(in: directory) else { return }
         try slot.removeShadow()
         for file in try name().sideFiles + [name().database] { try slot.directory.removeFile(file) }
-        return try histories(slot)
+    }
+
+    /// Locks the directory of a mirror that isn't used any more. Returns nil if there is none.
+    private static func takeSlot(in directory: FilePath) throws -> ShadowPlace.Slot? {
+        guard FileStatus(following: directory.appending("0")) != nil else { return nil }
+        let slot = try ShadowPlace(path: directory).takeSlot(epoch: nil)
+        guard slot.isFirst else { throw StoreError.busy(directory) }
+        return slot
     }
 
     /// The size of the copy in bytes.
@@ -194,7 +212,7 @@ package final class StoreMirror {
             try follower.remake()
             try bringToShadow()
         }
-        revision = follower.shadow.revision
+        (revision, file) = (follower.shadow.revision, follower.shadow.identity)
     }
 
     private func bringToShadow() throws {
@@ -358,7 +376,11 @@ package final class StoreMirror {
             version = try database.integer("PRAGMA main.schema_version") ?? 0
             try database.execute("PRAGMA journal_mode = DELETE")
             if try HistorySchema.isKept(in: database) || database.hasTables("ACHANGE", "ATRANSACTION") {
-                // The home keeps a history since: the next session publishes that.
+                // The home keeps a history since: the next session publishes that. Another file may be another store.
+                if shadow.identity != file {
+                    try slot.directory.removeFile(Self.historiesName)
+                    histories = []
+                }
                 throw StoreHistory.Discontinuity.schema
             }
             let schema = try DatabaseSchema(database)
