@@ -38,6 +38,8 @@ extension RowFollower {
         guard let former = lead.take(), former.isAt(commit, files), files.sharedIdentity == nil, let journals,
             let held = journals.logs
         else { return nil }
+        isReadingHeldLogs = true
+        defer { isReadingHeldLogs = false }
         for log in held.finished {
             guard try capture(log, files), let end = try files.readIndex() else { return false }
             // SQLite removes no log that isn't in the database; somebody else may.
@@ -102,7 +104,8 @@ extension RowFollower {
                     guard try log.belongs(to: index) else { return false }
                     found = try WALFrames.transactions(log, after: 0, to: index, index: open)
                 }
-                found = try Self.former(last, index, log, countAfter: found.count) + found
+                let isCounted = isCounted(open)
+                found = try Self.former(last, index, log, countAfter: found.count, isCounted: isCounted) + found
                 // The log may have been restarted again while it was read.
                 guard try files.readIndex()?.salt == index.salt else { return false }
             }
@@ -136,20 +139,9 @@ extension RowFollower {
         do { isBehind = try !capture(files) } catch let error as SystemError where error.isPassing { isBehind = true }
     }
 
-    /// Opens the journal of a transaction that has begun just now, or the log and the index of a program that has
-    /// opened the store, so that they are read to their end even if that program removes them before its commit is
-    /// noticed. Call it after each file event. Mostly, it does nothing.
-    package func openSession() {
-        journals?.read()
-        guard lead == nil, commit == nil, let former = idleStamp else { return }
-        guard let files, (try? files.isIndexCurrent()) == false else { return }
-        defer { files.closeDatabase() }
-        _ = try? files.refreshIndex(finalRead: {}, changed: { _ in })
-        guard files.walIndex != nil, (try? files.openWAL(reopening: true)) != nil else { return }
-        // Nothing was written to the database before both were open. From now on only this log's checkpoints are.
-        guard let now = try? files.stamp(), now.isIdentical(to: former) else { return }
-        (holdsWholeLog, idleStamp) = (true, nil)
-    }
+    /// Opens the journal of a transaction that has begun just now, or the log of a program that has opened the store.
+    /// Call it after each file event. Mostly, it does nothing.
+    package func openSession() { journals?.read() }
 
     /// Captures all that a log has whose program found the database as the shadow has it. Returns false if that isn't
     /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
@@ -162,7 +154,7 @@ extension RowFollower {
             throw Disturbed()
         }
         func isProven() throws -> Bool {
-            if holdsWholeLog { return true }
+            if holdsWholeLog { return isCounted(open) }
             return try files.stamp().isIdentical(to: idleStamp) && files.isIndexCurrent()
         }
         var found: [WALTransaction] = []
@@ -181,14 +173,25 @@ extension RowFollower {
         } catch is Unattributable { return false }
     }
 
+    /// True if an index that was read just now has counted each commit since the last one that was captured, or since
+    /// it was made: no program has made it anew. What happened before the reading is among the events by now.
+    private func isCounted(_ index: WALIndexFile) -> Bool {
+        guard isReadingHeldLogs, let logs = journals?.logs else { return false }
+        return (logs.finished + [logs.current].compactMap(\.self)).contains {
+            $0.index.identity == index.identity && !$0.wasLeft
+        }
+    }
+
     /// Returns the transactions after `last` that a log had before it was restarted. Throws `Unattributable` if they
     /// aren't proven: the log was restarted once, its former end is still there, and the index counts as many commits.
+    ///
+    /// - Parameter isCounted: False if the index may have been made anew, so that its count of commits says nothing.
     private static func former(
-        _ last: WriteAheadIndex, _ index: WriteAheadIndex, _ log: WALFile, countAfter count: Int
+        _ last: WriteAheadIndex, _ index: WriteAheadIndex, _ log: WALFile, countAfter count: Int, isCounted: Bool
     ) throws -> [WALTransaction] {
         let missing = Int(index.commitCount &- last.commitCount) - count
         // Nothing was committed since the index was created.
-        if missing == 0, last.lastFrame == 0, last.commitCount == 0 { return [] }
+        if missing == 0, last.lastFrame == 0, last.commitCount == 0, isCounted { return [] }
         guard missing >= 0, last.lastFrame > 0, WALFile.isNextSalt(index.salt, after: last.salt) else {
             throw Unattributable.gap
         }
@@ -198,9 +201,10 @@ extension RowFollower {
         }
         let found = try WALFrames.transactionsInFormerLog(log, after: last, count: missing)
         let end = found.reduce(last.lastFrame) { $0 + UInt32($1.frameCount) }
-        guard try !log.continues(after: end, salt: last.salt, pageSize: last.pageSize) else {
-            throw Unattributable.gap
-        }
+        // Without a count, the former end must not be overwritten: what came after it would not be seen.
+        guard isCounted || index.lastFrame <= last.lastFrame,
+            try !log.continues(after: end, salt: last.salt, pageSize: last.pageSize)
+        else { throw Unattributable.gap }
         return found
     }
 }

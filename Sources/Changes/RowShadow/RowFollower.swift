@@ -57,6 +57,8 @@ package final class RowFollower {
     var idleStamp: StoreFiles.Stamp?
     /// True if the logs that are held lead on from the store as it was looked at last.
     private var isLed = false
+    /// True while logs are read that are held, and that lead on from what was captured.
+    var isReadingHeldLogs = false
     /// True if the log and the index that are open began on a database that is the shadow's.
     var holdsWholeLog = false
     /// The map of the shadow's pages; nil until the next step if they contradict each other or weren't read yet.

@@ -103,7 +103,7 @@ package final class JournalWatch: Sendable {
                 throw SystemError("open", .noSuchFileOrDirectory, path: file)
             }
             databaseWatch = try inotify.watch(database, mask: UInt32(IN_MODIFY), path: file)
-            _ = try inotify.watch(itself, mask: Self.changedNames, path: path)
+            _ = try inotify.watch(itself, mask: Self.changedNames | UInt32(IN_CLOSE_WRITE), path: path)
         }
         self.databaseWatch = databaseWatch
         // `deinit` runs, and counts, also after an error from here on: every property has its value.
@@ -233,7 +233,9 @@ package final class JournalWatch: Sendable {
 
     private func recordLog(_ event: InotifyEvent, _ state: inout State) {
         let isUnderstood: Bool
-        if event.watch == databaseWatch {
+        if event.mask & UInt32(IN_CLOSE_WRITE) != 0, event.name != indexName {
+            isUnderstood = true
+        } else if event.watch == databaseWatch {
             isUnderstood = state.logs.mayWrite
         } else if event.name == logName {
             isUnderstood = state.logs.recordLog(event.mask, name, in: directory)

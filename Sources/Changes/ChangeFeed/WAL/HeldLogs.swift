@@ -16,6 +16,9 @@ package struct HeldLogs: Sendable {
     package struct Log: Sendable {
         package let log: WALFile
         package let index: WALIndexFile
+        /// True if a program has closed the index while it had its name. If nobody else had it open, the next program
+        /// makes it anew from the log (`walIndexRecover`), and its count of commits begins anew.
+        package fileprivate(set) var wasLeft = false
     }
 
     private enum Phase {
@@ -92,16 +95,23 @@ package struct HeldLogs: Sendable {
     mutating func recordIndex(_ mask: UInt32, _ name: StoreName, in directory: Directory) -> Bool {
         switch phase {
         case .made(let log):
+            if mask & UInt32(IN_CLOSE_WRITE) != 0 { return true }
             guard mask & UInt32(IN_CREATE) != 0, let index = try? WALIndexFile(name.sharedMemory, in: directory),
                 finished.last?.index.identity != index.identity
             else { return false }
             phase = .open(Log(log: log, index: index))
             return true
-        case .open(let log):
+        case .open(var log):
+            if mask & UInt32(IN_CLOSE_WRITE) != 0 {
+                log.wasLeft = true
+                phase = .open(log)
+                return true
+            }
             guard mask & UInt32(IN_DELETE) != 0, (try? log.index.status())?.links == 0 else { return false }
             phase = .closing(log)
             return true
-        case .between, .closing: return false
+        // The last program closes the index after it has removed it.
+        case .between, .closing: return mask & UInt32(IN_CLOSE_WRITE) != 0
         }
     }
 }
