@@ -22,6 +22,7 @@ extension HistoryService {
         guard let round = publisher.beginRound(store) else { return }
         var reading = round.position.map { HistoryReadResult.page(RowPage(token: $0)) } ?? .none
         if round.needsReading || hasPageRows(store) { reading = read(round.position) }
+        if case .page(let page) = reading { updateOnce(store, isOutdated: page.isOutdated) }
         let returning = round.returning.mapValues { read($0) }
         // The rows may be of commits after the last event.
         let isCaughtUp = feed?.catchUp(store) ?? false

@@ -40,6 +40,8 @@ package final class HistoryService: Sendable {
         var scheduledRounds: Set<StoreAddress> = []
         var isStopping = false
         var purged: [StoreAddress: ContinuousClock.Instant] = [:]
+        /// The stores whose history was outdated when it was last read.
+        var outdated: Set<StoreAddress> = []
         var thread: SystemThread?
         /// The stores whose rows are told from their pages.
         var pages = PageRowsState()
@@ -190,6 +192,17 @@ package final class HistoryService: Sendable {
             if tables.names?.contains("sqlite_schema") == true || isPurgeDue(store) { maintain(store) }
         case .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver, .reset: break
         }
+    }
+
+    /// Maintains a history that a read found outdated: a change whose tables are unknown may be one of the schema. Does
+    /// so once until a read finds it updated: what makes an update fail may last.
+    func updateOnce(_ store: StoreAddress, isOutdated: Bool) {
+        let isNew = state.withLock { state in
+            guard !isOutdated else { return state.outdated.insert(store).inserted }
+            state.outdated.remove(store)
+            return false
+        }
+        if isNew { maintain(store) }
     }
 
     private func history(of store: StoreAddress) -> Configuration.History? {

@@ -96,9 +96,12 @@ import Testing
         #expect(dropped.isComplete && dropped.names.isSuperset(of: ["c", "sqlite_schema"]))
         try expect(rig, shell, "INSERT INTO d VALUES (5)", ["d"])
         try expect(rig, shell, "INSERT INTO a (text) VALUES (5)", ["a"])
+        let swap = "ALTER TABLE a RENAME TO e; ALTER TABLE d RENAME TO a; ALTER TABLE e RENAME TO d"
+        try expect(rig, shell, "BEGIN; \(swap); COMMIT", ["a", "d", "sqlite_schema"])
+        try expect(rig, shell, "INSERT INTO a VALUES (5)", ["a"])
         let vacuumed = try rig.tables { try shell.execute("VACUUM") }
         #expect(vacuumed.isComplete && vacuumed.names.isSuperset(of: ["a", "d"]))
-        try expect(rig, shell, "INSERT INTO d VALUES (6)", ["d"])
+        try expect(rig, shell, "INSERT INTO d (text) VALUES (6)", ["d"])
         try shell.close()
     }
 

@@ -154,6 +154,74 @@ struct SchemaChangeTests {
             ])
     }
 
+    /// A change recorded between a rename and `enable` is reported under a name of its own table. Names that came to
+    /// another table, or to none, have a gap. `;;` stands for `enable`.
+    @Test(arguments: [
+        ("a", "ALTER TABLE a RENAME TO z", "z", ["a", "z"]),
+        ("a", "ALTER TABLE a RENAME TO z;;ALTER TABLE z RENAME TO a", "a", ["a", "z"]),
+        ("a", "ALTER TABLE a RENAME TO z; ALTER TABLE z DROP COLUMN w", "z", ["a", "z"]),
+        ("a", "ALTER TABLE a RENAME TO z; ALTER TABLE z RENAME TO A", "A", []),
+        ("a", "ALTER TABLE a RENAME TO old; CREATE TABLE a (k INTEGER PRIMARY KEY, v, w)", "old", ["a", "old"]),
+        ("a b", "ALTER TABLE a RENAME TO z; ALTER TABLE b RENAME TO a; ALTER TABLE z RENAME TO b", "a", ["a", "b"]),
+        ("a b", "DROP TABLE b; ALTER TABLE a RENAME TO b", "b", ["a", "b"]),
+        ("a b", "DROP TABLE b;;ALTER TABLE a RENAME TO b", "b", ["a", "b"]),
+        (
+            "a b", "ALTER TABLE a RENAME TO z; ALTER TABLE b RENAME TO a; ALTER TABLE z RENAME TO b; DROP TABLE b", "a",
+            ["a", "b"]
+        ),
+        (
+            "a b c",
+            "ALTER TABLE a RENAME TO z; ALTER TABLE b RENAME TO a; ALTER TABLE c RENAME TO b; ALTER TABLE z RENAME TO c",
+            "b", ["a", "b", "c"]
+        ),
+    ])
+    func reportsRowsOfARenamedTableUnderItsName(
+        _ tables: String, _ change: String, _ name: String, _ gaps: [String]
+    ) throws {
+        let names = tables.split(separator: " ")
+        let creation = names.map { "CREATE TABLE \"\($0)\" (k INTEGER PRIMARY KEY, v, w)" }
+        let store = try Fixture(creation.joined(separator: ";"))
+        _ = try store.enable()
+        let token = try store.current()
+        for step in change.split(separator: ";;").map(String.init).enumerated() {
+            if step.offset > 0 { _ = try store.enable() }
+            try store.write("BEGIN; \(step.element); COMMIT")
+        }
+        try store.write("INSERT INTO \(name) (k) VALUES (7)")
+        func inserted() throws -> [String] {
+            try store.changes(after: token).filter { $0.operation == .insert }.map(\.table)
+        }
+        #expect(try inserted() == [name])
+        #expect(try store.read { try $0.summary().doubtfulTables.sorted() } == gaps)
+        let outcome = try store.enable()
+        #expect(outcome.kind == .updated && outcome.gaps.sorted() == gaps)
+        #expect(try inserted() == [name])
+        #expect(try store.changes(after: token).suffix(gaps.count).map(\.table).sorted() == gaps)
+        #expect(try store.enable().kind == .unchanged)
+        try store.write("INSERT INTO \(name) (k) VALUES (8)")
+        #expect(try inserted() == [name, name])
+    }
+
+    /// The triggers of swapped columns are as they would be made; with a dropped column they are made again.
+    @Test(arguments: ["", "ALTER TABLE t DROP COLUMN x;"]) func namesTheColumnsOfTheTriggers(_ more: String) throws {
+        let store = try Fixture("CREATE TABLE t (k INTEGER PRIMARY KEY, v, w, x); INSERT INTO t VALUES (1, 2, 3, 4)")
+        _ = try store.enable()
+        try store.write(
+            "ALTER TABLE t RENAME COLUMN v TO y; ALTER TABLE t RENAME COLUMN w TO v; ALTER TABLE t RENAME COLUMN y TO w;"
+                + "\(more) UPDATE t SET v = 5")
+        #expect(try store.changes().map(\.columns) == [["v"]])
+        #expect(try store.enable().kind == .updated)
+        #expect(try store.changes().map(\.columns) == [["v"]])
+        #expect(try store.enable().kind == .unchanged)
+    }
+
+    @Test func namesADoubtfulTableOnce() throws {
+        let store = try Fixture("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+        _ = try store.enable()
+        try store.write("DROP TABLE t; CREATE TABLE t (k INTEGER PRIMARY KEY)")
+        #expect(try store.read { try $0.summary().doubtfulTables } == ["t"])
+    }
+
     /// The triggers of version 2 for the table `note` that differ from the current ones.
     private static let version2 = """
         CREATE TRIGGER GS_1_X AFTER INSERT ON "note" WHEN EXISTS (SELECT 1 FROM GS_REPLACED WHERE table_id = 1) BEGIN

@@ -344,6 +344,28 @@ import Testing
         #expect(try changes(scene.store).status == 0)
     }
 
+    /// The agent updates the triggers after the swap, and a subscriber for one of the tables is sent the gap.
+    @Test func followsASwapOfTables() throws {
+        let scene = try Scene(enabled: false)
+        try sqlite(scene.store, "CREATE TABLE twin (id INTEGER PRIMARY KEY, title TEXT, body TEXT)")
+        let agent = try agentOfConfiguredStore(scene)
+        let connection = try agent.connect()
+        // The request queues behind the agent's own task of enabling the history.
+        try connection.send(["id": 1, "op": "changes", "store": .string(scene.name)])
+        _ = try connection.next { $0["id"] == 1 }
+        try connection.send([
+            "id": 2, "op": "subscribe", "store": .string(scene.name), "rows": true, "tables": ["twin"],
+        ])
+        #expect(try connection.next { $0["id"] == 2 }.bool("ok") == true)
+        try sqlite(
+            scene.store,
+            "BEGIN; ALTER TABLE note RENAME TO x; ALTER TABLE twin RENAME TO note; ALTER TABLE x RENAME TO twin; COMMIT"
+        )
+        let event = try connection.next { $0.string("type") == "reset" }
+        #expect(event.string("reason") == "history_gap")
+        #expect(try changes(scene.store).summary["outdated"] == nil)
+    }
+
     private func agentOfConfiguredStore(_ scene: Scene) throws -> AgentProcess {
         let file = scene.places.scratch("config.yaml")
         try write(

@@ -224,7 +224,7 @@ extension PageMap {
     private mutating func refreshSchema(_ pass: inout Pass<some PageSource>) throws {
         // Their names before the change.
         let former = names(pass.trees)
-        guard let update = try schema.refresh(format) else { return }
+        guard let update = try schema.refresh(format, isWritten: pass.source.isChanged) else { return }
         lastCharge = nil
         pass.names.formUnion(former)
         pass.names.formUnion(update.charged)

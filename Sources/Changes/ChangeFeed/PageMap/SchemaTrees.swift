@@ -56,17 +56,23 @@ struct SchemaTrees: Sendable {
     var changeCounter: UInt32? { pages[1]?.word(24) }
 
     /// Re-reads the entries if a page has changed. Returns nil if none has.
-    mutating func refresh(_ format: PageFormat) throws(Unattributable) -> Update? {
+    ///
+    /// - Parameter isWritten: Returns whether the page may differ from its state before the change.
+    mutating func refresh(
+        _ format: PageFormat, isWritten: (UInt32) -> Bool
+    ) throws(Unattributable) -> Update? {
         guard isStale else { return nil }
         isStale = false
         var reading = SchemaReading(pages: pages.mapValues(\.expanded), format: format)
         try reading.read(1)
         pages = pages.filter { reading.visited.contains($0.key) }
         size = pages.values.reduce(0) { $0 + $1.count }
-        return try replace(with: reading.entries)
+        return try replace(with: reading.entries, isWritten: isWritten)
     }
 
-    private mutating func replace(with new: [SchemaEntry]) throws(Unattributable) -> Update {
+    private mutating func replace(
+        with new: [SchemaEntry], isWritten: (UInt32) -> Bool
+    ) throws(Unattributable) -> Update {
         var update = Update()
         let now = Set(new)
         for entry in entries.symmetricDifference(now) where entry.type != "trigger" && entry.type != "view" {
@@ -83,10 +89,11 @@ struct SchemaTrees: Sendable {
         var numbered: [(Int, SchemaEntry)] = []
         var former = FormerTrees(trees.map { $0?.entry })
         var unmatched = new.filter { $0.root != 0 }
-        // Trees that stayed, then those moved by auto-vacuum or VACUUM, then renamed ones.
+        // Trees that stayed, perhaps under another's former name, then those moved by auto-vacuum or VACUUM, then
+        // renamed ones.
         for match in FormerTrees.matchOrder {
             unmatched = unmatched.filter { entry in
-                guard let number = former.claim(entry, by: match) else { return true }
+                guard let number = former.claim(entry, by: match, isWritten: isWritten) else { return true }
                 if trees[number]?.entry.root != entry.root { update.roots.append((entry.root, number)) }
                 numbered.append((number, entry))
                 return false
@@ -111,8 +118,8 @@ struct SchemaTrees: Sendable {
 
 /// The trees that no entry of the new schema has claimed yet.
 private struct FormerTrees {
-    enum Match { case nameAndRoot, name, root }
-    static let matchOrder: [Match] = [.nameAndRoot, .name, .root]
+    enum Match { case nameAndRoot, unwrittenRoot, name, root }
+    static let matchOrder: [Match] = [.nameAndRoot, .unwrittenRoot, .name, .root]
 
     private var byRoot: [UInt32: Int] = [:]
     private var byName: [String: Int] = [:]
@@ -127,10 +134,12 @@ private struct FormerTrees {
         }
     }
 
-    mutating func claim(_ entry: SchemaEntry, by match: Match) -> Int? {
+    mutating func claim(_ entry: SchemaEntry, by match: Match, isWritten: (UInt32) -> Bool) -> Int? {
         let found =
             switch match {
             case .nameAndRoot: byRoot[entry.root].flatMap { byName[entry.name] == $0 ? $0 : nil }
+            // A page that becomes another tree's root is written.
+            case .unwrittenRoot: isWritten(entry.root) ? nil : byRoot[entry.root]
             case .name: byName[entry.name]
             case .root: byRoot[entry.root]
             }

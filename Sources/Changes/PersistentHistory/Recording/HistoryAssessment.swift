@@ -1,17 +1,26 @@
 import SQLiteStore
 
-/// Checks, without writing, whether the triggers still record each change of a store whose schema has changed since
-/// they were made. What passes here, `HistoryUpdate` updates without a gap.
+/// Checks, without writing, what a history whose store's schema has changed may say wrongly or lack.
 enum HistoryAssessment {
     /// Returns a table whose changes may have gone unrecorded, or whose rows may have other keys now; nil if there is
-    /// none.
+    /// none. `HistoryUpdate` records a gap for each of them.
     static func firstDoubtful(_ database: SQLiteConnection) throws -> String? {
-        try doubtful(database, limit: 1).first
+        try incomplete(database, DatabaseSchema(database), limit: 1).first
     }
 
-    /// Returns up to `limit` such tables.
-    static func doubtful(_ database: SQLiteConnection, limit: Int = .max) throws -> [String] {
+    /// Returns all such tables, and the former and the present names of renamed ones: a recorded row may be of the time
+    /// when its table had the other name. Each name comes once.
+    static func doubtful(_ database: SQLiteConnection) throws -> [String] {
         let schema = try DatabaseSchema(database)
+        let renames = try InstalledTriggers(schema).renames(from: HistoryTables.recorded(database))
+        var found: Set<String> = []
+        return try (incomplete(database, schema) + renames.flatMap(\.names))
+            .filter { found.insert(DatabaseSchema.key(of: $0)).inserted }
+    }
+
+    private static func incomplete(
+        _ database: SQLiteConnection, _ schema: DatabaseSchema, limit: Int = .max
+    ) throws -> [String] {
         let installed = InstalledTriggers(schema)
         let others = HistoryTables.thirdPartyTriggers(schema)
         /// Returns true if the table may have unrecorded changes, or rows with other keys.
@@ -33,9 +42,7 @@ enum HistoryAssessment {
             found.append(table.name)
             if found.count == limit { return found }
         }
-        let known = try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1 ORDER BY id") {
-            (number: $0.decodedInteger(0) ?? 0, name: $0.decodedText(1) ?? "")
-        }
-        return found + known.filter { installed.byNumber[$0.number] == nil }.map(\.name).prefix(limit - found.count)
+        let gone = try HistoryTables.recorded(database).filter { installed.byNumber[$0.key] == nil }
+        return found + gone.sorted { $0.key < $1.key }.map(\.value).prefix(limit - found.count)
     }
 }

@@ -201,6 +201,14 @@ enum HistoryTables {
         try database.execute("UPDATE GS_HISTORY SET version = ?", [.integer(version)])
     }
 
+    /// Returns the names that history knows of the tables that it records, by the number in their triggers' names.
+    static func recorded(_ database: SQLiteConnection) throws -> [Int64: String] {
+        Dictionary(
+            try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1") {
+                ($0.decodedInteger(0) ?? 0, $0.decodedText(1) ?? "")
+            }, uniquingKeysWith: { first, _ in first })
+    }
+
     /// Returns groupstore's own triggers.
     static func triggers(_ schema: DatabaseSchema) -> [DatabaseSchema.Object] {
         schema.objects(.trigger).filter(HistorySchema.isOwn)

@@ -135,6 +135,23 @@ struct HistoryTriggers {
         """
     }
 
+    private static let assigning = "AFTER UPDATE OF "
+
+    /// Returns the present names of the columns that the bits of `GS_CHANGE.columns` stand for, in their order. SQLite
+    /// renames a column in its trigger too.
+    ///
+    /// - Parameters:
+    ///   - columns: Their names when the triggers were made.
+    ///   - triggers: The statements of triggers, by name.
+    static func columns(_ columns: [String], number: Int64, triggers: [String: String]) -> [String] {
+        columns.enumerated().map { index, column in
+            let name = "GS_\(number)_C\(index)"
+            guard let sql = triggers[name] else { return column }
+            let expected = "CREATE TRIGGER \(name) \(assigning)\(column.sqlName) ON "
+            return sql.hasPrefix(expected) ? column : SQLText.assignedColumn(ofTrigger: sql) ?? column
+        }
+    }
+
     /// The triggers that record assigned columns. They run right before the update itself is recorded, with no other
     /// trigger in between.
     private var columnTriggers: [(name: String, sql: String)] {
@@ -142,7 +159,7 @@ struct HistoryTriggers {
             creation(
                 "C\(index)",
                 """
-                AFTER UPDATE OF \(column.sqlName) ON \(target) \
+                \(Self.assigning)\(column.sqlName) ON \(target) \
                 WHEN \(table.key(of: "OLD")) IS \(table.key(of: "NEW")) BEGIN \
                 INSERT INTO GS_CHANGE (table_id, operation, key, columns, nonce, time) VALUES (\(number), \
                 \(HistorySchema.assignment), \(table.key(of: "NEW")), \(Int64(1) << Int64(index)), 0, 0); END

@@ -26,6 +26,10 @@ struct HistoryUpdate {
     private(set) var recorded: [String] = []
     private(set) var unrecorded: [String: String] = [:]
     private(set) var gaps: [String] = []
+    /// The tables with a gap, by `DatabaseSchema.key(of:)`.
+    private var named: Set<String> = []
+    /// The numbers of the tables that are recorded now, by `DatabaseSchema.key(of:)`.
+    private var numbers: [String: Int64] = [:]
     private(set) var hasChanged = false
 
     init(
@@ -47,10 +51,7 @@ struct HistoryUpdate {
     }
 
     mutating func run() throws {
-        known = Dictionary(
-            try database.rows("SELECT id, name FROM GS_TABLE WHERE installed = 1") {
-                ($0.decodedInteger(0) ?? 0, $0.decodedText(1) ?? "")
-            }, uniquingKeysWith: { first, _ in first })
+        known = try HistoryTables.recorded(database)
         hasSchemaChanged = try database.firstInteger("SELECT schema_version FROM GS_HISTORY") != schemaVersion()
         try upgradeTables()
         recordsImages = try HistoryTables.recordsImages(database)
@@ -60,6 +61,7 @@ struct HistoryUpdate {
         }
         // Other writers may have functions and collations that this process lacks.
         let before = usability()
+        let renamed = try followRenames()
         for table in tables {
             do {
                 try follow(RecordedTable(table, triggers: otherTriggers))
@@ -68,7 +70,10 @@ struct HistoryUpdate {
                 unrecorded[table.name] = problem.reason
             }
         }
-        for (number, name) in known { try forget(number, name) }
+        for (number, name) in known.sorted(by: { $0.key < $1.key }) { try forget(number, name) }
+        for name in renamed where !named.contains(DatabaseSchema.key(of: name)) {
+            try recordGap(number(of: name), name)
+        }
         try changes.apply(to: database)
         for (name, problem) in usability() where before[name] == .some(nil) {
             if let problem { throw HistoryError.unusable(table: name, message: problem, path) }
@@ -118,6 +123,27 @@ struct HistoryUpdate {
 
     // MARK: One table
 
+    /// Gives renamed tables their present names, so that no row is reported under a name that another table has now.
+    /// Returns the names that need a gap: which of a table's rows were recorded under which of its names isn't known,
+    /// and a reader of one name has other rows before it now.
+    private mutating func followRenames() throws -> [String] {
+        let renames = installed.renames(from: known)
+        for rename in renames {
+            hasChanged = true
+            known[rename.number] = rename.present
+            try database.execute(
+                "UPDATE GS_TABLE SET name = ? WHERE id = ?", [.text(rename.present), .integer(rename.number)])
+        }
+        return renames.flatMap(\.names)
+    }
+
+    /// Returns the number of the table that has the name, or a new one if no recorded table has it.
+    private func number(of name: String) throws -> Int64 {
+        if let number = numbers[DatabaseSchema.key(of: name)] { return number }
+        try database.execute("INSERT INTO GS_TABLE (name, columns, installed) VALUES (?, '[]', 0)", [.text(name)])
+        return database.lastInsertedRow
+    }
+
     private mutating func follow(_ table: RecordedTable) throws {
         guard let number = installed.number(of: table.name) else {
             let former = known.first { $0.value == table.name }?.key
@@ -139,15 +165,17 @@ struct HistoryUpdate {
         let runsFirst = !installed.isOvertaken(number, table.name)
         if present == Set(expected.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, runsFirst {
             known[number] = nil
+            numbers[DatabaseSchema.key(of: table.name)] = number
             // A renamed column took its trigger along.
             try database.execute(
                 "UPDATE GS_TABLE SET columns = ?1, key_columns = ?2 WHERE id = ?3 AND columns <> ?1",
                 [Self.json(table.columns), Self.keyColumns(of: table), .integer(number)])
+            if database.changes > 0 { hasChanged = true }
             return
         }
         changes.remove(triggers)
         let new = try install(table)
-        // A table that was only renamed, or gained or lost columns, was recorded all the time.
+        // A table that only gained or lost columns was recorded all the time.
         if !isComplete || mayBeRenumbered { try recordGap(new, table.name) }
         try retire(number)
     }
@@ -158,13 +186,22 @@ struct HistoryUpdate {
             "INSERT INTO GS_TABLE (name, key_columns, columns, installed) VALUES (?, ?, ?, 1)",
             [.text(table.name), Self.keyColumns(of: table), Self.json(table.columns)])
         let number = database.lastInsertedRow
+        numbers[DatabaseSchema.key(of: table.name)] = number
         changes.create(HistoryTriggers(table, number: number, recordsImages: recordsImages))
         return number
     }
 
-    /// Marks the table's entry as not installed. Its name stays for the changes that were recorded.
+    /// Marks the table's entry as not installed. Its names stay for the changes that were recorded.
     private mutating func retire(_ number: Int64) throws {
         known[number] = nil
+        let recorded = try database.text("SELECT columns FROM GS_TABLE WHERE id = ?", [.integer(number)])
+        if let columns = RecordedHistory.names(recorded) {
+            let triggers = (installed.byNumber[number] ?? []).map { ($0.name, $0.creation) }
+            let present = HistoryTriggers.columns(
+                columns, number: number, triggers: Dictionary(triggers, uniquingKeysWith: { first, _ in first }))
+            try database.execute(
+                "UPDATE GS_TABLE SET columns = ? WHERE id = ?", [Self.json(present), .integer(number)])
+        }
         try database.execute("UPDATE GS_TABLE SET installed = 0 WHERE id = ?", [.integer(number)])
     }
 
@@ -176,7 +213,9 @@ struct HistoryUpdate {
         try retire(number)
     }
 
+    /// Records a gap, once for each name.
     private mutating func recordGap(_ number: Int64, _ name: String) throws {
+        guard named.insert(DatabaseSchema.key(of: name)).inserted else { return }
         gaps.append(name)
         try database.execute(
             "INSERT INTO GS_CHANGE (table_id, operation, nonce, time) VALUES (?, ?, random(), julianday('now'))",

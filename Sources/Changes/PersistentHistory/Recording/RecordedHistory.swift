@@ -43,12 +43,14 @@ struct RecordedHistory: HistorySource {
         trimmed = row.integer(2)
         trimmedNonce = row.integer(3)
         isOutdated = try reader.integer("PRAGMA main.schema_version") != row.integer(4)
-        tables = try Self.tables(reader)
+        tables = try Self.tables(reader, columnTriggers: isOutdated ? Self.columnTriggers(reader) : [:])
         encoding = try TextEncoding(reader)
     }
 
     /// Reads the recorded tables. A renamed table is listed by its current name: its triggers moved with it.
-    private static func tables(_ reader: StoreReader) throws -> [Int64: Table] {
+    private static func tables(
+        _ reader: StoreReader, columnTriggers: [String: String]
+    ) throws -> [Int64: Table] {
         let row = try reader.prepare(
             """
             SELECT t.id, coalesce(s.tbl_name, t.name), t.key_columns IS NOT NULL, t.columns, s.name IS NOT NULL
@@ -57,7 +59,10 @@ struct RecordedHistory: HistorySource {
             """)
         var found: [Int64: Table] = [:]
         while try row.step() {
-            let (name, columns) = (row.text(1) ?? "", names(row.text(3)))
+            let name = row.text(1) ?? ""
+            let columns = names(row.text(3)).map {
+                HistoryTriggers.columns($0, number: row.integer(0), triggers: columnTriggers)
+            }
             let present = Set(
                 try DatabaseSchema.columns(of: name, in: reader).filter(\.isAssignable).map(\.name))
             found[row.integer(0)] = Table(
@@ -67,7 +72,16 @@ struct RecordedHistory: HistorySource {
         return found
     }
 
-    private static func names(_ json: String?) -> [String]? {
+    /// Returns the statements of the triggers that record assigned columns, by name.
+    private static func columnTriggers(_ reader: StoreReader) throws -> [String: String] {
+        let triggers = try reader.rows(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND name GLOB 'GS_[0-9]*_C[0-9]*'"
+        ) { ($0.decodedText(0) ?? "", $0.decodedText(1) ?? "") }
+        return Dictionary(triggers, uniquingKeysWith: { first, _ in first })
+    }
+
+    /// Returns the names in a JSON array; nil for other text.
+    static func names(_ json: String?) -> [String]? {
         // Foundation's scanner reads past the last byte to locate some errors, and traps. The padding prevents that.
         try? JSONDecoder().decode(
             [String].self, from: Data(((json ?? "") + String(repeating: " ", count: 16)).utf8))
@@ -188,7 +202,9 @@ struct RecordedHistory: HistorySource {
     /// has no bit, or a trigger ran out of order.
     private func assigned(_ bits: Int64, of table: Table) -> [String]? {
         guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.maxColumns else { return nil }
-        return columns.enumerated().compactMap { bits & (1 << Int64($0)) != 0 ? $1 : nil }
+        let assigned = columns.enumerated().filter { bits & (1 << Int64($0.offset)) != 0 }.map(\.element)
+        // A column that took the name of a dropped one has two bits.
+        return assigned.enumerated().filter { !assigned[..<$0.offset].contains($0.element) }.map(\.element)
     }
 }
 

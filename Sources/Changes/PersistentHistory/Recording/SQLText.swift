@@ -35,6 +35,13 @@ enum SQLText {
         return found
     }
 
+    /// Returns the first column in the OF clause of a CREATE TRIGGER statement; nil if it has none.
+    static func assignedColumn(ofTrigger sql: String) -> String? {
+        let tokens = tokens(of: sql)
+        let clause = tokens.firstIndex { $0.isWord && $0.text.uppercased() == "OF" }
+        return clause.flatMap { tokens.dropFirst($0 + 1).first.map(unquoted) }
+    }
+
     /// Returns whether an expression may depend on the affinity or collation of its operands.
     static func compares(_ expression: String) -> Bool {
         let words: Set = [
