@@ -22,7 +22,6 @@ extension HistoryService {
         guard let round = publisher.beginRound(store) else { return }
         var reading = round.position.map { HistoryReadResult.page(RowPage(token: $0)) } ?? .none
         if round.needsReading || hasPageRows(store) { reading = read(round.position) }
-        if case .page(let page) = reading { updateOnce(store, isOutdated: page.isOutdated) }
         let returning = round.returning.mapValues { read($0) }
         // The rows may be of commits after the last event.
         let isCaughtUp = feed?.catchUp(store) ?? false
@@ -44,7 +43,11 @@ extension HistoryService {
         let start = position.map { "--since=\($0)" } ?? "--now"
         let words = ["changes", "--json", "--wire-lines", "--limit=\(Self.maximumRows)", start]
         do throws(SystemError) {
-            let found = HistoryReadResult(try messages(Self.command(words, path: path)))
+            let messages = try messages(Self.command(words, path: path))
+            if let summary = messages.last?.object, summary.string("outcome") == "changes" {
+                updateOnce(store, isOutdated: summary.bool("outdated") ?? false)
+            }
+            let found = HistoryReadResult(messages)
             guard position == nil, let token = found.token else {
                 return if case .tooMany = found { presentPosition(of: store) } else { found }
             }
