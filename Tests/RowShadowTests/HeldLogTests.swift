@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Steps of programs that open a store in WAL mode, write it and close it.
-@Suite struct HeldLogTests {
+@Suite(.ownThreads) struct HeldLogTests {
     private static let note = "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note VALUES (1, 'a')"
 
     /// A program whose log is seen before it is removed.
@@ -66,6 +66,26 @@ import Testing
         try run(shadow, "\(insert) (2, 'x')", "PRAGMA wal_checkpoint(TRUNCATE)", "\(insert) (3, 'x')")
         #expect(
             try shadow.steps() == [.init(kind: .net, rows: ["2: none > 2,'x'", "3: none > 3,'x'"])])
+    }
+
+    /// The index is made anew after a program was killed, and counts the commits from then on. Two were before.
+    @Test func anIndexThatWasMadeAnewCountsNothing() throws {
+        let shadow = try FollowedShadow(Self.note)
+        _ = try shadow.steps()
+        let killed = try SQLiteHolder(shadow.store)
+        try killed.run("c.execute('SELECT * FROM note').fetchall()")
+        _ = try shadow.follower?.advance(comparesAll: true)
+        for id in 2...3 { try killed.run("c.execute('INSERT INTO note VALUES (\(id), \"x\")')") }
+        try killed.kill()
+        let others = try [0, 1].map { _ in try DatabaseQueue(path: shadow.store.string) }
+        for (queue, sql) in zip(others, ["PRAGMA wal_checkpoint(RESTART)", "INSERT INTO note VALUES (4, 'x')"]) {
+            try queue.writeWithoutTransaction { try $0.execute(sql: sql) }
+        }
+        #expect(
+            try shadow.steps() == [
+                .init(kind: .net, rows: ["2: none > 2,'x'", "3: none > 3,'x'", "4: none > 4,'x'"])
+            ])
+        for queue in others { try queue.close() }
     }
 
     /// Its commits are gone, and what comes after them doesn't lead on from them.
