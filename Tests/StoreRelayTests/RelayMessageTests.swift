@@ -76,22 +76,6 @@ import Testing
         #expect(try BatchMessage.headers(part, in: stream, after: "x", key: nil).list.count == 4)
     }
 
-    /// Followers of earlier versions check the whole header, and don't read it.
-    @Test func aMessageHasItsTimeBesideThePreviousDigest() throws {
-        var (headers, mac) = try BatchMessage.headers(
-            part(1, isLast: true), in: stream, after: "before", at: 1234, key: key)
-        let found = try #require(BatchMessage(message(headers, "body")))
-        #expect(found.published == 1234 && found.previous == "before" && found.mac == mac)
-        #expect(try found.isAuthentic(in: stream, key: key))
-        headers[4].value = "before 1235"
-        #expect(try BatchMessage(message(headers, "body"))?.isAuthentic(in: stream, key: key) == false)
-        var time = PublicationTime()
-        time.note(1 << 60)
-        #expect(time.next() == (1 << 60) + 1)
-        time.note(5)
-        #expect(time.next() == (1 << 60) + 2)
-    }
-
     /// Each header, and the body, is covered by the digest.
     @Test func noticesEveryAlteration() throws {
         let (headers, _) = try BatchMessage.headers(part(2, isLast: false), in: stream, after: "before", key: key)

@@ -109,34 +109,6 @@ struct ReplicaTests {
         #expect(try pair.isEqual() && other.position == one.position)
     }
 
-    /// A batch has the changes of several commits, of which the replica can't tell the ends.
-    @Test func callsNoTransactionOfAReplicaExact() throws {
-        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY)")
-        func transactions(_ store: StoreLocation, after token: HistoryToken?) throws -> [Int64?] {
-            try StoreReader.read(store) { reader in
-                let batch = try ChangeBatch(reader)
-                return try batch.page(after: token ?? batch.start()).rows.map(\.transaction)
-            }
-        }
-        // Nothing is known of the log's first commit.
-        let reader = try StoreWriter(pair.home.path)
-        #expect(try reader.integer("SELECT count(*) FROM t") == 0)
-        try pair.write("INSERT INTO t VALUES (1)")
-        var replica: Replica? = try pair.replica()
-        let token = try #require(replica?.position)
-        for id in [2, 3, 4] {
-            try pair.write("INSERT INTO t VALUES (\(id))")
-            if id != 3, let replica { try pair.update(replica) }
-        }
-        #expect(try transactions(pair.home, after: token) == [2, 3, 4])
-        #expect(try transactions(pair.copy, after: token) == [nil, nil, nil])
-        replica = nil
-        let promoted = try Replica.promote(pair.copy)
-        try ReplicatedPair.write("INSERT INTO t VALUES (5)", pair.copy)
-        #expect(try transactions(pair.copy, after: nil).allSatisfy { $0 ?? .max > promoted.number })
-        _ = reader.path
-    }
-
     @Test func promotedReplicaIsAHomeOfItsOwn() throws {
         let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 'a')")
         var replica: Replica? = try pair.replica()

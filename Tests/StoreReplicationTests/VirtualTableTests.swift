@@ -80,45 +80,6 @@ struct VirtualTableTests {
         #expect(try replica.apply(parts[1]) == .applied(replica.position))
     }
 
-    /// Somebody may publish a home's message again, digest and all.
-    @Test func skipsAnOlderBatchThatLeadsToItsPosition() throws {
-        let pair = try ReplicatedPair("CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIRTUAL TABLE f USING fts5(a)")
-        var snapshot = try pair.snapshot()
-        snapshot.published = 10
-        var replica = try Replica.create(pair.copy, from: snapshot, stream: "test")
-        let source = try ReplicationSource(pair.home)
-        func next(_ sql: String) throws -> BatchPart {
-            var parts: [BatchPart] = []
-            try pair.write(sql)
-            _ = try source.batch(after: replica.position) { parts.append($0) }
-            return try #require(parts.last)
-        }
-        let first = try next("INSERT INTO f VALUES ('one')")
-        #expect(try replica.apply(first, published: 10) == .skipped)
-        #expect(try replica.apply(first, published: 11) == .applied(replica.position))
-        let second = try next("DELETE FROM f")
-        #expect(try replica.apply(second, published: 12) == .applied(replica.position))
-        // The same after a restart, and for messages of a program that gave no time.
-        for _ in 0..<2 {
-            for time: Int64 in [0, 11, 12] { #expect(try replica.apply(first, published: time) == .skipped) }
-            replica = try Replica(opening: pair.copy, stream: "test")
-        }
-        #expect(try found("SELECT a FROM f", pair) == [[], []])
-        // What the home publishes again is no replay.
-        #expect(try replica.apply(first, published: 13) == .applied(replica.position))
-        // Changes have numbers, whatever the time; a program without times replaces one that has them.
-        let third = try next("INSERT INTO t VALUES (1)")
-        #expect(try replica.apply(third, published: 0) == .gap)
-        #expect(try replica.apply(second, published: 14) == .applied(replica.position))
-        #expect(try replica.apply(third, published: 0) == .applied(replica.position))
-        let fourth = try next("INSERT INTO f VALUES ('two')")
-        #expect(try replica.apply(fourth, published: 0) == .applied(replica.position))
-        // A time far ahead of this machine's clock proves nothing.
-        let fifth = try next("DELETE FROM f")
-        #expect(try replica.apply(fifth, published: .max) == .applied(replica.position))
-        #expect(try replica.apply(fourth, published: 15) == .applied(replica.position))
-    }
-
     @Test func carriesAnRTree() throws {
         let pair = try ReplicatedPair(
             "CREATE TABLE t (id INTEGER PRIMARY KEY); CREATE VIRTUAL TABLE r USING rtree(id, x0, x1, y0, y1, +label)")

@@ -10,18 +10,14 @@ struct BatchMessage {
     let part: BatchPart
     /// The digest of the previous message, as the publisher knew it; nil without a key.
     let previous: String?
-    /// The time at which the home sent it (`PublicationTime`); nil without a key, and from an older program.
-    let published: Int64?
     let mac: String?
 
     /// The header of a stream's first message. It isn't empty, because libnats loses a header after an empty one.
     static let noPrevious = "-"
 
     /// Returns the message's headers, and its digest if there is a key.
-    ///
-    /// - Parameter time: The time of sending; nil to leave it out, as older programs do.
     static func headers(
-        _ part: BatchPart, in stream: RelayStream, after previous: String, at time: Int64? = nil, key: RelayKey?
+        _ part: BatchPart, in stream: RelayStream, after previous: String, key: RelayKey?
     ) throws(RelayError) -> (list: [(name: String, value: String)], mac: String?) {
         let place = part.isLast ? "\(part.number) last" : "\(part.number)"
         var list = [
@@ -29,8 +25,6 @@ struct BatchMessage {
             (name: RelayHeader.part, value: place), (name: RelayHeader.schema, value: part.schema),
         ]
         guard let key else { return (list, nil) }
-        // Followers of any version take the whole header into the digest, and older ones don't read it.
-        let previous = time.map { "\(previous) \($0)" } ?? previous
         let fields = [stream.streamName] + list.map(\.value) + [previous]
         let mac = try key.digest(of: fields, part.body)
         list.append((name: RelayHeader.previous, value: previous))
@@ -51,13 +45,10 @@ struct BatchMessage {
         }
         part = BatchPart(
             number: number, isLast: words.count == 2, from: from, upto: upto, schema: schema, body: message.body)
-        let before = headers[RelayHeader.previous]
-        let beforeWords = before?.split(separator: " ", omittingEmptySubsequences: false) ?? []
-        previous = beforeWords.first.map(String.init)
-        published = beforeWords.count == 2 ? Int64(beforeWords[1]) : nil
+        previous = headers[RelayHeader.previous]
         mac = headers[RelayHeader.mac]
         fields = [
-            headers[RelayHeader.from] ?? "", headers[RelayHeader.upto] ?? "", place, schema, before ?? "",
+            headers[RelayHeader.from] ?? "", headers[RelayHeader.upto] ?? "", place, schema, previous ?? "",
         ]
     }
 

@@ -121,9 +121,7 @@ final class FollowerSession {
         progress.learn(batch.part.upto.number)
         let outcome: Replica.Outcome
         do {
-            // Without a key, anybody may have written the time.
-            let time = link.key == nil ? nil : batch.published ?? 0
-            outcome = try replica.apply(batch.part, published: time)
+            outcome = try replica.apply(batch.part)
         } catch let error as ReplicationError {
             guard case .malformedBatch(let what, _) = error else { throw error }
             held.abandonBatch()

@@ -9,8 +9,6 @@ struct SnapshotAnnouncement: Codable, Equatable {
     let chunksSHA256: String
     let upto: String
     let schema: String
-    /// A time before it was made; nil from an older program.
-    var published: Int64?
     /// The request that it answers.
     var have: String?
     var reason: SnapshotRequest.Reason?
@@ -30,7 +28,6 @@ struct SnapshotAnnouncement: Codable, Equatable {
         else { throw .badSnapshot("the announcement lacks something") }
         (self.id, self.size, self.chunkSize) = (id, size, Int(clamping: chunkSize))
         (chunksSHA256, self.upto, self.schema) = (sha256, upto, schema)
-        published = object.integer("published")
         have = request.have.map { "\($0)" }
         reason = request.reason
         guard let token else { throw .badSnapshot("the announcement has impossible values") }

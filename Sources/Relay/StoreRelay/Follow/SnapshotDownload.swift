@@ -81,7 +81,6 @@ struct SnapshotDownload {
             path: directory.path.appending(file), size: announced.size, sha256: announced.chunksSHA256,
             chunkSize: announced.chunkSize, upto: upto, schema: announced.schema)
         snapshot.written = digest
-        snapshot.published = link.key == nil ? nil : announced.published
         return snapshot
     }
 

@@ -6,25 +6,21 @@ struct BatchOutlet {
     private let publisher: FencedPublisher
     private let link: StreamLink
     private var mac: String
-    private let time: () -> Int64
     let maxPartSize: Int
     private(set) var messages: Int64 = 0
     private(set) var bytes: Int64 = 0
 
-    /// - Parameters:
-    ///   - mac: The digest of the stream's last part, else `BatchMessage.noPrevious`.
-    ///   - time: Returns the next message's time.
-    init(_ publisher: FencedPublisher, _ link: StreamLink, after mac: String, time: @escaping () -> Int64) {
+    /// - Parameter mac: The digest of the stream's last part, else `BatchMessage.noPrevious`.
+    init(_ publisher: FencedPublisher, _ link: StreamLink, after mac: String) {
         self.publisher = publisher
         self.link = link
-        (self.mac, self.time) = (mac, time)
+        self.mac = mac
         // Headers count too.
         maxPartSize = min(Self.usualPartSize, Self.body(ofMessage: link.connection.maxPayload))
     }
 
     mutating func send(_ part: BatchPart) throws {
-        let (headers, digest) = try BatchMessage.headers(
-            part, in: link.stream, after: mac, at: time(), key: link.key)
+        let (headers, digest) = try BatchMessage.headers(part, in: link.stream, after: mac, key: link.key)
         try publisher.publish(headers: headers, body: part.body)
         mac = digest ?? BatchMessage.noPrevious
         messages += 1

@@ -50,9 +50,8 @@ final class PublisherSession {
         let look = StreamLook(configuration, created: end.created, fenced.place)
         publisher.held.meet(endOf: end.token, unfinished: end.unfinished, in: source)
         reportBegin(end)
-        publisher.time.note(end.published)
-        let outlet = BatchOutlet(fenced, link, after: end.mac) { [publisher] in publisher.time.next() }
-        let batches = BatchPublisher(publisher, source, after: end.token, outlet: outlet, watch: watch)
+        let batches = BatchPublisher(
+            publisher, source, after: end.token, outlet: BatchOutlet(fenced, link, after: end.mac), watch: watch)
         try batches.publishNext()
         try begun()
         try context.stop.retryingBusy { try publisher.snapshots.withdrawUnusable(source) }
@@ -117,10 +116,7 @@ final class PublisherSession {
     private func makeSnapshot(_ source: ReplicationSource) throws {
         let reporter = context.reporter
         do {
-            let isMade = try context.stop.retryingBusy {
-                try publisher.snapshots.make(of: source, at: publisher.time.next())
-            }
-            guard isMade else { return }
+            guard try context.stop.retryingBusy({ try publisher.snapshots.make(of: source) }) else { return }
             context.status.record.snapshots += 1
             reporter.report(
                 RelayEvent("snapshot", ["stream": .string(context.stream.streamName)], "made a snapshot"))

@@ -99,9 +99,7 @@ final class SnapshotServer: Sendable {
     /// Makes a snapshot for the waiting followers, unless a kept one helps them, or all kept ones are being received.
     /// The followers receive an error. Returns true if one was made. Throws `StoreHistory.Discontinuity` after which
     /// followers need a snapshot of another history.
-    ///
-    /// - Parameter time: A time before it is made (`PublicationTime`); nil for an unknown one.
-    func make(of source: ReplicationSource, at time: Int64? = nil) throws -> Bool {
+    func make(of source: ReplicationSource) throws -> Bool {
         try withdrawUnusable(source)
         let begun = ContinuousClock.now
         let replaced = state.withLock { state -> [String]? in
@@ -115,9 +113,8 @@ final class SnapshotServer: Sendable {
             try checkRoom(for: source.location)
             try source.prove()
             source.close()
-            var (snapshot, digest) = try Snapshot.makeWithDigest(
+            let (snapshot, digest) = try Snapshot.makeWithDigest(
                 of: source.location, at: directory.path.appending(name(id)))
-            snapshot.published = time
             state.withLock { state in
                 state.served[id] = Served(snapshot: snapshot, digests: [digest.chunkSize: digest])
                 state.offers.add(id, upto: snapshot.upto, size: snapshot.size, begun: begun, made: .now)
@@ -259,14 +256,12 @@ final class SnapshotServer: Sendable {
         if let answer { return answer }
         if let (id, snapshot) = offered {
             let digest = try digest(of: id, snapshot, chunkSize: chunkSize)
-            var answer: JSONObject = [
+            return [
                 "state": "ready", "id": .string(id), "size": .integer(snapshot.size),
                 "chunk_size": .integer(Int64(chunkSize)), "chunks_sha256": .string(digest.sha256),
                 "upto": .string("\(snapshot.upto)"), "schema": .string(snapshot.schemaDigest),
                 "schema_state": .string(snapshot.schema),
             ]
-            if let time = snapshot.published { answer["published"] = .integer(time) }
-            return answer
         }
         mailbox.post { $0.wantsSnapshot = true }
         return ["state": "preparing"]

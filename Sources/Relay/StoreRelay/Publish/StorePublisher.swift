@@ -50,7 +50,6 @@ package final class StorePublisher: SessionOwner {
     let snapshots: SnapshotServer
     let mailbox = PublisherMailbox()
     let held = HeldBatch()
-    var time = PublicationTime()
     /// The option's token, until a session has begun.
     private var chosenTakeOver: HistoryToken?
     /// The end of the history that this process has published and that has ended, until a session has begun.

@@ -14,8 +14,6 @@ struct StreamEnd {
     let created: Int64
     /// The digest of the last message that has one, else `BatchMessage.noPrevious`.
     let mac: String
-    /// The time of that message, if it has one.
-    let published: Int64?
     /// The last stored part of a batch whose last part the stream doesn't have; nil if there is none.
     let unfinished: BatchPart?
     /// The reason for which followers may lack changes that can no longer be sent, and need a snapshot; nil if none do.
@@ -60,7 +58,7 @@ struct StreamEnd {
         sequence = last?.sequence ?? state.last
         created = state.created
         guard let found = try Self.lastBatch(link, from: last, first: state.first) else {
-            (mac, published) = (BatchMessage.noPrevious, nil)
+            mac = BatchMessage.noPrevious
             unfinished = nil
             // Followers of a stream that lost its messages continue from their position, if the history reaches so far.
             let hasFollowers = try Self.hasFollowers(source, stream)
@@ -68,7 +66,7 @@ struct StreamEnd {
             reset = nil
             return
         }
-        (mac, published) = (found.mac ?? BatchMessage.noPrevious, found.published)
+        mac = found.mac ?? BatchMessage.noPrevious
         unfinished = found.part.isLast ? nil : found.part
         let reached = found.part.isLast ? found.part.upto : found.part.from
         do {

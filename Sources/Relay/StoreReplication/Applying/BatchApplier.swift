@@ -65,7 +65,7 @@ final class BatchApplier {
         else { throw MalformedLine(what: "the last change isn't that of upto", position: 0) }
         return ReplicaState(
             stream: state.stream, position: batch.upto, schema: state.schema, lastRow: max(now.lastRow, state.lastRow),
-            batch: ending.sha256, published: batch.published)
+            batch: ending.sha256)
     }
 
     private func apply(_ line: inout LineScanner) throws {

@@ -8,8 +8,6 @@ final class IncomingBatch {
     let from: HistoryToken
     let upto: HistoryToken
     let schema: String
-    /// The time at which the home sent the last part; nil if it isn't known.
-    var published: Int64?
     private let lines = SpooledOutput()
     private let hash = SHA256Stream()
     /// The last bytes, which may be the ending.

@@ -1,4 +1,3 @@
-import Glibc
 import LinuxSystem
 import PersistentHistory
 import SQLiteFormat
@@ -74,10 +73,7 @@ package final class Replica {
     ///
     /// Throws `ReplicationError.diverged`, `.malformedBatch`, `SystemError`, and `StoreError`, of which `.busy` may be
     /// tried again with the batch's first part.
-    ///
-    /// - Parameter time: The time at which the home sent the part; 0 if the home doesn't say it, as older programs do;
-    ///   nil if nothing proves it.
-    package func apply(_ part: BatchPart, published time: Int64? = nil) throws -> Outcome {
+    package func apply(_ part: BatchPart) throws -> Outcome {
         if part.number == 1 {
             incoming = nil
             try check()
@@ -93,8 +89,7 @@ package final class Replica {
             guard part.isLast else { return .partial }
             incoming = nil
             // Another batch up to the same change may carry content that no change records.
-            if batch.upto == position, batch.ending?.sha256 == state.batch || isOlder(time) { return .skipped }
-            batch.published = time == 0 ? nil : time
+            if batch.upto == position, batch.ending?.sha256 == state.batch { return .skipped }
             return try commit(batch)
         } catch let refusal as BatchRefusal {
             return refusal.outcome
@@ -124,19 +119,6 @@ package final class Replica {
         if part.from.number == position.number, part.from.nonce != position.nonce { return .otherHistory }
         return part.schema == schema ? nil : .schemaChanged
     }
-
-    /// Returns true if a batch that leads to the position was sent before the one that led there: it has content that
-    /// no change records, and that the home has replaced since. Somebody has published it again.
-    private func isOlder(_ time: Int64?) -> Bool {
-        guard let time, let known = state.published else { return false }
-        var now = timespec()
-        clock_gettime(CLOCK_REALTIME, &now)
-        // The home's clock was far ahead, and was set back: its times prove nothing until then.
-        return time <= known && known / 1_000_000 <= Int64(now.tv_sec) + Self.clockTolerance
-    }
-
-    /// The seconds by which a home's clock may be ahead.
-    private static let clockTolerance: Int64 = 86_400
 
     /// Compares an earlier change with the replica's own history. A home that was restored from a backup assigns
     /// numbers again that the replica has, too.

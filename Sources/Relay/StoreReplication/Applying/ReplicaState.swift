@@ -14,18 +14,10 @@ struct ReplicaState: Equatable {
     var lastRow: Int64
     /// The SHA-256 of the batch that led here; nil after a snapshot.
     var batch: String?
-    /// The time at which the home sent that batch, or a time before it made the snapshot; nil if it isn't known.
-    var published: Int64?
 
-    /// The column's text in place of a batch's SHA-256 after a snapshot with a time.
-    private static let noBatch = "-"
-
-    init(
-        stream: String, position: HistoryToken, schema: String, lastRow: Int64, batch: String? = nil,
-        published: Int64? = nil
-    ) {
+    init(stream: String, position: HistoryToken, schema: String, lastRow: Int64, batch: String? = nil) {
         (self.stream, self.position, self.schema, self.lastRow) = (stream, position, schema, lastRow)
-        (self.batch, self.published) = (batch, published)
+        self.batch = batch
     }
 
     /// Returns true if a store is a replica.
@@ -43,11 +35,7 @@ struct ReplicaState: Equatable {
         guard try row.step(), let stream = row.text(0), let token = row.text(1).flatMap({ HistoryToken($0) }),
             let schema = row.text(2)
         else { throw ReplicationError.notAReplica(database.path) }
-        self.init(stream: stream, position: token, schema: schema, lastRow: row.integer(3))
-        if let words = row.text(5)?.split(separator: " ", maxSplits: 1) {
-            batch = words.first.map(String.init).flatMap { $0 == Self.noBatch ? nil : $0 }
-            published = words.count == 2 ? Int64(words[1]) : nil
-        }
+        self.init(stream: stream, position: token, schema: schema, lastRow: row.integer(3), batch: row.text(5))
         if ignoringWrites { return }
         if let names = row.text(4) { throw ReplicationError.diverged(tables: [names], database.path) }
         let written = try tablesOfOthers(database)
@@ -65,11 +53,6 @@ struct ReplicaState: Equatable {
         return try RecordedPosition.firstDoubtfulTable(database).map { [$0] } ?? []
     }
 
-    /// The text of the column `batch`.
-    private var batchText: String? {
-        published.map { "\(batch ?? Self.noBatch) \($0)" } ?? batch
-    }
-
     /// Writes the state into a replica that has the table.
     func write(_ database: SQLiteConnection) throws {
         try database.execute(
@@ -77,7 +60,7 @@ struct ReplicaState: Equatable {
                 + "VALUES (1, ?, ?, ?, ?, ?)",
             [
                 .text(stream), .text(position.description), .text(schema), .integer(lastRow),
-                batchText.map(SQLiteValue.text) ?? .null,
+                batch.map(SQLiteValue.text) ?? .null,
             ])
     }
 

@@ -87,10 +87,8 @@ extension Replica {
         try database.execute("PRAGMA journal_mode = DELETE")
         try database.transaction(.immediate) {
             let last = try RecordedPosition(database).lastRow
-            try ReplicaState(
-                stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last,
-                published: snapshot.published
-            ).install(database)
+            try ReplicaState(stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last)
+                .install(database)
         }
         // The log is empty and goes with this connection; the header stays.
         try database.execute("PRAGMA journal_mode = WAL")
@@ -115,9 +113,7 @@ extension Replica {
             throw ReplicationError.otherFormat(what, location.path)
         }
         let last = try RecordedPosition(source).lastRow
-        let next = ReplicaState(
-            stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last,
-            published: snapshot.published)
+        let next = ReplicaState(stream: stream, position: snapshot.upto, schema: snapshot.schema, lastRow: last)
         tables = nil
         do {
             let target = try ReplicaConnection(location, busyTimeout: busyTimeout)

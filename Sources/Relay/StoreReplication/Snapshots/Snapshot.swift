@@ -24,8 +24,6 @@ package struct Snapshot: Sendable, Equatable {
     package let schema: String
     /// The digest of its schema.
     package var schemaDigest: String { RecordedPosition.schemaDigest(of: schema) }
-    /// A time before it was made, by which older batches are known; nil if the home doesn't say it.
-    package var published: Int64?
     /// The digest computed while writing; nil: read the file.
     package var written: String?
 
