@@ -78,10 +78,10 @@ extension RecordedTable {
             key = .rowid(name: rowid == alias ? rowid.sqlName : rowid, isStable: alias != nil)
         } else {
             // Without the collation, SQLite finds no row of such a table.
-            if let term = table.indexes.first(where: { $0.origin == .primaryKey })?.termOfUnknownCollation {
+            let term = table.indexes.first { $0.origin == .primaryKey }?.termOfUnknownCollation
+            if let term, let collation = term.collation, !StoreConnection.isGRDBs(collation: collation) {
                 throw Unrecordable(
-                    reason: "the column \(term.column ?? "") of its key has the app's own collation "
-                        + (term.collation ?? ""))
+                    reason: "the column \(term.column ?? "") of its key has the app's own collation \(collation)")
             }
             key = .columns(table.primaryKey.map(\.name))
         }

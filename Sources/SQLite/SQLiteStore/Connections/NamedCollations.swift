@@ -9,7 +9,7 @@ final class NamedCollations {
     /// True if an order was needed that only the app knows. Then nothing may be committed.
     private(set) var wereUsed = false
 
-    private static let collations = [
+    fileprivate static let collations = [
         "swiftCompare", "swiftCaseInsensitiveCompare", "swiftLocalizedCaseInsensitiveCompare", "swiftLocalizedCompare",
         "swiftLocalizedStandardCompare",
     ]
@@ -47,6 +47,11 @@ final class NamedCollations {
 }
 
 extension StoreConnection {
+    /// True for a collation of GRDB's.
+    package static func isGRDBs(collation: String) -> Bool {
+        NamedCollations.collations.contains { $0.lowercased() == collation.lowercased() }
+    }
+
     /// Lets statements name GRDB's collations and functions. A statement that calls one of the functions fails, and so
     /// does a transaction that compares by one of the collations.
     package func acceptGRDBNames() throws {

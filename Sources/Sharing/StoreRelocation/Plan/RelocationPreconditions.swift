@@ -69,6 +69,10 @@ struct RelocationPreconditions {
             try checkFilesAreWritable(snapshot)
             try checkFolder(snapshot)
         }
+        for store in moved where needsCopy {
+            guard try store.directory.status(store.name.support)?.kind == .directory else { continue }
+            try checkContent(store.directory.directory(store.name.support))
+        }
         try checkOwnerReaches()
         let available = try target.fileSystem().available
         if UInt64(bytesToCopy) > available {
@@ -106,12 +110,8 @@ struct RelocationPreconditions {
     }
 
     private func checkAttributes(_ store: StoreLocation) throws {
-        let (directory, support) = (store.directory, store.name.support)
         for part in try StoreSnapshot(store).parts {
-            try checkAttributes(part, in: directory, as: directory.path.appending(part))
-        }
-        if needsCopy, try directory.status(support)?.kind == .directory {
-            try checkContent(directory.directory(support))
+            try checkAttributes(part, in: store.directory, as: store.directory.path.appending(part))
         }
     }
 
