@@ -1,10 +1,11 @@
 import Foundation
 import GRDB
 import LinuxSystem
-import RowShadow
 import SQLiteStore
 import SystemPackage
 import TestSupport
+
+@testable import RowShadow
 
 /// A store that a connection writes, and the steps that its shadow tells.
 final class FollowedShadow {
@@ -32,6 +33,16 @@ final class FollowedShadow {
     func open() throws {
         follower = nil
         follower = try RowFollower(store, place.takeSlot(epoch: nil), limit: .max, within: .ample)
+    }
+
+    /// Waits until the store's logs are watched. A process has a limited number of such watches, and other tests have
+    /// some of them.
+    func awaitWatch() throws {
+        let deadline = Deadline(after: .ample)
+        while follower?.journals == nil, !deadline.hasPassed {
+            pause(.milliseconds(10))
+            _ = try follower?.advance(comparesAll: true)
+        }
     }
 
     /// Ends without a sync, as a killed process does.

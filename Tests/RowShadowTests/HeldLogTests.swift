@@ -9,17 +9,23 @@ import Testing
 @Suite(.ownThreads) struct HeldLogTests {
     private static let note = "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note VALUES (1, 'a')"
 
-    /// A program whose log is seen before it is removed.
+    /// Runs a program whose log is seen before it is removed. It is a process: others that this one starts would keep
+    /// the files of a connection open for a moment.
     private func run(_ shadow: FollowedShadow, _ scripts: String...) throws {
-        let queue = try DatabaseQueue(path: shadow.store.string)
-        for sql in scripts { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
+        let program = try SQLiteHolder(shadow.store)
+        for sql in scripts { try execute(sql, by: program) }
         shadow.follower?.openSession()
-        try queue.close()
+        try program.end()
+    }
+
+    private func execute(_ sql: String, by program: SQLiteHolder) throws {
+        try program.run("c.execute(\"\(sql)\").fetchall()")
     }
 
     @Test func eachProgramIsAStep() throws {
         let shadow = try FollowedShadow(Self.note)
         #expect(try shadow.steps() == [])
+        try shadow.awaitWatch()
         for id in 2...4 { try run(shadow, "INSERT INTO note VALUES (\(id), 'x')") }
         try run(shadow, "SELECT * FROM note")
         try run(shadow, "DELETE FROM note WHERE id = 2", "UPDATE note SET text = 'b' WHERE id = 1")
@@ -29,11 +35,11 @@ import Testing
                 .init(kind: .exact, rows: ["2: 2,'x' > none"]), .init(kind: .exact, rows: ["1: 1,'a' > 1,'b'"]),
             ])
         // One that has the store open, and one after it.
-        let queue = try DatabaseQueue(path: shadow.store.string)
-        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (5, 'x')") }
+        let program = try SQLiteHolder(shadow.store)
+        try execute("INSERT INTO note VALUES (5, 'x')", by: program)
         #expect(try shadow.steps() == [.init(kind: .exact, rows: ["5: none > 5,'x'"])])
-        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (6, 'x')") }
-        try queue.close()
+        try execute("INSERT INTO note VALUES (6, 'x')", by: program)
+        try program.end()
         try run(shadow, "INSERT INTO note VALUES (7, 'x')")
         #expect(
             try shadow.steps() == [
@@ -46,6 +52,7 @@ import Testing
     @Test func aWriteBetweenProgramsIsNetWithThem() throws {
         let shadow = try FollowedShadow(Self.note)
         _ = try shadow.steps()
+        try shadow.awaitWatch()
         try run(shadow, "INSERT INTO note VALUES (2, 'x')")
         // The last byte of the second page is the first row's.
         try shadow.flipBit(of: shadow.store, at: 2 * 4096 - 1)
@@ -92,11 +99,12 @@ import Testing
     @Test func aLogThatSomebodyRemovedIsCompared() throws {
         let shadow = try FollowedShadow(Self.note)
         _ = try shadow.steps()
-        let queue = try DatabaseQueue(path: shadow.store.string)
-        try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, 'x')") }
+        try shadow.awaitWatch()
+        let program = try SQLiteHolder(shadow.store)
+        try execute("INSERT INTO note VALUES (2, 'x')", by: program)
         #expect(try shadow.steps() == [.init(kind: .exact, rows: ["2: none > 2,'x'"])])
         for end in ["-shm", "-wal"] { #expect(unlink(shadow.store.string + end) == 0) }
         #expect(try shadow.steps() == [.init(kind: .net, rows: ["2: 2,'x' > none"])])
-        try queue.close()
+        try program.end()
     }
 }
