@@ -1,4 +1,5 @@
 import LinuxSystem
+import RowChanges
 import SQLiteFormat
 import SystemPackage
 
@@ -48,6 +49,18 @@ package struct LoggedTable: Sendable, Equatable {
 
     /// The table's present name, or its last one.
     package var name: String { after?.name ?? before?.name ?? "" }
+}
+
+extension LoggedTable {
+    /// The table of a difference; nil for one of SQLite's own, or one that has only moved.
+    init?(_ table: PageDifference.Table) {
+        let name = table.after?.name ?? table.before?.name ?? ""
+        let isMoved = table.before?.name == table.after?.name && table.before?.sql == table.after?.sql
+        guard !name.lowercased().hasPrefix("sqlite_"), !isMoved || table.rowCount > 0 else { return nil }
+        self.init(
+            before: table.before.map { Definition(name: $0.name, sql: $0.sql) },
+            after: table.after.map { Definition(name: $0.name, sql: $0.sql) }, hasRowids: table.hasRowids)
+    }
 }
 
 /// A row of a step, as records of the b-tree.

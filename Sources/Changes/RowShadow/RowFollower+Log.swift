@@ -22,7 +22,7 @@ extension RowFollower {
         if let isKnown = try readHeldLogs(files) { return isKnown }
         guard commit != nil else {
             let hasEnded = try refreshIndex(files) { _ = try captureFirstLog(files) }
-            if hasEnded { (commit, holdsWholeLog) = (nil, false) }
+            if hasEnded { commit = nil }
             return hasEnded ? false : try captureFirstLog(files)
         }
         var isKnown = false
@@ -62,9 +62,7 @@ extension RowFollower {
             return false
         }
         files.use(log)
-        holdsWholeLog = true
-        defer { holdsWholeLog = false }
-        do { return try captureFirstLog(files) } catch let error as Disturbed {
+        do { return try captureFirstLog(files, isHeld: true) } catch let error as Disturbed {
             files.use(nil)
             lead = Lead(nil, nil)
             throw error
@@ -144,29 +142,32 @@ extension RowFollower {
     package func openSession() { journals?.read() }
 
     /// Captures all that a log has whose program found the database as the shadow has it. Returns false if that isn't
-    /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet, or
-    /// both must have been open since. What is known stays known until something is captured or compared. Throws
-    /// `Disturbed` while a program makes the index.
-    private func captureFirstLog(_ files: StoreFiles) throws -> Bool {
-        guard holdsWholeLog || idleStamp != nil, let open = files.walIndex else { return false }
+    /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet.
+    /// What is known stays known until something is captured or compared. Throws `Disturbed` while a program makes the
+    /// index.
+    ///
+    /// - Parameter isHeld: True if the log is held since it was made, on a database that is the shadow's. Then its
+    ///   content may be in the database.
+    private func captureFirstLog(_ files: StoreFiles, isHeld: Bool = false) throws -> Bool {
+        guard isHeld || idleStamp != nil, let open = files.walIndex else { return false }
         guard let index = try files.readIndex() else {
             if files.isUnused { return false }
             throw Disturbed()
         }
         func isProven() throws -> Bool {
-            if holdsWholeLog { return isCounted(open) }
+            if isHeld { return isCounted(open) }
             return try files.stamp().isIdentical(to: idleStamp) && files.isIndexCurrent()
         }
         var found: [WALTransaction] = []
         do {
             if index.lastFrame > 0 {
-                guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL(reopening: !holdsWholeLog),
+                guard index.pageSize == shadow.pages.pageSize, let log = try files.openWAL(reopening: !isHeld),
                     try log.belongs(to: index)
                 else { return false }
                 found = try WALFrames.transactions(log, after: 0, to: index, index: open)
             }
             guard found.count == Int(index.commitCount), try isProven() else { return false }
-            (idleStamp, holdsWholeLog) = (nil, false)
+            idleStamp = nil
             captured.append(found, of: files.identity)
             commit = index
             return true

@@ -59,8 +59,6 @@ package final class RowFollower {
     private var isLed = false
     /// True while logs are read that are held, and that lead on from what was captured.
     var isReadingHeldLogs = false
-    /// True if the log and the index that are open began on a database that is the shadow's.
-    var holdsWholeLog = false
     /// The map of the shadow's pages; nil until the next step if they contradict each other or weren't read yet.
     var map: TreeMap?
     /// True if the shadow is of no use until it is made anew.
@@ -146,7 +144,7 @@ package final class RowFollower {
             try applyCaptured()
             return .absent
         }
-        if found !== files { (files, journals, commit, idleStamp, holdsWholeLog) = (found, nil, nil, nil, false) }
+        if found !== files { (files, journals, commit, idleStamp) = (found, nil, nil, nil) }
         // Other programs may want to prove that nobody has it open.
         defer { found.closeDatabase() }
         isBehind = false
@@ -196,7 +194,7 @@ package final class RowFollower {
 
     /// Forgets where the shadow is, and what its pages are.
     func losePosition() {
-        (commit, idleStamp, holdsWholeLog, map, lead) = (nil, nil, false, nil, nil)
+        (commit, idleStamp, map, lead) = (nil, nil, nil, nil)
         captured.removeAll()
     }
 
@@ -223,13 +221,13 @@ package final class RowFollower {
     /// Forgets where the shadow is in the log, so that the next step is found by a comparison with files opened anew.
     /// Call it when the store couldn't be read for long: nothing that is held open may be the reason.
     package func startOver() {
-        (files, journals, commit, idleStamp, holdsWholeLog) = (nil, nil, nil, nil, false)
+        (files, journals, commit, idleStamp) = (nil, nil, nil, nil)
         captured.removeAll()
     }
 
     /// Records where the shadow is in the log, or before it. What was captured since leads on from there.
     func record(_ view: StoreView?) {
-        (idleStamp, holdsWholeLog) = (view?.idleStamp, false)
+        idleStamp = view?.idleStamp
         if captured.isEmpty { commit = view?.index }
         lead = view != nil && isLed ? Lead(commit, files) : nil
     }

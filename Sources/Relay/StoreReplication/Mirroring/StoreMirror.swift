@@ -28,14 +28,14 @@ package final class StoreMirror {
     /// The copy's directory, which has the shadow of the home too.
     package var path: FilePath { slot.directory.path }
 
-    private let home: StoreLocation
+    let home: StoreLocation
     private let slot: ShadowPlace.Slot
-    private let follower: RowFollower
+    let follower: RowFollower
     private var position: MirrorPosition?
     /// The tables of the copy; nil until they are read. Its schema never changes.
     private var schema: DatabaseSchema?
     /// The shadow's revision that the copy has.
-    private var revision: UInt64?
+    var revision: UInt64?
     /// True if something other than transactions in the log may have written the home.
     private var comparesAll = true
     /// The reason for which the copy was last made; nil if it wasn't.
@@ -189,7 +189,7 @@ package final class StoreMirror {
     }
 
     /// Runs work on the shadow, and gives its errors the type that all of the relay's have for a store.
-    private static func translating<Success>(_ path: FilePath, _ body: () throws -> Success) throws -> Success {
+    static func translating<Success>(_ path: FilePath, _ body: () throws -> Success) throws -> Success {
         do { return try body() } catch let error as RowShadowError {
             switch error {
             case .busy, .damaged, .tooLarge: throw StoreError.busy(path)
@@ -205,7 +205,7 @@ package final class StoreMirror {
     /// Rows don't lead to the home's state.
     private struct NeedsCopy: Error { let reason: Renewal }
 
-    private func update() throws {
+    func update() throws {
         guard revision != follower.shadow.revision else { return }
         do { try bringToShadow() } catch RowShadowError.damaged {
             // Without the steps in its log, the rows that differ are written.
@@ -263,7 +263,7 @@ package final class StoreMirror {
         return connection
     }
 
-    private func connectWithHome() throws -> ReplicaConnection {
+    func connectWithHome() throws -> ReplicaConnection {
         let connection = try connect()
         try connection.acceptShadowTables()
         try connection.attach(unchanging: follower.shadow.pagesPath, as: HomeState.name)
@@ -310,45 +310,10 @@ package final class StoreMirror {
         }
     }
 
-    // MARK: - The proof
-
-    /// Proves that the copy has the home's schema and rows as of its position, each value and type, and sound indexes.
-    /// Call it before a snapshot is made of the copy.
-    ///
-    /// Throws `StoreHistory.Discontinuity.epoch` if that isn't so, and the copy was made anew; and as `advance`.
-    package func prove() throws {
-        try Self.translating(home.path) {
-            if revision != follower.shadow.revision { try update() }
-            do { try follower.shadow.verify() } catch RowShadowError.damaged {
-                try follower.remake()
-                try update()
-            }
-            if try isProven() { return }
-            try make(.damaged)
-            revision = follower.shadow.revision
-            throw StoreHistory.Discontinuity.epoch
-        }
-    }
-
-    private func isProven() throws -> Bool {
-        do {
-            let connection = try connectWithHome()
-            let state = HomeState(connection)
-            guard try state.hasSameSchema(), try state.hasSameSettings() else { return false }
-            let schema = try DatabaseSchema(connection)
-            for table in ReplicatedTable.stored(schema) {
-                guard try MirrorComparison(table, schema).areEqual(connection) else { return false }
-            }
-            // What this library takes for damage at home is at home.
-            return try Snapshot.firstFinding(connection, "main.integrity_check") == nil
-                || Snapshot.firstFinding(connection, "\(HomeState.name).integrity_check") != nil
-        } catch let error as StoreError where error.isCorruption { return false }
-    }
-
     // MARK: - Another copy
 
     /// Makes the copy anew, with another history. What the former one had is in the home, or was.
-    private func make(_ reason: Renewal) throws {
+    func make(_ reason: Renewal) throws {
         renewal = reason
         copies += 1
         do { try copyShadow() } catch let error as StoreError {
