@@ -125,6 +125,9 @@ struct BranchCopies {
     ) throws -> BranchCopy {
         guard let component = FilePath.Component("branch-\(number)") else { throw lost(branch, store.path) }
         let record = recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil
+        let kept = place.path.appending(component)
+        // What a failed attempt has copied is removed while the files themselves can't go.
+        let held = record == nil ? nil : try? HeldBranch(branch)
         do {
             guard branch.log != nil || branch.index == nil else { throw logNotFound(branch, store.path) }
             if let holder = branch.holderOfSeveral { throw severalLogs(holder, store.path) }
@@ -138,14 +141,14 @@ struct BranchCopies {
                 subject: "what \(branch.holders.list) has open", external: store,
                 record: record)
         } catch is BranchFile.Lost {
-            throw lost(branch, store.path)
+            guard let held, let record, (try? held.keep(in: GroupContainer.child(component, of: place), record)) != nil
+            else { throw lost(branch, store.path) }
+            throw lost(branch, store.path, keptIn: kept)
         } catch let error where error.isNoSpace {
             // What was copied is still open, and takes the space that another branch needs.
-            if !branch.isLost { try? place.removeTree(component) }
-            throw RelocationFailure(
-                .unusablePlace, code: "no_space",
-                "\(PrintablePath(store.path)): what \(branch.holders.list) has open is not copied: \(error)",
-                remedy: "free space there, then try again")
+            var isKept = record != nil
+            if let held, let record { isKept = (try? held.discard(component, in: place, record)) != true }
+            throw noSpace(branch, store.path, error, keptIn: isKept ? kept : nil)
         } catch let failure as RelocationFailure where failure.code == "branch_damaged" {
             // Its program may end at any time. What the copy lacks is not worth another error.
             if let record {
@@ -188,11 +191,26 @@ struct BranchCopies {
             remedy: "keep the process running, and copy each of them with the database: ls -l /proc/\(holder.pid)/fd")
     }
 
-    private static func lost(_ branch: OrphanedBranch, _ store: FilePath) -> RelocationFailure {
-        RelocationFailure(
+    private static func noSpace(
+        _ branch: OrphanedBranch, _ store: FilePath, _ error: any Error, keptIn place: FilePath?
+    ) -> RelocationFailure {
+        let kept = place.map { "; what was copied of it is kept in \(PrintablePath($0))" }
+        return RelocationFailure(
+            .unusablePlace, code: "no_space",
+            "\(PrintablePath(store)): what \(branch.holders.list) has open is not copied: \(error)\(kept ?? "")",
+            remedy: "free space there, then try again")
+    }
+
+    /// - Parameter place: Where its files are kept as they were when its program ended; nil for none.
+    private static func lost(
+        _ branch: OrphanedBranch, _ store: FilePath, keptIn place: FilePath? = nil
+    ) -> RelocationFailure {
+        let left =
+            place.map { "its files are kept as they were in \(PrintablePath($0))" }
+            ?? "nothing is left of what only it could see"
+        return RelocationFailure(
             .badData, code: "branch_lost",
-            "\(PrintablePath(store)): \(branch.holder) has closed the store or ended: nothing is left of what only it "
-                + "could see",
+            "\(PrintablePath(store)): \(branch.holder) has closed the store or ended: \(left)",
             remedy: "see what the store has: groupstore inspect \(store.shellWord)")
     }
 }

@@ -31,9 +31,14 @@ extension StoreRescue {
             let unfinished = try saved.unfinished()
             let names = Set((copies + archived + unfinished.compactMap(\.self)).map(\.name))
             guard !names.isEmpty || !unfinished.isEmpty else { return [] }
-            let isOpen = try open(names, in: container)
+            let branches = try open(names, in: container)
+            let isOpen = branches.mapValues { $0.map(\.record) }
             if settling, !copies.isEmpty || !unfinished.isEmpty {
-                let notes = try Relocation(request).settleBranches { copy in copy.isOpen(isOpen[copy.name] ?? []) }
+                let notes = try Relocation(request).settleBranches { copy in
+                    copy.isOpen(isOpen[copy.name] ?? [])
+                } discard: { copy, run in
+                    try (branches[copy.name] ?? []).discard(copy, in: run)
+                }
                 notes.forEach(report)
             }
             if !settling {
@@ -61,12 +66,11 @@ extension StoreRescue {
 
     private static func open(
         _ names: Set<FilePath.Component>, in container: GroupContainer
-    ) throws -> [FilePath.Component: [ArchiveNote.Branch]] {
-        var found: [FilePath.Component: [ArchiveNote.Branch]] = [:]
+    ) throws -> [FilePath.Component: [OrphanedBranch]] {
+        var found: [FilePath.Component: [OrphanedBranch]] = [:]
         for name in names {
             guard let store = StoreName.existing(name) else { continue }
             found[name] = OrphanedBranch.find(StoreLocation(directory: container.directory, name: store))
-                .map(\.record)
         }
         return found
     }

@@ -130,7 +130,7 @@ package struct StoreRescue {
             let mustClose = Set(failure.holders.map(\.pid))
             let open = OrphanedBranch.find(store).filter { $0.holders.allSatisfy { !mustClose.contains($0.pid) } }
             try? engine.withoutClaim {
-                try settle($0, open.map(\.record))
+                try settle($0, open)
                 _ = try discardArchived($0, id)
             }
             noteDamaged()
@@ -160,7 +160,7 @@ package struct StoreRescue {
             let id = TransferIdentifier()
             let run = try join.copies(id)
             var (copied, failure) = copyEach(branches, in: run, limit: limit)
-            do { try settle(join, branches.map(\.record), keeping: id) } catch { failure = failure ?? error }
+            do { try settle(join, branches, keeping: id) } catch { failure = failure ?? error }
             let archives = try discardArchived(join, id)
             noteDamaged()
             result.branches = copied.map { branch, copy in
@@ -291,11 +291,12 @@ package struct StoreRescue {
 
     /// Archives the saved copies of branches that no program has open any more.
     private func settle(
-        _ join: BranchJoin, _ open: [ArchiveNote.Branch], keeping kept: TransferIdentifier? = nil
+        _ join: BranchJoin, _ branches: [OrphanedBranch], keeping kept: TransferIdentifier? = nil
     ) throws {
-        for note in try join.settlement.run(of: name, keeping: kept, isOpen: { $0.isOpen(open) }) {
-            report(.note(note))
-        }
+        let open = branches.map(\.record)
+        let notes = try join.settlement.run(
+            of: name, keeping: kept, isOpen: { $0.isOpen(open) }, discard: branches.discard)
+        notes.forEach { report(.note($0)) }
     }
 
     private func join(
@@ -304,7 +305,7 @@ package struct StoreRescue {
         var result = RescueReport()
         let branches = OrphanedBranch.find(store, entriesChanged: entriesChanged)
         let open = branches.map(\.record)
-        try settle(join, open, keeping: saved)
+        try settle(join, branches, keeping: saved)
         var ended = try join.saved.unjoined(name, open: open)
         for saved in ended where store.hasFiles(of: saved) { try join.noteJoined(saved.location) }
         ended.removeAll(where: store.hasFiles)

@@ -126,9 +126,13 @@ package struct BranchJoin {
 extension Relocation {
     /// Moves the copies that interrupted rescues have left into the archive, of all stores of the group
     /// (`BranchSettlement.run`). Returns a sentence for each.
-    package func settleBranches(isOpen: (SavedBranches.Saved) -> Bool) throws -> [String] {
+    package func settleBranches(
+        isOpen: (SavedBranches.Saved) -> Bool, discard: (SavedBranches.Saved, Directory) throws -> Bool
+    ) throws -> [String] {
         let container = try RelocationEndpoints.container(request.group)
-        return try withGroupLock(container) { try BranchSettlement(container).run(of: nil, isOpen: isOpen) }
+        return try withGroupLock(container) {
+            try BranchSettlement(container).run(of: nil, isOpen: isOpen, discard: discard)
+        }
     }
 
     /// Runs `body` under the group's lock alone: no presenter is asked for anything, and no program waited for.

@@ -23,6 +23,15 @@ package struct SavedBranches {
                 && branch.isOfSameFiles(as: other.branch)
         }
 
+        /// True if `other`, a whole copy, has all that this one has of the same files: it was begun later. False if the
+        /// file system has no creation times.
+        func isOlder(than other: Saved) -> Bool {
+            guard name == other.name, isOfSameFiles(as: other), let begun, let later = other.begun else { return false }
+            return begun < later
+        }
+
+        private var begun: Int64? { location.directory.birth(location.name.database) }
+
         /// A sentence on a damaged branch and the place of its files.
         package var damageSentence: String? {
             damage.map { damage in
@@ -180,17 +189,19 @@ package struct BranchSettlement {
     /// Moves each copy whose files no program has open any more into the archive: nothing else has the commits. Of
     /// those of open files, the last whole one stays: the program may end at any time. Of a damaged branch the first
     /// and the last files stay, as programs overwrite each other's commits, and all once it has ended. A copy that was
-    /// not finished, or that can't be read, stays where it is unless its files are open, or a whole copy of them
-    /// exists. The caller must hold the group's lock.
+    /// not finished, or that can't be read, stays where it is unless its files are open, or a whole copy of them was
+    /// begun later. The caller must hold the group's lock.
     ///
     /// - Parameters:
     ///   - name: The store; nil for all stores.
     ///   - kept: A run whose copies of open files stay, and are the last ones.
-    ///   - isOpen: Returns true if a program has the branch's files open.
+    ///   - isOpen: Returns true if a program had the branch's files open a moment ago.
+    ///   - discard: Removes a copy whose content the open files alone have, in the directory of its run, while they
+    ///     can't go. Returns false if the program has ended: the copy, or what takes its place, stays.
     /// - Returns: A sentence for each copy that was archived or stays.
     package func run(
         of name: FilePath.Component?, keeping kept: TransferIdentifier? = nil,
-        isOpen: (SavedBranches.Saved) -> Bool
+        isOpen: (SavedBranches.Saved) -> Bool, discard: (SavedBranches.Saved, Directory) throws -> Bool
     ) throws -> [String] {
         guard let parent = try saved.directory() else { return [] }
         var notes: [String] = []
@@ -217,14 +228,15 @@ package struct BranchSettlement {
             }
             guard run != kept?.component else {
                 // What could not be copied, for lack of space perhaps.
-                for place in unfinished where place.branch.map({ $0.damage == nil && isOpen($0) }) ?? false {
-                    if let name = place.place.path.lastComponent { try directory.removeTree(name) }
+                for case (_, let copy?) in unfinished where copy.damage == nil && isOpen(copy) {
+                    if try !discard(copy, directory) { notes.append(copy.unfinishedSentence) }
                 }
                 continue
             }
-            let left = unfinished.filter { _, copy in
+            let left = try unfinished.filter { _, copy in
                 guard let copy else { return true }
-                return !isOpen(copy) && !whole.contains { $0.name == copy.name && $0.isOfSameFiles(as: copy) }
+                guard copy.damage == nil else { return !isOpen(copy) }
+                return try !whole.contains(where: { copy.isOlder(than: $0) }) && !(isOpen(copy) && discard(copy, directory))
             }
             for (place, copy) in left {
                 notes.append(
@@ -232,7 +244,8 @@ package struct BranchSettlement {
                         ?? "a copy that was not finished, of what a program had committed, stays in "
                         + "\(PrintablePath(place.path))")
             }
-            let stay = last.union(left.map(\.place.path))
+            let ofName = try copies.filter { try $0.isOfName && isOpen($0) && !discard($0, directory) }
+            let stay = last.union(left.map(\.place.path) + ofName.map(\.location.directory.path))
             for name in try directory.names() where !stay.contains(directory.path.appending(name)) {
                 try directory.removeTree(name)
             }
