@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import PersistentHistory
 import SQLiteFormat
@@ -249,5 +250,20 @@ struct ReplicaTests {
         try pair.write("INSERT INTO t VALUES (1)")
         #expect(throws: ReplicationError.gone(pair.copy.path)) { try replica.check() }
         #expect(throws: ReplicationError.gone(pair.copy.path)) { try pair.update(replica) }
+    }
+
+    /// Each name has a lock and a log of its own.
+    @Test func refusesAReplicaWithTwoNames() throws {
+        let pair = try ReplicatedPair("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+        _ = try pair.replica()
+        let second = try ReplicatedPair.location(pair.directory.path.appending("second.sqlite"))
+        #expect(link(pair.copy.path.string, second.path.string) == 0)
+        for location in [pair.copy, second] {
+            let error = ReplicationError.hardLinked(links: 2, location.path)
+            #expect(throws: error) { try Replica(opening: location, stream: "test") }
+            #expect(throws: error) { try Replica.promote(location) }
+        }
+        #expect(unlink(second.path.string) == 0)
+        _ = try Replica(opening: pair.copy, stream: "test")
     }
 }

@@ -26,6 +26,8 @@ package enum ReplicationError: ActionableError, Equatable {
     case exists(FilePath)
     /// A program was killed in a transaction of the home. Nobody but an opener that may write rolls it back.
     case abandonedJournal(FilePath)
+    /// The replica's file has several names, by hard links.
+    case hardLinked(links: UInt64, FilePath)
     /// Another program follows or promotes the replica. `by` is its pid; empty if unknown.
     case inUse(by: String, FilePath)
 
@@ -42,6 +44,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .otherFormat: "other_format"
         case .exists: "exists"
         case .abandonedJournal: "hot_journal"
+        case .hardLinked: "hard_linked"
         case .inUse: "in_use"
         }
     }
@@ -51,7 +54,7 @@ package enum ReplicationError: ActionableError, Equatable {
         case .unreplicable(_, _, let path), .notAReplica(let path), .isReplica(let path), .otherStream(_, let path),
             .diverged(_, let path), .gone(let path), .malformedBatch(_, let path), .malformedSnapshot(_, let path),
             .otherFormat(_, let path), .exists(let path), .abandonedJournal(let path),
-            .inUse(_, let path):
+            .hardLinked(_, let path), .inUse(_, let path):
             path
         }
     }
@@ -76,6 +79,8 @@ package enum ReplicationError: ActionableError, Equatable {
         case .abandonedJournal(let path):
             "\(PrintablePath(path)): a program was killed in a transaction, and the store can't be read until its hot "
                 + "journal is rolled back"
+        case .hardLinked(let links, let path):
+            "\(PrintablePath(path)) is one file with \(links) names, and each name has a lock and a log of its own"
         case .inUse(let holder, let path):
             "\(PrintablePath(path)): another program follows or promotes this replica"
                 + (holder.isEmpty ? "" : " (process \(PrintableText(holder)))")
@@ -99,6 +104,9 @@ package enum ReplicationError: ActionableError, Equatable {
         case .exists: "name another place, or move the file away"
         case .abandonedJournal(let path):
             "start the store's program, or open the store once: sqlite3 \(path.shellWord) .schema"
+        case .hardLinked(_, let path):
+            "find the other names, and remove them once no program uses them: "
+                + "find \"$(stat -c %m \(path.shellWord))\" -ignore_readdir_race -xdev -samefile \(path.shellWord)"
         case .inUse: "stop that program first"
         }
     }

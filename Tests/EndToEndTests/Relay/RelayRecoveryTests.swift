@@ -256,6 +256,26 @@ struct RelayRecoveryTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    /// Two followers by two names of one file would have two locks.
+    @Test func aSecondFollowerByAnotherNameOfTheReplicaChangesNothing() throws {
+        let hosts = try RelayHosts(NATSServer.programs[0])
+        let publisher = try hosts.publish()
+        let first = try hosts.follow()
+        #expect(try hosts.areEqual(first))
+        let name = hosts.replica.removingLastComponent().appending("Other.sqlite").string
+        #expect(symlink(hosts.replica.string, name) == 0)
+        let linked = try hosts.follow(options: ["--name", "Other.sqlite"]).process.wait()
+        #expect(linked.status == 75 && linked.errors.contains("process \(first.process.pid)"), "\(linked.errors)")
+        #expect(unlink(name) == 0 && link(hosts.replica.string, name) == 0)
+        let second = try hosts.follow(options: ["--name", "Other.sqlite"]).process.wait()
+        #expect(second.status == 65 && second.errors.contains("one file with 2 names"), "\(second.errors)")
+        #expect(unlink(name) == 0)
+        try hosts.write("INSERT INTO Note (title) VALUES ('later')")
+        #expect(try hosts.areEqual(first))
+        #expect(try first.stop().status == 0)
+        #expect(try publisher.stop().status == 0)
+    }
+
     /// The home keeps nothing for a follower whose confirmations don't arrive.
     @Test(arguments: NATSServer.programs)
     func aFollowerThatMayNotConfirmSaysSo(program: FilePath) throws {

@@ -51,10 +51,11 @@ package final class Replica {
     /// The log is written back when it is longer than this, in bytes.
     private static let maxLogSize: Int64 = 4 << 20
 
-    /// Opens a replica. Throws `ReplicationError.notAReplica`, `.otherStream`, and `.diverged` if another program
-    /// has written to it.
+    /// Opens a replica. Throws `ReplicationError.notAReplica`, `.otherStream`, `.hardLinked`, and `.diverged` if
+    /// another program has written to it.
     package init(opening location: StoreLocation, stream: String, busyTimeout: Duration = .seconds(10)) throws {
         (self.location, self.busyTimeout) = (location, busyTimeout)
+        try Self.checkLinks(location)
         let database = try ReplicaConnection(location, busyTimeout: busyTimeout)
         self.database = database
         file = try location.directory.status(location.name.database)?.identity
@@ -63,6 +64,13 @@ package final class Replica {
         // Readers would wait for each batch, and batches for readers.
         if try database.text("PRAGMA journal_mode") != "wal" { try database.execute("PRAGMA journal_mode = WAL") }
         try check()
+    }
+
+    /// Throws `ReplicationError.hardLinked` if the file has another name: each has a lock and a log of its own, so that
+    /// two programs would write one file without knowing of each other.
+    static func checkLinks(_ location: StoreLocation) throws {
+        let links = try location.directory.status(location.name.database)?.links ?? 1
+        if links > 1 { throw ReplicationError.hardLinked(links: links, location.path) }
     }
 
     /// Takes the next part. The last part commits the batch if it is whole and its hash is right; before, nothing of it

@@ -150,10 +150,11 @@ extension Replica {
 
     /// Makes a replica a home, even one that has diverged: a new history begins with its content, and tokens of the
     /// former one are void. Returns the new history's token. No `Replica` of this process may be open. Throws
-    /// `ReplicationError.notAReplica`, `StoreError`.
+    /// `ReplicationError.notAReplica` and `.hardLinked`, `StoreError`.
     package static func promote(
         _ location: StoreLocation, busyTimeout: Duration = .seconds(10)
     ) throws -> HistoryToken {
+        try checkLinks(location)
         let database = try ReplicaConnection(location, busyTimeout: busyTimeout)
         let token = try database.transaction(.immediate) {
             _ = try ReplicaState(database, ignoringWrites: true)
