@@ -202,6 +202,24 @@ struct SchemaChangeTests {
         #expect(try inserted() == [name, name])
     }
 
+    /// Nothing has the name any more that a table had when it was dropped.
+    @Test(arguments: [
+        ("", ["a"]), ("CREATE TABLE z (k INTEGER PRIMARY KEY); INSERT INTO z VALUES (9)", ["a", "z"]),
+        ("CREATE TABLE a (k INTEGER PRIMARY KEY); INSERT INTO a VALUES (9)", ["a"]),
+    ])
+    func reportsRowsOfARenamedAndDroppedTableUnderItsLastKnownName(_ later: String, _ gaps: [String]) throws {
+        let store = try Fixture("CREATE TABLE a (k INTEGER PRIMARY KEY)")
+        _ = try store.enable()
+        let token = try store.current()
+        try store.write("INSERT INTO a VALUES (1); ALTER TABLE a RENAME TO z; INSERT INTO z VALUES (2); DROP TABLE z")
+        if !later.isEmpty { try store.write(later) }
+        #expect(try store.read { try $0.summary().doubtfulTables.sorted() } == gaps)
+        #expect(try store.enable().gaps.sorted() == gaps)
+        let changes = try store.changes(after: token)
+        #expect(changes.filter { $0.operation == .insert }.map(\.table) == ["a", "a"])
+        #expect(changes.filter { $0.operation == .gap }.map(\.table).sorted() == gaps)
+    }
+
     /// The triggers of swapped columns are as they would be made; with a dropped column they are made again.
     @Test(arguments: ["", "ALTER TABLE t DROP COLUMN x;"]) func namesTheColumnsOfTheTriggers(_ more: String) throws {
         let store = try Fixture("CREATE TABLE t (k INTEGER PRIMARY KEY, v, w, x); INSERT INTO t VALUES (1, 2, 3, 4)")
