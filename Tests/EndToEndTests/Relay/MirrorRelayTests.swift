@@ -127,6 +127,35 @@ struct MirrorRelayTests {
         #expect(try publisher.stop().status == 0)
     }
 
+    /// The history of another store, in the home's own file, isn't one that was disabled and enabled.
+    @Test(arguments: [".restore", "cat"])
+    func publishesNoOtherStoreThatIsWrittenOverTheHome(tool: String) throws {
+        let hosts = try RelayHosts(try #require(NATSServer.programs.last))
+        try sqlite(hosts.home, "PRAGMA journal_mode = DELETE")
+        let other = hosts.path("other.sqlite")
+        let columns = (0..<20).map { "ALTER TABLE Note ADD COLUMN c\($0);" }.joined()
+        try sqlite(other, "CREATE TABLE Note (id INTEGER PRIMARY KEY, title TEXT, body BLOB); \(columns)")
+        #expect(try groupstore("history", "enable", Word(other)).status == 0)
+        try sqlite(other, "INSERT INTO Note (title) VALUES ('of the other store')")
+        let publisher = try hosts.publish()
+        let follower = try hosts.follow()
+        #expect(try hosts.areEqual(follower))
+        let before = try rows(hosts.replica)
+        // A copy that is read halfway is damage.
+        try suspend(publisher.process, whichPublishes: hosts.home)
+        if tool == "cat" {
+            let done = try run("sh", ["-c", "cat \"$1\" >\"$2\"", "sh", Word(other), Word(hosts.home)])
+            #expect(done.status == 0, "\(done.errors)")
+        } else {
+            try sqlite(hosts.home, ".restore '\(other)'")
+        }
+        publisher.process.signal(SIGCONT)
+        let stopped = try publisher.process.wait()
+        #expect(stopped.status == 73 && stopped.outcome == "superseded", "\(stopped.errors)")
+        #expect(try rows(hosts.replica) == before)
+        #expect(try follower.stop().objects.filter { $0.type == "reset" }.count == 1)
+    }
+
     /// Suspends the publisher while it has no lock on the home: a command that waits for one ends with 75.
     private func suspend(_ publisher: RunningProcess, whichPublishes home: FilePath) throws {
         let deadline = Deadline(after: .ample)

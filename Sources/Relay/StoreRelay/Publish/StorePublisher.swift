@@ -63,8 +63,8 @@ package final class StorePublisher: SessionOwner {
     private(set) var mirror: StoreMirror?
     /// The number of the mirror's copy with which the last session began to work.
     private var usedCopy = 0
-    /// The last token of the store's own history, and the file that has it.
-    private var known: (token: HistoryToken, file: HomeFile)?
+    /// The last look at the store's own history, and the file that has it.
+    private var known: (look: HistoryLook, file: HomeFile)?
 
     /// A file, and no other that has its path or its inode number later.
     private struct HomeFile: Equatable {
@@ -124,7 +124,7 @@ package final class StorePublisher: SessionOwner {
                     try StoreMirror.histories(in: $0, of: context.location)
                 }
                 let found = try ReplicationSource(context.location, formerHistories: histories ?? [])
-                try adopt(found.current(), in: file)
+                try adopt(found.look(), in: file)
                 return found
             }
             try adopt(nil, in: file)
@@ -147,19 +147,20 @@ package final class StorePublisher: SessionOwner {
     }
 
     /// Takes the stream over from the store's former history: the stream ends where this process has left it. Another
-    /// file may be another store, or a backup.
+    /// file may be another store, or a backup, and so may what was written over the same one.
     ///
     /// - Parameters:
-    ///   - token: The last token of the store's own history; nil if it keeps none.
-    ///   - file: The store's file before that was read.
-    private func adopt(_ token: HistoryToken?, in file: HomeFile) throws {
+    ///   - look: A look at the store's own history; nil if it keeps none.
+    ///   - file: The store's file before that.
+    private func adopt(_ look: HistoryLook?, in file: HomeFile) throws {
         guard try HomeFile(context.location.path) == file else { throw StoreError.busy(context.location.path) }
-        if known?.file != file {
+        let isOther = look.flatMap { known?.look.isContradicted(by: $0) } ?? false
+        if known?.file != file || isOther {
             inherited = nil
-        } else if known?.token.history != token?.history {
+        } else if known?.look.token.history != look?.token.history {
             inherited = inherited ?? published
         }
-        if let token { known = (token, file) }
+        if let look { known = (look, file) }
     }
 
     /// The stream's last token, if it isn't in the store's history and this store takes the stream over.
@@ -167,13 +168,13 @@ package final class StorePublisher: SessionOwner {
 
     /// The token up to which this process has published, or what the stream may end with if it has just started.
     private var published: HistoryToken? {
-        context.status.record.position.flatMap(HistoryToken.init) ?? known?.token
+        context.status.record.position.flatMap(HistoryToken.init) ?? known?.look.token
     }
 
     /// Returns true if the history of a store was disabled and enabled since it was published.
     func hasBegunAnew(_ source: ReplicationSource) -> Bool {
         guard let known, (try? HomeFile(source.location.path)) == known.file else { return false }
-        return (try? source.current()).map { $0.history != known.token.history } ?? false
+        return (try? source.current()).map { $0.history != known.look.token.history } ?? false
     }
 
     /// Returns the place of the stream's mirror of this store; nil if there is none, and it isn't to be created. Throws

@@ -97,6 +97,11 @@ package final class ReplicationSource {
         try read { try StoreHistory($0).current() }
     }
 
+    /// Returns what the store's own history shows now.
+    package func look() throws -> HistoryLook {
+        try read { try HistoryLook($0) }
+    }
+
     /// Returns the oldest token after which a batch can be read: the changes after it are all there, none of them is a
     /// gap, and all are of tables whose triggers were not made again since.
     package func oldest() throws -> HistoryToken {
