@@ -1,6 +1,7 @@
 import Foundation
 import GRDB
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 import Testing
 
@@ -22,6 +23,19 @@ import Testing
         let queue = try DatabaseQueue(path: fixture.path)
         defer { try? queue.close() }
         return try queue.read { try String.fetchAll($0, sql: sql) }
+    }
+
+    /// SQLite gets a path that leads through an open directory; its number says nothing to anybody else.
+    @Test func errorsNameTheDirectoryAndNotItsDescriptor() throws {
+        let directory = try Directory(fixture.location.directory.path)
+        let missing = StoreLocation(directory: directory, name: try #require(StoreName("missing.sqlite")))
+        #expect(missing.pathForSQLite.string.hasPrefix("/proc/self/fd/"))
+        let error = #expect(throws: StoreError.self) { _ = try StoreWriter(missing.pathForSQLite) }
+        #expect(error?.path == missing.path)
+        #expect(SystemError("open", .noSpace, path: missing.pathForSQLite).path == missing.path)
+        for path: FilePath in ["/proc/self/fd/999/a", "/proc/self/fd/0", "/proc/self/maps", "a"] {
+            #expect(path.namingItsDirectory == path)
+        }
     }
 
     private struct Failure: Error {}

@@ -108,6 +108,14 @@ extension MigrationError {
 extension MigrationError {
     /// Returns this error with the paths of the copy and its support folder in the message replaced by the store's.
     package func replacingPath(_ copy: FilePath, with store: FilePath) -> MigrationError {
+        // An error that SQLite reported names the directory.
+        guard copy == copy.namingItsDirectory else {
+            return replacing(copy.namingItsDirectory, with: store).replacing(copy, with: store)
+        }
+        return replacing(copy, with: store)
+    }
+
+    private func replacing(_ copy: FilePath, with store: FilePath) -> MigrationError {
         var text = message
         let names = (copy.lastComponent.flatMap(StoreName.existing), store.lastComponent.flatMap(StoreName.existing))
         if case (let copyName?, let storeName?) = names {

@@ -195,10 +195,8 @@ struct BranchCopies {
         _ branch: OrphanedBranch, _ store: FilePath, _ error: any Error, keptIn place: FilePath?
     ) -> RelocationFailure {
         let kept = place.map { "; what was copied of it is kept in \(PrintablePath($0))" }
-        return RelocationFailure(
-            .unusablePlace, code: "no_space",
-            "\(PrintablePath(store)): what \(branch.holders.list) has open is not copied: \(error)\(kept ?? "")",
-            remedy: "free space there, then try again")
+        return .noSpace(
+            "\(PrintablePath(store)): what \(branch.holders.list) has open is not copied: \(error)\(kept ?? "")")
     }
 
     /// - Parameter place: Where its files are kept as they were when its program ended; nil for none.

@@ -83,7 +83,7 @@ struct BranchCopy {
         do {
             try Self.settle(place)
             findings = try StoreReader.read(place) { try $0.integrityFindings() }
-        } catch let error as StoreError where !error.isFull {
+        } catch let error as StoreError where !error.isOfSystem {
             throw Self.damaged(subject, store, "\(error)")
         }
         if let first = findings.first { throw Self.damaged(subject, store, first) }

@@ -32,7 +32,8 @@ struct HeldBranch {
         files =
             try [File(branch.database, "")] + [branch.log].compactMap { try $0.map { try File($0, "-wal") } }
             + Self.open(branch.lostLogs, "-wal", after: branch.log)
-            + Self.open([branch.indexFile] + branch.indexes.map(\.file), "-shm") + Self.open([branch.journal], "-journal")
+            + Self.open([branch.indexFile] + branch.indexes.map(\.file), "-shm")
+            + Self.open([branch.journal], "-journal")
     }
 
     private static func open(_ files: [BranchFile?], _ suffix: String, after first: BranchFile? = nil) -> [File] {
@@ -90,8 +91,8 @@ extension [OrphanedBranch] {
     func discard(_ copy: SavedBranches.Saved, in run: Directory) throws -> Bool {
         guard let name = copy.location.directory.path.lastComponent else { return false }
         if copy.isOfName { return try discardStoreAtName(copy, name, in: run) }
-        guard let branch = first(where: { copy.branch.isOfSameFiles(as: $0.record) }), let held = try? HeldBranch(branch)
-        else { return false }
+        let branch = first { copy.branch.isOfSameFiles(as: $0.record) }
+        guard let branch, let held = try? HeldBranch(branch) else { return false }
         return try held.discard(name, in: run, BranchRecord(name: copy.name, branch: copy.branch))
     }
 
@@ -102,7 +103,8 @@ extension [OrphanedBranch] {
     ) throws -> Bool {
         let sharing = filter { $0.database.identity == copy.branch.database.identity && $0.log != nil }
         let locks = sharing.compactMap { branch in branch.indexFile.flatMap { BranchReadLock(branch.database, $0) } }
-        guard !sharing.isEmpty, locks.count == sharing.count, !sharing.contains(where: \.isLost) else { return false }
+        guard !sharing.isEmpty, locks.count == sharing.count, !sharing.contains(where: \.isLost)
+        else { return false }
         try withExtendedLifetime(locks) { try run.removeTree(name) }
         return true
     }

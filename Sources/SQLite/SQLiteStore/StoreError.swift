@@ -1,4 +1,5 @@
 import CSQLite
+import Glibc
 import LinuxSystem
 import SQLiteFormat
 import SystemPackage
@@ -27,7 +28,15 @@ package enum StoreError: ActionableError, Equatable {
     case sqlite(code: Int32, message: String, FilePath)
 
     /// Classifies an extended result code.
-    package init(code: Int32, message: String, path: FilePath) {
+    ///
+    /// - Parameter errno: The system's error that led to it; 0 for none. Without an inode for a log or a journal,
+    ///   SQLite only says that it can't open the database.
+    package init(code: Int32, message: String, path: FilePath, errno: Int32 = 0) {
+        let path = path.namingItsDirectory
+        if [SQLITE_CANTOPEN, SQLITE_IOERR].contains(code & 0xFF), [ENOSPC, EDQUOT].contains(errno) {
+            self = .sqlite(code: SQLITE_FULL, message: String(cString: sqlite3_errstr(SQLITE_FULL)), path)
+            return
+        }
         self =
             switch code & 0xFF {
             case SQLITE_CORRUPT, SQLITE_NOTADB: .corrupt(code: code, message: message, path)
@@ -138,7 +147,7 @@ extension StoreError {
             switch code & 0xFF {
             case SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY: "run this as the owner of these files"
             case SQLITE_CANTOPEN: "check the permissions of the file and its directory; SQLite takes 512 bytes of path"
-            case SQLITE_FULL: "free space in \(path.removingLastComponent().shellWord)"
+            case SQLITE_FULL: "free space in \(path.removingLastComponent().shellWord) (df -h), or inodes (df -i)"
             case SQLITE_IOERR: "see what the kernel logged: dmesg or journalctl -k"
             default: "see why: groupstore doctor"
             }

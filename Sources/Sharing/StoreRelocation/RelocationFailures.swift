@@ -145,6 +145,14 @@ extension RelocationFailure {
         return failure
     }
 
+    /// A full disk or quota. The message names a file there. Also without an inode left, the error is that there is no
+    /// space.
+    package static func noSpace(_ message: String) -> RelocationFailure {
+        RelocationFailure(
+            .unusablePlace, code: "no_space", message,
+            remedy: "free space there (df -h), or inodes (df -i), then try again")
+    }
+
     private static func system(_ error: SystemError) -> RelocationFailure {
         switch error.errno {
         case .permissionDenied, .notPermitted:
@@ -155,7 +163,7 @@ extension RelocationFailure {
                 .busy, code: "in_use", "\(error): another process holds a lease on it, as a relocation does",
                 remedy: "try again when it is done")
         case .noSpace, .diskQuotaExceeded:
-            RelocationFailure(.unusablePlace, code: "no_space", "\(error)", remedy: "free space there, then try again")
+            noSpace("\(error)")
         case .readOnlyFileSystem:
             RelocationFailure(
                 .unusablePlace, code: "read_only", "\(error)", remedy: "mount it writable, then try again")
@@ -185,6 +193,7 @@ extension RelocationFailure {
         switch error {
         case .superJournalElsewhere, .sideFileIsDatabase, .foreignLog:
             return RelocationFailure(kind, code: error.errorCode, "\(error)", remedy: error.remedy)
+        case _ where error.isFull: return noSpace("\(error)")
         default: break
         }
         return RelocationFailure(
@@ -203,6 +212,7 @@ extension RelocationFailure {
         case SQLITE_NOTADB, SQLITE_CORRUPT:
             return RelocationFailure(
                 .badData, code: "corrupt", text, remedy: StoreError.recovery(of: request.source))
+        case SQLITE_FULL: return noSpace(text)
         case SQLITE_PERM, SQLITE_READONLY, SQLITE_AUTH:
             return RelocationFailure(
                 .notPermitted, code: "not_permitted", text, remedy: "run this as the owner of these files")

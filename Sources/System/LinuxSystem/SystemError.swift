@@ -10,7 +10,7 @@ package struct SystemError: ActionableError, Equatable {
     package init(_ call: String, _ errno: Errno, path: FilePath? = nil) {
         self.call = call
         self.errno = errno
-        self.path = path
+        self.path = path?.namingItsDirectory
     }
 
     /// Returns an error with the present value of the C library's `errno`.
@@ -69,7 +69,7 @@ package struct SystemError: ActionableError, Equatable {
         case .resourceTemporarilyUnavailable where call == "pthread_create", .noMemory:
             "end some processes, or raise the limits on threads and memory: ulimit -u, ulimit -v"
         case .noSpace, .diskQuotaExceeded:
-            path.map { "free space in \($0.nearestDirectory.shellWord)" } ?? "free some disk space there"
+            "free space \(path.map { "in \($0.nearestDirectory.shellWord)" } ?? "there") (df -h), or inodes (df -i)"
         default: "see why: groupstore doctor"
         }
     }

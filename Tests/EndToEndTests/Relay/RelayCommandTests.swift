@@ -70,6 +70,39 @@ struct RelayCommandTests {
         #expect(try groupstore("history", "enable", "--before", Word(hosts.replica)).status == 0)
     }
 
+    /// The mirror of a home without history doesn't fit at the start. Arguments: what is scarce, and how much is left.
+    @Test(
+        .enabled(if: Namespaces.areAvailable, "needs unshare(1) and the right to make user namespaces"),
+        arguments: [("inodes", 0), ("inodes", 5), ("inodes", 9), ("blocks", 0), ("blocks", 120), ("blocks", 300)])
+    func aFullStateDirectoryIsNamedAndTheNextStartSucceeds(_ kind: String, _ left: Int) throws {
+        let hosts = try RelayHosts(NATSServer.programs[0], keepsHistory: false)
+        try sqlite(hosts.home, "UPDATE Note SET body = randomblob(800000); PRAGMA journal_mode = DELETE")
+        let before = try run("cat", [Word(hosts.home)]).outputBytes
+        let script = """
+            mkdir "$1" && mount -t tmpfs -o size=8m,nr_inodes=60 tmpfs "$1" && mkfifo "$1.out" || exit 1
+            free=$(stat -f -c %d "$1"); blocks=$(stat -f -c %f "$1")
+            if [ "$2" = inodes ]; then for n in $(seq $((free - $3))); do : >"$1/fill$n"; done
+            else dd if=/dev/zero of="$1/fill" bs=4096 count=$((blocks - $3)) 2>/dev/null; fi
+            export XDG_RUNTIME_DIR="$8"
+            publish() {
+                exec "$4" publish "$5" --server "$6" --stream Notes --key "$7" --state-directory "$1" \\
+                    --snapshot-directory "$8" --json
+            }
+            (publish "$@") >/dev/null || echo "status $?"
+            rm "$1"/fill*; mount -o remount,size=90m,nr_inodes=900 "$1"
+            (publish "$@") >"$1.out" & grep -m 1 -o caught_up "$1.out"; kill $!; wait $!; echo "again $?"
+            """
+        let words = [Word(hosts.path("state")), Word(kind), "\(left)", Programs.relay, Word(hosts.home)]
+        let done = try run(
+            "unshare",
+            ["--user", "--map-root-user", "--mount", "sh", "-c", Word(script), "sh"] + words
+                + [Word(hosts.server.url), Word(hosts.key), Word(hosts.runtime)])
+        #expect(done.output == "status 74\ncaught_up\nagain 0\n", "\(done.output)\(done.errors)")
+        let error = try #require(done.errors.split(separator: "\n").first { $0.hasPrefix("groupstore-relay: ") })
+        #expect(error.contains("\(hosts.path("state"))") && error.contains("df -i"), "\(error)")
+        #expect(try run("cat", [Word(hosts.home)]).outputBytes == before)
+    }
+
     @Test func timesHaveUnitsAndLimits() throws {
         for (time, isAccepted) in [("0", false), ("500ms", false), ("later", false), ("36501d", false), ("90s", true)] {
             let done = try run(

@@ -110,7 +110,9 @@ package final class ContentReplacement {
         guard code == SQLITE_OK else {
             sqlite3_backup_finish(backup)
             backup = nil
-            throw StoreError(code: code, message: String(cString: sqlite3_errstr(code)), path: target.path)
+            throw StoreError(
+                code: code, message: String(cString: sqlite3_errstr(code)), path: target.path,
+                errno: sqlite3_system_errno(target.connection))
         }
     }
 
@@ -122,7 +124,9 @@ package final class ContentReplacement {
         sqlite3_backup_finish(backup)
         backup = nil
         guard code == SQLITE_DONE else {
-            throw StoreError(code: code, message: String(cString: sqlite3_errstr(code)), path: target.path)
+            throw StoreError(
+                code: code, message: String(cString: sqlite3_errstr(code)), path: target.path,
+                errno: sqlite3_system_errno(target.connection))
         }
     }
 }

@@ -28,9 +28,11 @@ package class SQLiteConnection {
         var opened: OpaquePointer?
         let code = sqlite3_open_v2(name, &opened, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nil)
         guard code == SQLITE_OK, let opened else {
-            let message = String(cString: sqlite3_errstr(code))
+            let error = StoreError(
+                code: code, message: String(cString: sqlite3_errstr(code)), path: path,
+                errno: opened.map(sqlite3_system_errno) ?? 0)
             sqlite3_close_v2(opened)
-            throw StoreError(code: code, message: message, path: path)
+            throw error
         }
         connection = opened
         if acceptsUnknownCollations { SQLiteLibrary.acceptUnknownCollations(opened) }
@@ -43,7 +45,9 @@ package class SQLiteConnection {
     }
 
     func error(_ code: Int32) -> StoreError {
-        StoreError(code: code, message: String(cString: sqlite3_errmsg(connection)), path: path)
+        StoreError(
+            code: code, message: String(cString: sqlite3_errmsg(connection)), path: path,
+            errno: sqlite3_system_errno(connection))
     }
 
     /// Prepares one statement, and ignores any that follow it.

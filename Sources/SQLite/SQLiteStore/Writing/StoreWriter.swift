@@ -57,7 +57,9 @@ package final class StoreWriter: SQLiteConnection {
         let code = sqlite3_backup_step(backup, -1)
         sqlite3_backup_finish(backup)
         guard code == SQLITE_DONE else {
-            throw StoreError(code: code, message: String(cString: sqlite3_errstr(code)), path: path)
+            throw StoreError(
+                code: code, message: String(cString: sqlite3_errstr(code)), path: path,
+                errno: sqlite3_system_errno(connection))
         }
     }
 
@@ -83,6 +85,14 @@ extension StoreError {
     package var isFull: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }
         return code & 0xFF == SQLITE_FULL
+    }
+
+    /// True if the disk, the file's rights or the system's limits are the cause, and not the content.
+    package var isOfSystem: Bool {
+        guard case .sqlite(let code, _, _) = self else { return false }
+        return [
+            SQLITE_FULL, SQLITE_CANTOPEN, SQLITE_IOERR, SQLITE_NOMEM, SQLITE_READONLY, SQLITE_PERM, SQLITE_AUTH,
+        ].contains(code & 0xFF)
     }
 
     /// True if SQLite has found damage.

@@ -26,8 +26,8 @@ package struct SavedBranches {
         /// True if `other`, a whole copy, has all that this one has of the same files: it was begun later. False if the
         /// file system has no creation times.
         func isOlder(than other: Saved) -> Bool {
-            guard name == other.name, isOfSameFiles(as: other), let begun, let later = other.begun else { return false }
-            return begun < later
+            guard name == other.name, isOfSameFiles(as: other), let begun else { return false }
+            return other.begun.map { begun < $0 } ?? false
         }
 
         private var begun: Int64? { location.directory.birth(location.name.database) }
@@ -236,7 +236,8 @@ package struct BranchSettlement {
             let left = try unfinished.filter { _, copy in
                 guard let copy else { return true }
                 guard copy.damage == nil else { return !isOpen(copy) }
-                return try !whole.contains(where: { copy.isOlder(than: $0) }) && !(isOpen(copy) && discard(copy, directory))
+                if whole.contains(where: { copy.isOlder(than: $0) }) { return false }
+                return try !(isOpen(copy) && discard(copy, directory))
             }
             for (place, copy) in left {
                 notes.append(

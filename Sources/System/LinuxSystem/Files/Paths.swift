@@ -58,6 +58,19 @@ extension FilePath {
     }
 }
 
+extension FilePath {
+    /// The path with the directory's own in place of `/proc/self/fd/N`, for messages: a number says nothing once the
+    /// directory is closed. The path itself if it doesn't lead through an open directory.
+    package var namingItsDirectory: FilePath {
+        let parent = removingLastComponent()
+        guard starts(with: "/proc/self/fd"), let name = lastComponent, parent.components.count == 4 else { return self }
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = parent.withPlatformString { readlink($0, &buffer, buffer.count - 1) }
+        guard count > 0 else { return self }
+        return FilePath(platformString: buffer).appending(name)
+    }
+}
+
 extension FilePath.Component {
     /// The name's bytes, as the kernel sees them.
     package var bytes: [UInt8] { FilePath(root: nil, [self]).bytes }

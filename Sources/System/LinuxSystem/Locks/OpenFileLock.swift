@@ -46,7 +46,18 @@ package struct OpenFileLock: ~Copyable, Sendable {
 
     /// Writes a note that identifies the holder into the locked file.
     package func write(note: [UInt8]) throws(SystemError) {
-        try locked.descriptor.truncate(to: 0)
-        try locked.descriptor.write(note, at: 0)
+        do throws(SystemError) {
+            try locked.descriptor.truncate(to: 0)
+            try locked.descriptor.write(note, at: 0)
+        } catch {
+            throw SystemError(error.call, error.errno, path: path)
+        }
+    }
+
+    /// The file's path, for errors; nil if it can't be read.
+    private var path: FilePath? {
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = readlink("/proc/self/fd/\(locked.descriptor.raw)", &buffer, buffer.count - 1)
+        return count > 0 ? FilePath(platformString: buffer) : nil
     }
 }
