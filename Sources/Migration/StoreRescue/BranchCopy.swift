@@ -85,6 +85,8 @@ struct BranchCopy {
             findings = try StoreReader.read(place) { try $0.integrityFindings() }
         } catch let error as StoreError where !error.isOfSystem {
             throw Self.damaged(subject, store, "\(error)")
+        } catch let error as StoreError where Self.lacksInode(error, in: directory) {
+            throw SystemError("open", .noSpace, path: error.path)
         }
         if let first = findings.first { throw Self.damaged(subject, store, first) }
         try directory.open(building.database, flags: O_RDWR).synchronize(path: place.path)
@@ -178,6 +180,11 @@ struct BranchCopy {
         }
         // An empty log, or one of a database in rollback mode, is no part of the store.
         for name in place.name.sideFiles { try place.directory.removeFile(name) }
+    }
+
+    /// True if SQLite found no inode for a journal. It says only that it can't open a file (SQLITE_CANTOPEN).
+    private static func lacksInode(_ error: StoreError, in directory: Directory) -> Bool {
+        error.code.map { $0 & 0xFF } == 14 && (try? directory.fileSystem().availableFiles) == 0
     }
 
     private static func damaged(_ subject: String, _ store: FilePath, _ finding: String) -> RelocationFailure {
