@@ -35,7 +35,7 @@ extension HistoryService {
     /// Call it with each file event of a store, before the store is read.
     package func recordFileEvent(of store: StoreAddress) {
         guard states[store] != .released else { return }
-        state.withLock { $0.pages.sources[store] }?.openSession()
+        state.withLock { $0.pages.sources[store] }?.readJournalEvents()
     }
 
     /// Queues a read of the store's pages, if its rows are told from them.

@@ -63,13 +63,14 @@ final class PageRows: Sendable {
             }
             pause(.milliseconds(2))
         }
-        openSession()
+        readJournalEvents()
         return true
     }
 
-    /// Opens the log of a program that has opened the store just now, so that its commits are told one by one although
-    /// it may close the store before the next `follow`. Returns at once if another thread uses the copy.
-    func openSession() { _ = state.withLockIfAvailable { $0.follower.openSession() } }
+    /// Reads queued events, so that the log of a program is held that has opened the store just now. Its commits are
+    /// told one by one, although it may close the store before the next `follow`. Returns at once if another thread
+    /// uses the copy.
+    func readJournalEvents() { _ = state.withLockIfAvailable { $0.follower.readJournalEvents() } }
 
     /// Uses the copy. A damaged one is made anew, and so is one of another file that has come to the store's name: who
     /// may read it needn't be allowed to read the former one. Whoever follows the rows gets a reset.

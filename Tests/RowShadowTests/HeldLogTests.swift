@@ -14,7 +14,7 @@ import Testing
     private func run(_ shadow: FollowedShadow, _ scripts: String...) throws {
         let program = try SQLiteHolder(shadow.store)
         for sql in scripts { try execute(sql, by: program) }
-        shadow.follower?.openSession()
+        shadow.follower?.readJournalEvents()
         try program.end()
     }
 

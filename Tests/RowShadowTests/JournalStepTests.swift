@@ -21,7 +21,7 @@ import Testing
         func transaction(_ sql: String, end: String = "COMMIT") throws {
             try queue.writeWithoutTransaction { database in
                 try database.execute(sql: "BEGIN; \(sql)")
-                shadow.follower?.openSession()
+                shadow.follower?.readJournalEvents()
                 try database.execute(sql: end)
             }
         }
@@ -116,7 +116,7 @@ import Testing
         func write(_ sql: String) throws {
             try other.writeWithoutTransaction { database in
                 try database.execute(sql: "PRAGMA journal_mode = \(mode); BEGIN; \(sql)")
-                writer.shadow.follower?.openSession()
+                writer.shadow.follower?.readJournalEvents()
                 try database.execute(sql: "COMMIT")
             }
         }

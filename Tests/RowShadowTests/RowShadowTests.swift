@@ -54,7 +54,7 @@ import Testing
         _ = try shadow.steps()
         let queue = try DatabaseQueue(path: shadow.store.string)
         try queue.writeWithoutTransaction { try $0.execute(sql: "SELECT * FROM note") }
-        shadow.follower?.openSession()
+        shadow.follower?.readJournalEvents()
         try queue.writeWithoutTransaction { try $0.execute(sql: "INSERT INTO note VALUES (2, 'b')") }
         try queue.writeWithoutTransaction { try $0.execute(sql: "UPDATE note SET text = 'c' WHERE id = 2") }
         try queue.close()
@@ -71,7 +71,7 @@ import Testing
         let queue = try DatabaseQueue(path: shadow.store.string)
         func write(_ sql: String) throws { try queue.writeWithoutTransaction { try $0.execute(sql: sql) } }
         try write("SELECT * FROM note")
-        shadow.follower?.openSession()
+        shadow.follower?.readJournalEvents()
         let index = try FileHandle(forUpdating: shadow.directory.path.appending("s.db-shm").url)
         let header = try #require(try index.read(upToCount: 96))
         func overwriteHeader(_ bytes: Data) throws {

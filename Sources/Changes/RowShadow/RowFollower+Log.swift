@@ -137,9 +137,10 @@ extension RowFollower {
         do { isBehind = try !capture(files) } catch let error as SystemError where error.isPassing { isBehind = true }
     }
 
-    /// Opens the journal of a transaction that has begun just now, or the log of a program that has opened the store.
-    /// Call it after each file event. Mostly, it does nothing.
-    package func openSession() { journals?.read() }
+    /// Reads the events of journals and logs that the kernel has queued, and opens the files that they tell of: the
+    /// journal of a transaction that has begun just now, or the log of a program that has opened the store. Call it
+    /// after each file event. Mostly, it does nothing.
+    package func readJournalEvents() { journals?.read() }
 
     /// Captures all that a log has whose program found the database as the shadow has it. Returns false if that isn't
     /// proven: the log must have every commit that the index counts, and nothing of it may be in the database yet.

@@ -178,7 +178,7 @@ final class DirectRows {
     var hasSteps: Bool { isRemade || told < follower.shadow.lastStep }
 
     /// Call it after each file event: a program may have opened the store.
-    func recordFileEvent() { follower.openSession() }
+    func recordFileEvent() { follower.readJournalEvents() }
 
     /// Records an event, and passes on what it stands for, or leaves that to `retry`.
     ///
