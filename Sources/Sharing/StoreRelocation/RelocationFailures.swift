@@ -203,6 +203,18 @@ extension RelocationFailure {
                 : "see what it is: groupstore inspect \(error.path.shellWord)")
     }
 
+    /// The failure if a file system has too few inodes.
+    ///
+    /// - Parameter needed: The number of files to make there; nil if it isn't known.
+    package static func noInodes(_ directory: FilePath, left: UInt64, needed: Int?) -> RelocationFailure {
+        RelocationFailure(
+            .unusablePlace, code: "no_space",
+            "the file system of \(PrintablePath(directory)) has \(left == 0 ? "no" : "\(left)") inodes left for new files"
+                + (needed.map { ", and \($0) are needed" } ?? ""),
+            remedy: "remove files there, or name a place on another file system; this counts them: df -i "
+                + directory.shellWord)
+    }
+
     private static func writing(_ error: StoreWriteError, _ request: RelocationRequest) -> RelocationFailure {
         let text = "\(PrintablePath(request.source)): SQLite error \(error.code): \(error.message)"
         switch error.primaryCode {

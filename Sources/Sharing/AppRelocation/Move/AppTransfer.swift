@@ -39,7 +39,7 @@ struct AppTransfer {
         } catch let error as SystemError {
             // The copy, which is removed next, may have taken the last inode.
             if error.errno == .noSpace, try places.destinationParent.fileSystem().availableFiles == 0 {
-                throw Self.noInodes(places.destinationParent.path, left: 0, needed: nil)
+                throw RelocationFailure.noInodes(places.destinationParent.path, left: 0, needed: nil)
             }
             throw SystemError(error.call, error.errno, path: error.path.map { visible($0, places.destination) })
         } catch let error as StoreError {
@@ -121,7 +121,7 @@ struct AppTransfer {
         let fileSystem = try directory.fileSystem()
         let needed = survey.contents.files + survey.contents.directories + own
         if let files = fileSystem.availableFiles, files < UInt64(needed) {
-            throw noInodes(directory.path, left: files, needed: needed)
+            throw RelocationFailure.noInodes(directory.path, left: files, needed: needed)
         }
         let available = fileSystem.available
         guard let bytes = survey.contents.bytes, UInt64(survey.allocated) > available else { return }
@@ -129,15 +129,6 @@ struct AppTransfer {
             .unusablePlace, "no_space",
             "\(PrintablePath(directory.path)) has \(ByteCount(Int64(available))) left, and "
                 + "\(PrintablePath(source)) has \(ByteCount(bytes))", "free space there, then try again")
-    }
-
-    private static func noInodes(_ directory: FilePath, left: UInt64, needed: Int?) -> RelocationFailure {
-        .app(
-            .unusablePlace, "no_space",
-            "the file system of \(PrintablePath(directory)) has \(left == 0 ? "no" : "\(left)") inodes left for new files"
-                + (needed.map { ", and \($0) are needed" } ?? ""),
-            "remove files there, or name a place on another file system; this counts them: df -i \(directory.shellWord)"
-        )
     }
 
     private func checkHolders(_ root: Directory) throws {

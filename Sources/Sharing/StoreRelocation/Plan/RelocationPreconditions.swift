@@ -183,3 +183,25 @@ struct RelocationPreconditions {
         }
     }
 }
+
+extension RelocationDecision {
+    /// The files that a run makes beside external data, at least: the claim's record, the journal and what replaces it,
+    /// and the staging directory with the store and what takes its name meanwhile.
+    private static let transientFiles = 6
+    /// `.groupstore` with its lock, `staging`, and `claims` with two locks.
+    private static let firstRecords = 6
+
+    /// Throws the failure with which a run ends if the group's file system has too few inodes. Call it before the run
+    /// has made any of these files.
+    func checkInodes() throws {
+        let target = endpoints.group.directory
+        guard plan.movesLegacyStore, let left = try target.fileSystem().availableFiles else { return }
+        let isFirst = try endpoints.container.existingBookkeeping() == nil
+        let support = endpoints.legacy.name.support
+        let copied = needsCopy ? try endpoints.legacy.directory.fileCount(under: support) : 0
+        let needed = Self.transientFiles + (isFirst ? Self.firstRecords : 0) + copied
+        if left < UInt64(needed) {
+            throw RelocationFailure.noInodes(target.path, left: left, needed: needed)
+        }
+    }
+}

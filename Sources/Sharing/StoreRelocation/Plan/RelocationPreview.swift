@@ -54,6 +54,7 @@ extension Relocation {
                 report(.plan(decision.sentence, bytesToCopy: 0))
                 throw try decision.failure()
             case .nothingToDo, .alreadyRelocated, .relocate, .archiveLegacy, .retireLegacy, .merge:
+                try decision.checkInodes()
                 return decision
             }
         } catch let failure as RelocationFailure {
@@ -106,6 +107,7 @@ extension Relocation {
             report(.plan(decision.sentence, bytesToCopy: decision.bytesToCopy))
             return try previewMerge(decision)
         case .relocate:
+            try decision.checkInodes()
             summary.outcome = .relocated
             summary.method = decision.needsCopy ? .copy : .rename
             summary.notes = try retirementNotes(endpoints)

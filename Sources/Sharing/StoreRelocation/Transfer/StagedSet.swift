@@ -225,6 +225,16 @@ extension Directory {
         return total
     }
 
+    /// Returns the number of files and directories from a name down.
+    func fileCount(under name: FilePath.Component) throws(SystemError) -> Int {
+        guard let kind = try status(name)?.kind else { return 0 }
+        guard kind == .directory else { return 1 }
+        let inside = try directory(name)
+        var count = 1
+        for child in try inside.names() { count += try inside.fileCount(under: child) }
+        return count
+    }
+
     /// Copies another directory's mode, access control lists and other attributes, and its owner if this process may.
     fileprivate func keepAttributes(of other: Directory) throws(SystemError) {
         let status = try other.status()
