@@ -2,7 +2,7 @@ import LinuxSystem
 import Synchronization
 
 /// Divides this process's descriptors in advance: a store that is followed stays followable, and what exceeds the
-/// budget is refused at once.
+/// budget is refused at once. A name without a store has none.
 package final class DescriptorBudget: Sendable {
     package enum Use: Sendable {
         /// A store: its directory, its database, its log and the log's index.

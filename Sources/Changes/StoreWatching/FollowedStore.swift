@@ -26,6 +26,9 @@ package final class FollowedStore {
     /// Its fast-path index: the source reports a write to this store's log by this number.
     var fastPathIndex: Int?
 
+    /// True if the process's descriptors have room for its files.
+    var isReserved = false
+
     private var recordedStatuses: [FileStatus?]?
     private var recordedDatabase: FileIdentity?
 
@@ -329,6 +332,9 @@ package final class FollowedStore {
         case .unreadable: .unreadable
         }
     }
+
+    /// True if nothing has the store's name.
+    var isMissing: Bool { current == .absent }
 
     private var current: FollowingState {
         do throws(SystemError) {

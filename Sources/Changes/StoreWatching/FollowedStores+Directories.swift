@@ -108,29 +108,6 @@ extension FollowedStores {
         if needsRetry { watchRetryAt = .now.advanced(by: watchBackoff.next()) }
     }
 
-    /// Records that there are no descriptors for the store. A configured or subscribed store is retried.
-    func starve(_ address: StoreAddress) {
-        let name = FilePath.Component(bytes: address.name)
-        let path = plan.directories[address.group].flatMap { directory in name.map { directory.appending($0) } }
-        let message =
-            "\(path.map { PrintablePath($0) } ?? PrintablePath(bytes: address.bytes)) is not followed: \(descriptors.shortage)"
-        let isSubscribed = receiver.hasSubscribers(of: address)
-        guard isHeard(address) else {
-            // The requester gets the error each time, the log once a minute.
-            guard shortageLoggedAt.map({ $0.duration(to: .now) > .seconds(60) }) ?? true else { return }
-            shortageLoggedAt = .now
-            return log.write(.error, message)
-        }
-        guard starved.insert(address).inserted else { return }
-        log.write(.error, message)
-        states.set(.unwatched, of: address, because: descriptors.shortage)
-        if isSubscribed {
-            receiver.open(address)
-            receiver.publish(.reset(.unreadable), of: address)
-        }
-        scheduleRetry()
-    }
-
     /// Logs that a limit makes the store unreadable, once until it is readable again.
     func logLimit(of store: FollowedStore) {
         guard let limit = store.limit else {

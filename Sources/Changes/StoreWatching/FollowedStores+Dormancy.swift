@@ -47,7 +47,7 @@ extension FollowedStores {
     func wake(_ store: FollowedStore, mayExceedBudget: Bool = false) -> Bool {
         drowsy[store.address] = nil
         guard store.isDormant else { return true }
-        guard descriptors.reserve(.store, mayExceed: mayExceedBudget) else {
+        guard reserve(for: store, mayExceed: mayExceedBudget) else {
             starve(store.address)
             return false
         }
@@ -89,7 +89,7 @@ extension FollowedStores {
 
     /// Gives back what the store had while it was awake.
     func recordEndOfWaking(_ store: FollowedStore) {
-        descriptors.release(.store)
+        unreserve(store)
         let count = (awakeCounts[store.directory] ?? 1) - 1
         awakeCounts[store.directory] = count == 0 ? nil : count
     }

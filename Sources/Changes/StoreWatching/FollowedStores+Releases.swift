@@ -36,6 +36,8 @@ extension FollowedStores {
         let announced = held + (event.map { [$0] } ?? [])
         let store = stores[address]
         if let store {
+            // A relocation may have put it there. There are few.
+            _ = reserve(for: store, mayExceed: true)
             attach(store)
             reportState(of: store)
             sleepSoonIfUnheard(address)

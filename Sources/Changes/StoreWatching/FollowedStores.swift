@@ -186,6 +186,7 @@ extension FollowedStores {
             pollScheduled.insert(store.address)
             return
         }
+        if !store.isReserved, !reserve(for: store, mayExceed: !isHeard(store.address)) { return lose(store) }
         let found = store.poll { readQueuedEvents(of: store) }
         if case .reset? = found {
             publish(found, of: store)
@@ -194,6 +195,7 @@ extension FollowedStores {
         } else {
             publish(event ?? found, of: store)
         }
+        if store.state == .absent { unreserve(store) }
         watchDatabase(of: store)
         scanTables(of: store)
     }
@@ -292,13 +294,13 @@ extension FollowedStores {
         guard stores[address] == nil, let directory = plan.directories[address.group],
             let name = FilePath.Component(bytes: address.name).flatMap(StoreName.init)
         else { return stores[address] != nil }
-        guard isDormant || descriptors.reserve(.store) else {
+        let store = FollowedStore(
+            address, directory: directory, name: name, releasesUnused: plan.releasesUnusedStores)
+        guard isDormant || reserve(for: store) else {
             starve(address)
             return false
         }
         starved.remove(address)
-        let store = FollowedStore(
-            address, directory: directory, name: name, releasesUnused: plan.releasesUnusedStores)
         stores[address] = store
         hazards.request(address, isUrgent: true)
         if !isDormant { awakeCounts[directory, default: 0] += 1 }
@@ -323,7 +325,7 @@ extension FollowedStores {
     }
 
     /// Stops following the store. Its event log stays open for its subscribers, if any.
-    private func forget(_ store: FollowedStore) {
+    func forget(_ store: FollowedStore) {
         sendPendingAnswers(of: store.address)
         if !store.isDormant { recordEndOfWaking(store) }
         store.release()

@@ -252,12 +252,10 @@ import Testing
 
     /// A subscription that would exceed the budget is refused at once.
     @Test func refusesAStoreWithoutDescriptors() throws {
-        let server = try RunningServer(descriptors: DescriptorBudget(limit: 64))
+        let server = try RunningServer(
+            files: (1...7).compactMap { FilePath.Component("\($0)") }, descriptors: DescriptorBudget(limit: 64))
         let client = try server.connect()
-        func subscribe(_ number: Int) throws -> JSONObject {
-            try client.ask(
-                #"{"id":\#(number),"op":"subscribe","store":"group.example/\#(number)"}"#, id: .integer(Int64(number)))
-        }
+        func subscribe(_ number: Int) throws -> JSONObject { try self.subscribe("\(number)", client) }
         for number in 1...6 { #expect(try subscribe(number).bool("ok") == true) }
         let refused = try subscribe(7).object("error")
         #expect(refused?.string("code") == "not_watchable")
@@ -265,6 +263,35 @@ import Testing
         let ended = try client.ask(#"{"id":8,"op":"unsubscribe","store":"group.example/1"}"#, id: 8)
         #expect(ended.bool("ok") == true)
         #expect(try subscribe(7).bool("ok") == true)
+    }
+
+    /// A client may subscribe to any number of names, and that must cost no other client its stores.
+    @Test func aNameWithoutAStoreHasNoDescriptors() throws {
+        let server = try RunningServer(files: ["Notes.sqlite"], descriptors: DescriptorBudget(limit: 64))
+        let (client, other) = (try server.connect(), try server.connect())
+        for number in 1...100 { #expect(try subscribe("\(number)", client).bool("ok") == true) }
+        #expect(try subscribe("Notes.sqlite", other).bool("ok") == true)
+        let group = try Directory(server.group)
+        func change(_ number: Int, _ make: (FilePath.Component) throws -> Void) throws -> String? {
+            let name = try #require(FilePath.Component("\(number)"))
+            try make(name)
+            let event = DirectoryEvent(directory: server.group, name: name, kinds: [.created, .deleted])
+            server.source.emit(.event(event))
+            return try client.next()?.string("reason")
+        }
+        // What comes to a name is counted then, as any store.
+        var reasons: [String?] = []
+        repeat {
+            reasons.append(
+                try change(reasons.count + 1) { _ = try group.open($0, flags: O_WRONLY | O_CREAT, mode: 0o600) })
+        } while reasons.last == "appeared" && reasons.count < 100
+        #expect(reasons.last == "unreadable" && reasons.count < 10)
+        #expect(try change(1) { try group.removeFile($0) } == "vanished")
+        #expect(try client.next()?.string("reason") == "appeared")
+    }
+
+    private func subscribe(_ name: String, _ client: TestClient) throws -> JSONObject {
+        try client.ask(#"{"id":"\#(name)","op":"subscribe","store":"group.example/\#(name)"}"#, id: .string(name))
     }
 
     private func state(_ client: TestClient) throws -> String? { try statusRows(client).first?.string("state") }
