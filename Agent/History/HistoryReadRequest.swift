@@ -57,6 +57,10 @@ extension Publisher {
 
     /// Holds a change back until its rows are known, and sends at once an event that stands for all earlier changes.
     func distribute(_ numbered: EventLog.Numbered, to subscription: Subscription, _ state: inout State) {
+        if numbered.event == .reset(.overflow), subscription.rows?.recordLoss(number: numbered.number) == true {
+            state.historiesToRead.insert(subscription.store)
+            return
+        }
         switch numbered.event {
         case .change(let tables):
             subscription.rows?.record(tables, number: numbered.number)
@@ -66,7 +70,8 @@ extension Publisher {
             subscription.rows?.discardUndelivered()
             if case .migrated = numbered.event { subscription.rows?.recordMigration() }
             // Not held back until the copy of another file is made: programs must open that file soon.
-            if subscription.rows?.requestPosition() == true { state.historiesToRead.insert(subscription.store) }
+            let isPositionNeeded = subscription.rows?.requestPosition(after: numbered.event, number: numbered.number)
+            if isPositionNeeded == true { state.historiesToRead.insert(subscription.store) }
         // The history is that of the store at the name.
         case .branchChange, .relocating, .progress, .abandoned, .hazard, .hazardOver: break
         }
@@ -93,7 +98,10 @@ extension Publisher {
 
     /// Sends a bookmark to a subscription that got no event for a while.
     func sendBookmarkIfDue(_ subscription: Subscription, _ state: inout State) {
-        guard subscription.client.isFlushed, subscription.wantsBookmark() else { return }
+        if subscription.client.isFlushed, subscription.wantsBookmark() { sendBookmark(subscription, &state) }
+    }
+
+    private func sendBookmark(_ subscription: Subscription, _ state: inout State) {
         let token = token(subscription.delivered, subscription.rows?.position)
         subscription.client.send(answer: WireLine.bytes(StoreEvent.bookmark(store: subscription.store, token: token)))
         reportIfFinished(subscription.client, &state)
@@ -134,9 +142,10 @@ extension Publisher {
     ) {
         state.withLock { state in
             let credited = state.histories[round.store]?.credited ?? []
+            let lastNumber = isCaughtUp ? state.lastNumber(of: round.store) : nil
             for subscription in state.subscribers(of: round.store) where subscription.rows?.isReading == true {
                 if subscription.joining == nil {
-                    deliver(reading, to: subscription, credited: credited, &state)
+                    deliver(reading, to: subscription, credited: credited, lastNumber: lastNumber, &state)
                 } else {
                     admit(subscription, reading: reading, own: returning[subscription.client.connection], &state)
                 }
@@ -145,19 +154,23 @@ extension Publisher {
             }
             if case .failed = reading {} else { state.histories[round.store]?.token = reading.token }
             // The rows may be of commits that the feed published only after the round began.
-            let isQuiet = isCaughtUp && state.lastNumber(of: round.store) == round.number
+            let isQuiet = lastNumber == round.number
             state.histories[round.store]?.credited = isQuiet || !isCaughtUp ? [] : reading.tables
         }
     }
 
     private func deliver(
-        _ reading: HistoryReadResult, to subscription: Subscription, credited: Set<String>, _ state: inout State
+        _ reading: HistoryReadResult, to subscription: Subscription, credited: Set<String>, lastNumber: UInt64?,
+        _ state: inout State
     ) {
         let number = subscription.rows?.inRound?.last ?? subscription.delivered
-        switch subscription.rows?.finishReading(reading, credited: credited) ?? .nothing {
+        let lastNumber = subscription.wantsBookmarks ? lastNumber : nil
+        switch subscription.rows?.finishReading(reading, credited: credited, lastNumber: lastNumber) ?? .nothing {
         case .change(let tables, let rows):
             send(.change(tables), number: number, rows: rows, to: subscription, &state)
         case .reset(let reason): send(.reset(reason), number: number, to: subscription, &state)
+        case .advanced:
+            if subscription.client.isFlushed { sendBookmark(subscription, &state) }
         case .leftOut: subscription.skip(number)
         case .nothing: break
         }
@@ -185,7 +198,7 @@ extension Publisher {
         case .change(let tables, let rows):
             events.append(EventLog.Numbered(event: .change(tables), number: last, rows: rows))
         case .reset(let reason): events.append(EventLog.Numbered(event: .reset(reason), number: last))
-        case .leftOut, .nothing: break
+        case .advanced, .leftOut, .nothing: break
         }
         events += ongoing(for: subscription, state).map { EventLog.Numbered(event: $0, number: last) }
         let token =

@@ -38,7 +38,8 @@ extension HistoryService {
                 return found
             }
         } catch {
-            return pageRowsFailed(store, error)
+            pageRowsFailed(store, error)
+            return .failed
         }
         let start = position.map { "--since=\($0)" } ?? "--now"
         let words = ["changes", "--json", "--wire-lines", "--limit=\(Self.maximumRows)", start]

@@ -4,6 +4,7 @@ import GroupContainers
 import LinuxSystem
 import PersistentHistory
 import RowShadow
+import SQLiteStore
 import StoreWatching
 import SystemPackage
 
@@ -85,20 +86,21 @@ extension HistoryService {
         do {
             _ = try pageRows(of: store)
             rowsAreRead(store)
-        } catch { _ = pageRowsFailed(store, error) }
+        } catch { pageRowsFailed(store, error) }
     }
 
     /// Returns the rows of a store from its pages, as of now; nil if its own history tells them, or nothing.
     ///
-    /// Throws `RowShadowError` and `SystemError`.
+    /// Throws `RowShadowError`, `SystemError`, and `StoreError` if there is no store: it may come back.
     func pageRows(of store: StoreAddress) throws -> PageRows? {
         guard hasPageRows(store), let path = path(of: store), let name = path.lastComponent else { return nil }
-        let (known, isUnproven) = state.withLock { state in
-            (state.pages.sources[store], state.pages.unproven.remove(store) != nil)
-        }
+        let isUnproven = state.withLock { $0.pages.unproven.remove(store) != nil }
+        let known = knownRows(of: store)
         do {
             if known == nil || isUnproven {
-                guard let tables = try StoreTables.statements(ofStoreAt: path) else { throw RowShadowError.busy(path) }
+                guard let tables = try StoreTables.statements(ofStoreAt: path) else {
+                    throw FileStatus(following: path) == nil ? StoreError.missing(path) : RowShadowError.busy(path)
+                }
                 if HistorySchema.isKept(by: tables) {
                     let ended = state.withLock { state in
                         state.pages.withHistory.insert(store)
@@ -120,6 +122,15 @@ extension HistoryService {
         }
     }
 
+    /// Returns the rows that are known of a store. Drops those whose copy was moved away with the group's directory:
+    /// what has its path now may be another one, or the same that has come back, and then the copy can be opened again.
+    private func knownRows(of store: StoreAddress) -> PageRows? {
+        guard let known = state.withLock({ $0.pages.sources[store] }) else { return nil }
+        if known.isInPlace { return known }
+        state.withLock { _ = $0.pages.sources.removeValue(forKey: store) }
+        return nil
+    }
+
     /// Returns the place of a store's copies, which nobody but this user may enter.
     private static func place(of name: FilePath.Component, in group: FilePath) throws -> ShadowPlace {
         let place = ShadowPlace(of: name, inGroup: group)
@@ -134,18 +145,33 @@ extension HistoryService {
         return place
     }
 
-    /// Records why rows can't be told from pages now, and logs it once. A copy that failed is opened anew.
-    func pageRowsFailed(_ store: StoreAddress, _ error: any Error) -> HistoryReadResult {
-        if !Self.isBusy(error) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
+    /// Records why rows can't be told from pages now, and logs it once. A copy that failed is opened anew. Returns the
+    /// answer for a client.
+    @discardableResult
+    func pageRowsFailed(_ store: StoreAddress, _ found: any Error) -> WireError {
+        if !Self.isBusy(found) { state.withLock { _ = $0.pages.sources.removeValue(forKey: store) } }
         let name = PrintablePath(bytes: store.bytes)
-        guard let error = error as? any ActionableError else {
-            log.warning("rows of \(name): \(error)")
-            return .failed
+        guard let error = path(of: store).map({ Self.failure(found, of: $0) }) as? any ActionableError else {
+            log.warning("rows of \(name): \(found)")
+            return WireError(code: "busy", "the rows can't be read now")
         }
-        if case .began(let reason) = rowProblems.record(error, of: store) {
+        if case StoreError.missing? = error as? StoreError {
+            // Its events say so.
+            _ = rowProblems.end(store)
+        } else if case .began(let reason) = rowProblems.record(error, of: store) {
             log.warning("can't record or tell rows of \(name): \(reason)")
         }
-        return .failed
+        // A failed system call isn't a limit here: its code says what is to be done.
+        return WireError(code: error.errorCode, error.fullMessage, hint: error.remedy)
+    }
+
+    /// Returns what a failure to read a store's rows means. A name that is missing isn't a disk's fault: the group's
+    /// directory is moved away, or was for a moment.
+    private static func failure(_ error: any Error, of store: FilePath) -> any Error {
+        guard let system = error as? SystemError, [.noSuchFileOrDirectory, .notDirectory].contains(system.errno) else {
+            return error
+        }
+        return FileStatus(following: store) == nil ? StoreError.missing(store) : RowShadowError.busy(store)
     }
 
     /// Records that rows were recorded and told, or needn't be, and logs it if there was a problem.
@@ -185,12 +211,7 @@ extension HistoryService {
         } catch let error as PageRowsError where error.isOfRequest {
             answer(query, .failure(id: query.id, WireError(error)))
         } catch {
-            _ = pageRowsFailed(query.store, error)
-            // A failed system call isn't a limit here: its code says what is to be done.
-            let refusal = (error as? any ActionableError).map {
-                WireError(code: $0.errorCode, $0.fullMessage, hint: $0.remedy)
-            }
-            answer(query, .failure(id: query.id, refusal ?? WireError(code: "busy", "the rows can't be read now")))
+            answer(query, .failure(id: query.id, pageRowsFailed(query.store, error)))
         }
         return true
     }

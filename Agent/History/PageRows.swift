@@ -109,6 +109,10 @@ final class PageRows: Sendable {
         return status.identity
     }
 
+    /// True if the copy's directory still has its path. If it was moved away, so was the store, and another one may be
+    /// there.
+    var isInPlace: Bool { state.withLock { $0.follower.shadow.isInPlace } }
+
     /// Syncs the copy, so that it counts after another start of the machine.
     func close() { state.withLock { try? $0.follower.shadow.close() } }
 

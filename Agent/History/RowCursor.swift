@@ -11,8 +11,11 @@ struct RowCursor {
         var unrecorded: Set<String>
         let first: UInt64
         var last: UInt64
+        /// False if it only stands for file events that were lost, and nothing need have been committed.
+        var hasCommit = true
 
         mutating func add(_ later: Pending) {
+            hasCommit = hasCommit || later.hasCommit
             tables = tables.union(later.tables)
             unrecorded.formUnion(later.unrecorded)
             last = later.last
@@ -24,6 +27,9 @@ struct RowCursor {
         case reset(StoreEvent.ResetReason)
         /// There were changes, but none for the subscriber.
         case leftOut
+        /// The position is one in the copy of another file, and the reset that was sent for the file stands for all
+        /// that was committed to it.
+        case advanced
         case nothing
     }
 
@@ -39,6 +45,9 @@ struct RowCursor {
     private(set) var position: HistoryToken?
     /// True if another file may have come to the store's name, so that rows from pages have another position.
     private(set) var needsPosition = false
+    /// The number of the event after which the position was asked for, if it is a reset after which the subscriber
+    /// reads the file.
+    private var resetNumber: UInt64?
     /// True if a migration was reported since the position was one of the present model.
     private var knowsMigration = false
 
@@ -65,6 +74,14 @@ struct RowCursor {
         if pending == nil { pending = new } else { pending?.add(new) }
     }
 
+    /// Records that file events were lost. Returns false if the rows don't tell what they were of: only pages do.
+    mutating func recordLoss(number: UInt64) -> Bool {
+        guard position?.isOfPages == true else { return false }
+        let new = Pending(tables: .unknown, unrecorded: [], first: number, last: number, hasCommit: false)
+        if pending == nil { pending = new } else { pending?.add(new) }
+        return true
+    }
+
     /// Discards unsent changes: an event stands for all of them.
     mutating func discardUndelivered() {
         pending = nil
@@ -73,9 +90,18 @@ struct RowCursor {
 
     /// Asks for the position in rows from pages, after an event that may stand for another file. A history may have
     /// come with its file, and tells the position with the next change. Returns true if a read is needed.
-    mutating func requestPosition() -> Bool {
+    mutating func requestPosition(after event: StoreEvent, number: UInt64) -> Bool {
+        resetNumber = Self.isFollowedByReading(event) ? number : nil
         needsPosition = position?.isOfPages == true
         return needsPosition
+    }
+
+    private static func isFollowedByReading(_ event: StoreEvent) -> Bool {
+        switch event {
+        case .reset(.vanished), .reset(.unreadable): false
+        case .reset: true
+        default: false
+        }
     }
 
     /// Records a migration reported by the feed, so that the next read of the history needn't report it.
@@ -92,11 +118,16 @@ struct RowCursor {
     /// True if the changes in the round may have recorded rows.
     var mayHaveRows: Bool { inRound.map { HistoryTableNames.mayHaveRecorded($0.tables) } ?? false }
 
-    /// Ends a read, and returns what to send to the subscriber. `credited`: tables whose rows an earlier read returned.
-    /// `isReturning`: the position is from the subscriber's own token, of an earlier feed.
-    mutating func finishReading(_ reading: HistoryReadResult, credited: Set<String> = [], isReturning: Bool = false)
-        -> Outcome
-    {
+    /// Ends a read, and returns what to send to the subscriber.
+    ///
+    /// - Parameters:
+    ///   - credited: The tables whose rows an earlier read returned.
+    ///   - isReturning: True if the position is from the subscriber's own token, of an earlier feed.
+    ///   - lastNumber: The number of the last event, if there is one for each commit that the read may have found, and
+    ///     a position can be sent by itself.
+    mutating func finishReading(
+        _ reading: HistoryReadResult, credited: Set<String> = [], isReturning: Bool = false, lastNumber: UInt64? = nil
+    ) -> Outcome {
         let change = inRound.take()
         isReading = false
         let known = (model: position?.model, migration: knowsMigration)
@@ -115,6 +146,8 @@ struct RowCursor {
         case .discontinued(let reason, let token):
             position = token
             if reason == .migrated, known.migration { return Self.unattributed(change) }
+            // A client that requests batches needs the position with an event.
+            if reason == .epoch, wantsRows, let lastNumber, lastNumber == resetNumber { return .advanced }
             return .reset(reason)
         case .page(let page):
             guard let known = position?.number else {
@@ -133,7 +166,8 @@ struct RowCursor {
 
     /// Reports a change that can't be shown to be unwanted.
     private static func unattributed(_ change: Pending?) -> Outcome {
-        change.map { .change($0.tables, rows: nil) } ?? .nothing
+        guard let change else { return .nothing }
+        return change.hasCommit ? .change(change.tables, rows: nil) : .reset(.overflow)
     }
 
     private func attribute(
@@ -155,6 +189,7 @@ struct RowCursor {
             return .change(tables, rows: wantsRows && admitted.count <= Self.maximumRows ? admitted : nil)
         }
         guard let change else { return new.isEmpty ? .nothing : .leftOut }
+        guard change.hasCommit else { return .leftOut }
         let others = HistoryTableNames.userTables(change.tables, ofReplica: page.isReplica).map(TableFilter.fold)
         let wasSent = !others.isEmpty && credited.isSuperset(of: others)
         guard filter.isEmpty, self.tables?.admits(change.tables) ?? true, !wasSent else { return .leftOut }

@@ -12,7 +12,7 @@ final class Subscription {
     private let filter: TableFilter?
     /// True if it wants to know which tables change.
     let wantsDetail: Bool
-    private let wantsBookmarks: Bool
+    let wantsBookmarks: Bool
     private let wantsProgress: Bool
     /// The cursor, if the store's history is read for it.
     var rows: RowCursor?

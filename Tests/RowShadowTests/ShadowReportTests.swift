@@ -157,6 +157,25 @@ import Testing
         #expect(FileStatus(following: moved.appending("gone.db").appending("0").appending("lock")) != nil)
     }
 
+    /// The group's directory may be moved away for a while: nothing may be where it is to come back.
+    @Test func makesNoDirectoryInPlaceOfAGroups() throws {
+        let directory = try TemporaryDirectory()
+        let (group, away) = (directory.path.appending("group"), directory.path.appending("away"))
+        let place = ShadowPlace(of: "s.db", inGroup: group)
+        func refusal() -> Errno? {
+            let error = #expect(throws: SystemError.self) { _ = try place.takeSlot(epoch: nil) }
+            return error?.errno
+        }
+        #expect(refusal() == .noSuchFileOrDirectory && FileStatus(following: group) == nil)
+        try #require(mkdir(group.string, 0o700) == 0)
+        let slot = try place.takeSlot(epoch: nil)
+        #expect(slot.isInPlace)
+        try #require(rename(group.string, away.string) == 0)
+        #expect(!slot.isInPlace && refusal() == .noSuchFileOrDirectory && FileStatus(following: group) == nil)
+        try #require(rename(away.string, group.string) == 0)
+        #expect(slot.isInPlace)
+    }
+
     @Test func findsTheCopiesInAGroup() throws {
         let directory = try TemporaryDirectory()
         #expect(try KeptShadows.all(inGroup: directory.path).isEmpty)

@@ -60,6 +60,8 @@ package final class RowShadow {
     package var identity: FileIdentity { state.identity }
     /// The directory's path.
     package var path: FilePath { directory.path }
+    /// True if the directory still has its path.
+    package var isInPlace: Bool { slot.isInPlace }
     /// The path of the copy: a database of the store's state as of the last step, without a log beside it, whatever its
     /// header says. Nobody writes it but this object.
     package var pagesPath: FilePath { directory.path.appending(ShadowName.pages) }

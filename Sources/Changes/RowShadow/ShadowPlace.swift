@@ -9,11 +9,15 @@ package struct ShadowPlace {
     package let path: FilePath
     /// The number of the path's last components that no symbolic link may stand for.
     private let ownComponents: Int
+    /// True if the directory that has these components is a group's, which only its owner makes.
+    private let isInGroup: Bool
 
     /// A place of another kind, in a directory that is the caller's.
     package init(path: FilePath) { self.init(path: path, ownComponents: 0) }
 
-    init(path: FilePath, ownComponents: Int) { (self.path, self.ownComponents) = (path, ownComponents) }
+    init(path: FilePath, ownComponents: Int, isInGroup: Bool = false) {
+        (self.path, self.ownComponents, self.isInGroup) = (path, ownComponents, isInGroup)
+    }
 
     /// The place in the user's state directory.
     ///
@@ -48,7 +52,7 @@ package struct ShadowPlace {
     ///   - name: The store's file name.
     ///   - directory: The group's directory.
     package init(of name: FilePath.Component, inGroup directory: FilePath) {
-        self.init(path: Self.parent(inGroup: directory).appending(name), ownComponents: 3)
+        self.init(path: Self.parent(inGroup: directory).appending(name), ownComponents: 3, isInGroup: true)
     }
 
     /// The directory of the places of a group's stores.
@@ -84,6 +88,9 @@ package struct ShadowPlace {
             // They are written with each step, when the file was there.
             return try Directory(path.removingLastComponent()).birth(name).map { $0 <= pages.modified } ?? true
         }
+
+        /// True if the directory still has its path: it was not moved away, with the store or without it.
+        package var isInPlace: Bool { FileStatus(following: directory.path)?.identity == directory.identity }
 
         /// Removes the shadow. Throws `SystemError`.
         package func removeShadow() throws(SystemError) { try directory.removeShadow() }
@@ -229,11 +236,14 @@ package struct ShadowPlace {
         return removal
     }
 
+    /// Opens the place, and makes what is missing of it. Throws ENOENT if a group's directory is missing: it may have
+    /// been moved away for a while, and could not come back to where another one is.
     private func makeDirectory() throws(SystemError) -> Directory {
         var made = FilePath(root: path.root)
-        for component in path.components {
+        let existing = isInGroup ? path.components.count - ownComponents : 0
+        for (index, component) in path.components.enumerated() {
             made.append(component)
-            if FileStatus(following: made) != nil { continue }
+            if index < existing || FileStatus(following: made) != nil { continue }
             let status = made.withPlatformString { mkdir($0, 0o700) }
             guard status == 0 || errno == EEXIST else { throw .last("mkdir", path: made) }
         }

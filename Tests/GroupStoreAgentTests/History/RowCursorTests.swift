@@ -176,4 +176,72 @@ import Testing
         var cursor = try cursor(["GS_CHANGE", "note", "tag"], only: ["NOTE"])
         #expect(cursor.finishReading(page([row(1, "tag"), row(2, author: "me")])) == .leftOut)
     }
+
+    /// Returns a cursor at the present position of a copy of pages.
+    private func cursorOfPages(wantsRows: Bool = true) throws -> (cursor: RowCursor, position: HistoryToken) {
+        let store = try #require(StoreAddress(bytes: Array("g/s".utf8)))
+        var operation = SubscribeOperation(store, tables: nil)
+        operation.wantsRows = wantsRows
+        var cursor = RowCursor(operation)
+        let position = HistoryToken(history: HistoryToken.pagesPrefix + "a", number: 1, nonce: 1)
+        cursor.begin(at: position)
+        return (cursor, position)
+    }
+
+    /// The subscriber has been told to read the file, and nothing was committed to it since.
+    @Test func aResetStandsForTheCopyOfTheFileThatItWasSentFor() throws {
+        let new = HistoryToken(history: HistoryToken.pagesPrefix + "b", number: 0, nonce: 0)
+        func outcome(
+            after event: StoreEvent, last: UInt64?, committing: Bool = false, wantsRows: Bool = true
+        ) throws -> RowCursor.Outcome {
+            var cursor = try cursorOfPages(wantsRows: wantsRows).cursor
+            let isNeeded = cursor.requestPosition(after: event, number: 7)
+            #expect(isNeeded)
+            if committing { cursor.record(ChangedTables(["note"], isComplete: true), number: 8) }
+            cursor.beginReading()
+            let outcome = cursor.finishReading(.discontinued(.epoch, new), lastNumber: last)
+            #expect(cursor.position == new)
+            return outcome
+        }
+        #expect(try outcome(after: .reset(.replaced), last: 7) == .advanced)
+        #expect(try outcome(after: .reset(.replaced), last: 8, committing: true) == .reset(.epoch))
+        #expect(try outcome(after: .reset(.replaced), last: 7, wantsRows: false) == .reset(.epoch))
+        // Later commits may not be published yet.
+        #expect(try outcome(after: .reset(.replaced), last: nil) == .reset(.epoch))
+        // Nobody can have read the store then.
+        for reason in [StoreEvent.ResetReason.vanished, .unreadable] {
+            #expect(try outcome(after: .reset(reason), last: 7) == .reset(.epoch))
+        }
+        #expect(try outcome(after: .migrated(fromModel: nil, toModel: "M"), last: 7) == .reset(.epoch))
+    }
+
+    @Test func pagesTellWhatLostEventsWereOf() throws {
+        let (first, position) = try cursorOfPages()
+        func outcome(_ reading: HistoryReadResult, _ record: (inout RowCursor) -> Void = { _ in }) -> RowCursor.Outcome
+        {
+            var cursor = first
+            let isRecorded = cursor.recordLoss(number: 7)
+            #expect(isRecorded && cursor.firstUndelivered == 7)
+            record(&cursor)
+            cursor.beginReading()
+            let outcome = cursor.finishReading(reading)
+            #expect(cursor.firstUndelivered == nil)
+            return outcome
+        }
+        let next = HistoryToken(history: position.history, number: 2, nonce: 2)
+        #expect(outcome(.page(RowPage(token: position, isFromPages: true))) == .leftOut)
+        let rows = [row(2)]
+        #expect(
+            outcome(.page(RowPage(rows: rows, token: next, isFromPages: true)))
+                == .change(.unknown.union(ChangedTables(["note"], isComplete: true)), rows: rows))
+        #expect(outcome(.failed) == .reset(.overflow))
+        #expect(outcome(.discontinued(.historyTrimmed, next)) == .reset(.historyTrimmed))
+        // A commit is told all the same.
+        let none = ChangedTables([], isComplete: true)
+        let committed = outcome(.page(RowPage(token: position, isFromPages: true))) { $0.record(none, number: 8) }
+        #expect(committed == .change(.unknown.union(none), rows: []))
+        var history = try cursor(nil)
+        let isRecorded = history.recordLoss(number: 7)
+        #expect(!isRecorded)
+    }
 }

@@ -107,8 +107,11 @@ final class AgentFeed: WatchedFeed {
         }
     }
 
-    /// The refusals that end by themselves. An agent that maintains the history updates it after a schema change.
-    static let passing: Set<String> = ["busy", "in_use", "no_space", "timed_out", "outdated_history", "relocating"]
+    /// The refusals that end by themselves. An agent that maintains the history updates it after a schema change, and a
+    /// store may come to its name.
+    static let passing: Set<String> = [
+        "busy", "in_use", "no_space", "no_such_store", "timed_out", "outdated_history", "relocating",
+    ]
 
     /// Subscribes at this process's own agent. The stores keep the names of their paths.
     init(

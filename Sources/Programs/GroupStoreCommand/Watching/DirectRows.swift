@@ -187,6 +187,7 @@ final class DirectRows {
         switch event {
         // The steps say it.
         case .change(let tables): if !tables.isComplete { comparesAll = true }
+        case .reset(.overflow): comparesAll = true
         case .reset:
             comparesAll = true
             owed.append(event)

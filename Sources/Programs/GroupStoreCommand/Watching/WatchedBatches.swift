@@ -16,7 +16,8 @@ final class WatchedBatches {
         var token: String?
         /// The schema of the last batch.
         var schema: String?
-        /// True if a batch couldn't be read because the store is being relocated.
+        /// True if a batch couldn't be read because the store is being relocated, or because nothing has its name: an
+        /// event tells how that ends.
         var isPending = false
         /// True if steps follow that no event was received for.
         var hasMore = false
@@ -61,9 +62,10 @@ final class WatchedBatches {
         guard let index = feed.stores.firstIndex(where: { $0 === event.store }) else { return event }
         let reached = event.token.flatMap { SubscriptionToken($0)?.history }
         switch event.event {
-        case .reset:
-            // Everything is stale, so the rows until here don't matter.
-            if let reached { positions[index] = Position(token: reached) }
+        case .reset(let reason):
+            if let reached, try isTold(index, reason, reached) {
+                return FeedEvent(event.store, bookmark: position(event.store, notBefore: event.token ?? reached))
+            }
         case .relocating, .progress: break
         case .change, .branchChange, .relocated, .migrated, .abandoned, .hazard, .hazardOver, nil:
             guard event.tables != nil || positions[index].isPending else { break }
@@ -91,8 +93,9 @@ final class WatchedBatches {
     }
 
     private func position(_ index: Int, notBefore token: String) -> String {
+        // Of another copy, what was asked for is the later one.
         guard let given = SubscriptionToken(token), let history = given.history.flatMap({ HistoryToken($0) }),
-            let printed = positions[index].step, printed.history == history.history, printed.nonce > history.nonce
+            let printed = positions[index].step, printed.history != history.history || printed.nonce > history.nonce
         else { return token }
         return SubscriptionToken(feed: given.feed, history: printed.description).description
     }
@@ -103,7 +106,8 @@ final class WatchedBatches {
     ) throws -> Bool {
         func isReached() -> Bool {
             guard let reached, let position = positions[index].step else { return false }
-            return position.history == reached.history && position.nonce >= reached.nonce
+            // A new copy of the pages was made after the event.
+            return position.history != reached.history || position.nonce >= reached.nonce
         }
         if positions[index].hasMore, isReached() { return true }
         while true {
@@ -135,24 +139,66 @@ final class WatchedBatches {
         return FeedEvent(store, .change(isReset ? .unknown : ChangedTables(tables, isComplete: true)), token: token)
     }
 
-    /// Prints a page, for which it waits as long as a program locks the store. Returns its lines; nil if the store is
-    /// being relocated.
+    /// Advances to the position from which rows lead on after a reset: another file may have come to the store's name,
+    /// and then the copy of its pages is a new one. Returns true if an earlier reset stands for this one: it was told
+    /// when that copy had been made.
+    private func isTold(_ index: Int, _ reason: StoreEvent.ResetReason, _ reached: String) throws -> Bool {
+        // All is stale, so the rows until here don't matter.
+        guard let given = HistoryToken(reached), given.isOfPages else {
+            positions[index] = Position(token: reached)
+            return false
+        }
+        let printed = positions[index].step
+        if reason == .epoch, printed?.history == given.history { return true }
+        let ahead = printed.flatMap { $0.history == given.history ? nil : $0.description }
+        let position = try leading(from: ahead ?? reached, index, after: reason)
+        if ahead != nil, position == ahead, [.appeared, .replaced].contains(reason) { return true }
+        positions[index] = Position(token: position ?? ahead ?? reached)
+        return false
+    }
+
+    /// Returns a position, or that of a new copy of the store's pages from which rows lead on instead; nil if that
+    /// can't be known.
+    private func leading(
+        from position: String, _ index: Int, after reason: StoreEvent.ResetReason
+    ) throws -> String? {
+        // A program that locks the store does so for as long as it likes.
+        if reason == .unreadable { return nil }
+        let operation = HistoryOperation.changes(
+            feed.address(index), since: position, limit: 1, HistoryOperation.Filter())
+        let reply = try awaiting { connection throws(AgentConnectionError) in
+            try connection.request(.history(operation), deadline: Deadline(after: Self.replyTimeout))
+        }
+        return reply.map { $0.string("outcome") == "reset" ? $0.string("token") ?? position : position }
+    }
+
+    /// Prints a page. Returns its lines; nil if the store is being relocated, or isn't there.
     private func page(_ index: Int) throws -> [JSONObject]? {
+        let lines = try awaiting { connection throws(AgentConnectionError) in try printPage(index, connection) }
+        positions[index].isPending = lines == nil
+        if lines == nil { positions[index].hasMore = false }
+        return lines
+    }
+
+    /// Makes a request, for which it waits as long as a program locks the store. Returns nil if the store is being
+    /// relocated, or isn't there.
+    private func awaiting<Success>(
+        _ request: (AgentConnection) throws(AgentConnectionError) -> Success
+    ) throws -> Success? {
         let giveUp = Deadline(after: Self.patience)
         var hasSaid = output.quiet
         var backoff = Backoff(first: .milliseconds(20), longest: .seconds(2))
         while true {
             do throws(AgentConnectionError) {
-                let lines = try printPage(index)
-                positions[index].isPending = false
-                return lines
+                let open = try openConnection()
+                let success = try request(open)
+                // Held as long as pages follow.
+                connection = hasMore ? open : nil
+                return success
             } catch {
                 connection = nil
                 switch error {
-                case .refused(let refusal) where refusal.code == "relocating":
-                    positions[index].isPending = true
-                    positions[index].hasMore = false
-                    return nil
+                case .refused(let refusal) where ["relocating", "no_such_store"].contains(refusal.code): return nil
                 case .refused(let refusal) where ["busy", "no_space"].contains(refusal.code):
                     // A program may lock a store for as long as it likes, and a disk be full.
                     if giveUp.hasPassed, !hasSaid { Self.sayWaiting(refusal) }
@@ -180,7 +226,9 @@ final class WatchedBatches {
     }
 
     /// Prints a page. Returns its lines, if it has rows.
-    private func printPage(_ index: Int) throws(AgentConnectionError) -> [JSONObject] {
+    private func printPage(
+        _ index: Int, _ connection: AgentConnection
+    ) throws(AgentConnectionError) -> [JSONObject] {
         let position = positions[index]
         // A step tells what it changes of the schema.
         let schema = position.step == nil ? position.schema : nil
@@ -189,7 +237,6 @@ final class WatchedBatches {
         var parts = PartBuffer()
         var lines: [JSONObject] = []
         var problem: WireError?
-        let connection = try openConnection()
         let reply = try connection.request(.history(operation), deadline: Deadline(after: Self.replyTimeout)) {
             do throws(WireError) {
                 if let whole = try parts.object($1) { lines.append(whole) }
@@ -204,7 +251,6 @@ final class WatchedBatches {
         positions[index].token = reply.string("token") ?? position.token
         positions[index].schema = reply.string("schema")
         positions[index].hasMore = reply.bool("more") ?? false
-        self.connection = positions[index].hasMore ? connection : nil
         return lines
     }
 }
