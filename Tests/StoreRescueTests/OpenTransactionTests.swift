@@ -189,6 +189,28 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
     }
 
+    /// SQLite reuses the file at the journal's name, so a branch's journal is the present store's too. That needs it to
+    /// roll back what its program has spilled.
+    @Test(arguments: ["TRUNCATE", "PERSIST"]) func leavesAJournalThatTheStoreAtTheNameUses(mode: String) throws {
+        let first = try holder("DELETE")
+        try first.run("c.execute('BEGIN')")
+        try first.insert(9, "open")
+        try rig.replace(rows: "(1, 'base')")
+        let other = try rig.holder()
+        try other.run("c.execute('PRAGMA journal_mode = \(mode)').fetchall()")
+        try other.insert(3, "other")
+        try other.run("c.execute('BEGIN IMMEDIATE')")
+        let failure = #expect(throws: RelocationFailure.self) {
+            try rig.rescue(deadline: .milliseconds(100)).run()
+        }
+        #expect(failure?.code == "in_use" && failure?.kind == .busy)
+        #expect(try rig.entries.contains("Notes.sqlite-journal"))
+        try other.run("c.execute('ROLLBACK')")
+        try begin(other)
+        try other.kill()
+        #expect(try rig.rows() == ["1=base", "3=other"])
+    }
+
     /// A program that has reserved the right to write, and has written nothing yet.
     @Test func joinsABranchWhoseProgramIsAboutToWrite() throws {
         let first = try holder("DELETE")

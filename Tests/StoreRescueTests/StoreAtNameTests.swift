@@ -54,6 +54,53 @@ import Testing
         #expect(try rig.rows().last == "4=later")
     }
 
+    /// Removes two programs' log, commits beside it, and then lets it be checkpointed into the database: the log at the
+    /// name looks like another database's. Programs that commit in turn increment the change counter each time.
+    private func checkpointUnderAnotherLog(_ holders: [SQLiteHolder]) throws {
+        rig.unlink("-wal", "-shm")
+        let other = try rig.holder()
+        try other.changeFirstPage()
+        try other.insert(3, "other")
+        for id in 4..<8 {
+            try holders[id % 2].changeFirstPage()
+            try holders[id % 2].insert(id, "first")
+        }
+        try holders[0].run("c.execute('PRAGMA wal_checkpoint(PASSIVE)').fetchall()")
+        try other.end()
+        #expect(try rig.store.foreignLog() != nil)
+    }
+
+    /// The programs with the lost log run, or were killed once their branch was copied.
+    @Test(arguments: [false, true]) func keepsTheRowsOfALogThatACheckpointHasContradicted(areKilled: Bool) throws {
+        let holders = [first, try rig.holder()]
+        try checkpointUnderAnotherLog(holders)
+        #expect(try rig.rescue().copyBranches().outcome == .copied)
+        if areKilled { try holders.forEach { try $0.kill() } }
+        let plan = try rig.rescue().dryRun().merge
+        let result = try rig.rescue().run()
+        #expect(result.outcome == .rescued)
+        #expect(result.merge?.entities.map(\.onlyLegacy) == plan?.entities.map(\.onlyLegacy))
+        #expect(try rig.rows() == ["1=base", "2=first", "3=other"] + (4..<8).map { "\($0)=first" })
+    }
+
+    /// Nothing shows whose the log is: SQLite replays it, and groupstore would leave it out.
+    @Test func refusesALogThatNoBranchExplains() throws {
+        rig.unlink("-wal", "-shm")
+        try rig.replace(rows: "(1, 'base')")
+        try rig.sql(rig.path, "PRAGMA journal_mode = WAL")
+        let holders = [try rig.holder(), try rig.holder()]
+        try checkpointUnderAnotherLog(holders)
+        for holder in holders { try holder.kill() }
+        for failure in [
+            #expect(throws: RelocationFailure.self) { try rig.rescue().dryRun() },
+            #expect(throws: RelocationFailure.self) { try rig.rescue().run() },
+        ] { #expect(failure?.code == "foreign_log") }
+        #expect(try rig.store.foreignLog() != nil)
+        try rig.sql(rig.path, "PRAGMA wal_checkpoint(TRUNCATE)")
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "3=other"])
+    }
+
     @Test func refusesALinkThatLeadsNowhere() throws {
         rig.unlink("")
         #expect(symlink("nowhere/Notes.sqlite", rig.path.string) == 0)

@@ -58,6 +58,7 @@ struct BranchCopies {
         baseMargin: Duration?, recording: Bool
     ) throws {
         let start = SplitBase.Start(store)
+        if !store.isShared(by: branches, ended) { try store.checkLog(without: foreign) }
         let name = try Self.name(of: store, without: foreign, branches, in: place)
         let file = NamedFiles(store.name, in: store.directory).database.map {
             ArchiveNote.Branch.File(identity: $0, birth: store.directory.birth(store.name.database))

@@ -31,7 +31,7 @@ struct RescueJoin {
             (store.name.wal, named.log), (store.name.sharedMemory, named.index), (store.name.journal, named.journal),
         ]
         let strays = sides.filter { _, file in file.map(files.contains) ?? false }.map(\.0)
-        let isShared = branches.contains(where: \.sharesDatabase)
+        let isShared = try store.needsDetaching(branches, ended)
         let isEmpty = store.hasEmptyFile(without: files, branches)
         let database = isEmpty ? nil : named.database
         // A journal has no index that programs lock.
@@ -149,6 +149,18 @@ extension StoreLocation {
     /// lost.
     func hasFiles(of saved: SavedBranches.Saved) -> Bool {
         saved.branch.log != nil && saved.branch.log == file(name.wal) && saved.branch.database == file(name.database)
+    }
+
+    /// True if a branch has, or had, the database file that is at the store's name. Its programs may have checkpointed
+    /// their lost log into it.
+    func isShared(by branches: [OrphanedBranch], _ ended: [SavedBranches.Saved]) -> Bool {
+        branches.contains(where: \.sharesDatabase) || ended.contains { $0.branch.database == file(name.database) }
+    }
+
+    /// True if the log at the store's name must be made to match the database before the store is merged: a program
+    /// has the database open by a lost log, or had it, and its checkpoint makes the log look like another database's.
+    func needsDetaching(_ branches: [OrphanedBranch], _ ended: [SavedBranches.Saved]) throws -> Bool {
+        try branches.contains(where: \.sharesDatabase) || isShared(by: branches, ended) && foreignLog() != nil
     }
 
     /// Returns the logs, indexes and journals at the store's names that belong to a branch. A program that has ended

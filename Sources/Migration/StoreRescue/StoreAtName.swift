@@ -1,5 +1,6 @@
 import LinuxSystem
 import SQLiteFormat
+import SQLiteStore
 import StoreHazards
 import StoreRelocation
 import SystemPackage
@@ -36,6 +37,24 @@ extension StoreLocation {
                 + "database open that is at \(PrintablePath(other)) now, and another program the one at the store's name",
             remedy: "give both their names back, while the programs run: "
                 + "mv -n \(mine) \(free) && mv -n \(theirs) \(mine) && mv -n \(free) \(theirs)")
+    }
+
+    /// Throws if the log at the store's name contradicts the database, and no branch explains it. SQLite replays that log
+    /// nevertheless, so its rows may be what programs at the name have committed.
+    ///
+    /// - Parameter foreign: The files at the store's names that belong to a branch.
+    func checkLog(without foreign: Set<FileIdentity>) throws {
+        guard let log = try directory.status(name.wal), !foreign.contains(log.identity), let found = try foreignLog(),
+            found.mismatch != .rollbackMode
+        else { return }
+        let (word, wal) = (path.shellWord, path.appending(suffix: "-wal").shellWord)
+        let (copy, copiedWAL) = (path.appending(suffix: ".copy").shellWord, path.appending(suffix: ".copy-wal").shellWord)
+        throw RelocationFailure(
+            .badData, code: "foreign_log",
+            "\(found.description); or a program that had a lost log, and has ended, wrote the database under it",
+            remedy: "see on a copy what SQLite reads with the log: cp -a \(word) \(copy) && "
+                + "cp -a \(wal) \(copiedWAL) && sqlite3 \(copy) .dump; if that is the store, let SQLite take it: "
+                + "sqlite3 \(word) 'PRAGMA wal_checkpoint(TRUNCATE)'; if not: mv \(wal) \(wal).other")
     }
 
     /// Throws if the database at the store's name has a second name: programs that use it have a log of their own.

@@ -30,9 +30,22 @@ package struct BranchJoin {
     /// Moves a branch's log and index from the store's name into the archive: a program that opens the store would take
     /// them for the store's own. The programs that have them open keep them.
     ///
+    /// A journal may be the present store's too: SQLite reuses the file that lies at the journal's name. It is moved only
+    /// while no program has the database at the store's name open.
+    ///
     /// - Parameter reason: A sentence for the user on why they are there.
+    /// - Throws: `StoreTransfer.RetryReason.held` if a program has that database open beside a journal.
     package func setAside(_ names: [FilePath.Component], reason: String) throws {
         guard !names.isEmpty else { return }
+        guard names.contains(store.name.journal), let database = try file?.identity else {
+            return try move(names, reason)
+        }
+        let descriptor = try store.directory.open(store.name.database, flags: O_RDWR)
+        guard let lease = try StoreTransfer.lease(descriptor) else { throw StoreTransfer.RetryReason.held(database) }
+        try withExtendedLifetime(lease) { _ in try move(names, reason) }
+    }
+
+    private func move(_ names: [FilePath.Component], _ reason: String) throws {
         let id = TransferIdentifier()
         try container.write(
             ArchiveNote(id: id, name: store.name.database, from: store.path, at: Date(), reason: reason))
