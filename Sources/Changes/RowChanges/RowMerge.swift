@@ -31,9 +31,10 @@ extension TreeMap {
             switch (former.cell, latter.cell) {
             case (nil, nil): return rows
             case (let first?, let second?) where first.rowid == second.rowid:
-                if !CellCursor.passEqualCells(&former, &latter) {
+                if pair.listsAllRows || !CellCursor.passEqualCells(&former, &latter) {
                     let isSameHere = former.local(first).hasSameBytes(as: latter.local(second))
-                    if try !isSame(first, second, isSameHere: isSameHere, pair, old, new, &walk), collectsRows {
+                    let isSame = try isSame(first, second, isSameHere: isSameHere, pair, old, new, &walk)
+                    if !isSame || pair.listsAllRows, collectsRows {
                         rows.append(.init(before: first.place, after: second.place))
                     }
                 }
@@ -83,6 +84,7 @@ extension TreeMap {
                 }
                 if isSame, let counterpart {
                     try moveChain(counterpart, cell, pair, old, new, &walk)
+                    if pair.listsAllRows { came.append(.init(before: counterpart.place, after: cell.place)) }
                     continue
                 }
                 if let counterpart { try leaveChain(counterpart, pair, old, &walk) }

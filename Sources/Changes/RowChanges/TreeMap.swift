@@ -52,9 +52,12 @@ package struct TreeMap: Sendable {
     ///   - collectsRows: False if only the map is wanted.
     ///   - key: Returns the fields of a table's key, for a table WITHOUT ROWID, whose records begin with them; nil if
     ///     it isn't known. Rows with the same key, by value and type, are told as one.
+    ///   - keepsValues: Returns true if a row whose record is the same under both definitions of a table needn't be told.
+    ///     Where it returns false, all rows of the table count as rows that differ.
     package mutating func advance(
         from old: any DatabaseState, to new: any DatabaseState, changed: [UInt32],
-        collectsRows: Bool = true, key: @escaping (SchemaEntry) -> [KeyField]? = { _ in nil }
+        collectsRows: Bool = true, key: @escaping (SchemaEntry) -> [KeyField]? = { _ in nil },
+        keepsValues: (_ before: SchemaEntry, _ after: SchemaEntry) -> Bool = { _, _ in true }
     ) throws -> PageDifference {
         let format = try Self.commonFormat(old, new)
         self.format = format
@@ -73,6 +76,14 @@ package struct TreeMap: Sendable {
             let rows = try compare(schema, old, new, &walk)
             tables.append(.init(before: schema.before, after: schema.after, hasRowids: true, rows: rows))
             pairs = try updateSchema(rows, old, new, format)
+            for index in pairs.indices {
+                guard collectsRows, let before = pairs[index].before, let after = pairs[index].after,
+                    !keepsValues(before, after)
+                else { continue }
+                pairs[index].listsAllRows = true
+                // Then both walks read the whole tree.
+                for page in owners.indices where owners[page] == pairs[index].tree { sets.dirty.insert(UInt32(page)) }
+            }
         }
         let paired = Set(pairs.map(\.tree))
         for tree in charged where tree != Self.schemaTree && !paired.contains(tree) {
@@ -255,6 +266,8 @@ struct Pair {
     let before: SchemaEntry?
     let after: SchemaEntry?
     let hasRowids: Bool
+    /// True if rows with the same record are listed too.
+    var listsAllRows = false
 
     var name: String { after?.name ?? before?.name ?? "" }
 

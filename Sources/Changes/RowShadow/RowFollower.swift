@@ -63,7 +63,7 @@ package final class RowFollower {
     var map: TreeMap?
     /// True if the shadow is of no use until it is made anew.
     private var isDamaged = false
-    private let keys = TableKeys()
+    private let definitions = TableDefinitions()
     /// An event tells of a change of the names. If it doesn't, this limits how long it goes unnoticed.
     private static let nameInterval = Duration.milliseconds(100)
     /// The number of transactions that are applied before anybody is told of them.
@@ -341,7 +341,8 @@ package final class RowFollower {
             if attempt > 0 || current == nil { current = try shadow.map() }
             do {
                 difference = try current?.advance(
-                    from: shadow.pages, to: staged, changed: staged.numbers, key: keys.key(of:))
+                    from: shadow.pages, to: staged, changed: staged.numbers, key: definitions.key(of:),
+                    keepsValues: definitions.keepsValues(from:to:))
             } catch { guard error is Contradiction else { throw error } }
         }
         let encoding = current?.format?.encoding ?? .utf8

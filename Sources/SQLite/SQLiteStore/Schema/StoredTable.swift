@@ -14,6 +14,12 @@ package final class StoredTable {
         let isReal: Bool
         /// The value in records that were written before the column was added.
         let missing: StoredValue
+
+        /// True if the two have the same value in each record.
+        func isRead(as other: Column) -> Bool {
+            field == other.field && isRowid == other.isRowid && isReal == other.isReal
+                && missing.isIdentical(to: other.missing)
+        }
     }
 
     package let table: DatabaseSchema.Table
@@ -25,6 +31,8 @@ package final class StoredTable {
     /// affinity. Nil for another table. A key may have a column twice, with different collations.
     package let keyIsReal: [Bool]?
     private let stored: [Column]
+    /// The number of fields of a whole record.
+    private let fieldCount: Int
     private let keyPlaces: [Int]
     private let encoding: TextEncoding
 
@@ -49,6 +57,7 @@ package final class StoredTable {
                     missing: try Self.defaultValue(of: column, isStrict: isStrict)))
         }
         self.stored = stored
+        fieldCount = places.count
         let columns = table.assignableColumns.map(\.name)
         self.columns = columns
         let key = table.kind == .withoutRowid ? table.primaryKey.map(\.name) : alias.map { [$0] } ?? []
@@ -117,6 +126,17 @@ package final class StoredTable {
                 if column.isReal, case .integer(let number) = fields[column.field] { return .real(Double(number)) }
                 return value(fields[column.field])
             }
+        }
+    }
+
+    /// Returns true if a record that is the same under a former definition has here the values that follow from the
+    /// columns alone: a column keeps its values under its name; one of a new name has those of the former column at its
+    /// place, or its default if there was none.
+    package func keepsValues(of former: StoredTable) -> Bool {
+        zip(columns, stored).enumerated().allSatisfy { place, column in
+            if let source = former.columns.firstIndex(of: column.0), source != place { return false }
+            guard place < former.stored.count else { return column.1.field >= former.fieldCount }
+            return column.1.isRead(as: former.stored[place])
         }
     }
 
