@@ -52,8 +52,8 @@ package struct TreeMap: Sendable {
     ///   - collectsRows: False if only the map is wanted.
     ///   - key: Returns the fields of a table's key, for a table WITHOUT ROWID, whose records begin with them; nil if
     ///     it isn't known. Rows with the same key, by value and type, are told as one.
-    ///   - keepsValues: Returns true if a row whose record is the same under both definitions of a table needn't be told.
-    ///     Where it returns false, all rows of the table count as rows that differ.
+    ///   - keepsValues: Returns true if rows whose records are the same under both definitions of a table needn't be
+    ///     told. Where it returns false, all rows of the table count as rows that differ.
     package mutating func advance(
         from old: any DatabaseState, to new: any DatabaseState, changed: [UInt32],
         collectsRows: Bool = true, key: @escaping (SchemaEntry) -> [KeyField]? = { _ in nil },

@@ -39,22 +39,22 @@ extension StoreLocation {
                 + "mv -n \(mine) \(free) && mv -n \(theirs) \(mine) && mv -n \(free) \(theirs)")
     }
 
-    /// Throws if the log at the store's name contradicts the database, and no branch explains it. SQLite replays that log
-    /// nevertheless, so its rows may be what programs at the name have committed.
+    /// Throws if the log at the store's name contradicts the database, and no branch explains it. SQLite replays that
+    /// log nevertheless, so its rows may be what programs at the name have committed.
     ///
     /// - Parameter foreign: The files at the store's names that belong to a branch.
     func checkLog(without foreign: Set<FileIdentity>) throws {
         guard let log = try directory.status(name.wal), !foreign.contains(log.identity), let found = try foreignLog(),
             found.mismatch != .rollbackMode
         else { return }
-        let (word, wal) = (path.shellWord, path.appending(suffix: "-wal").shellWord)
-        let (copy, copiedWAL) = (path.appending(suffix: ".copy").shellWord, path.appending(suffix: ".copy-wal").shellWord)
+        func word(_ suffix: String) -> String { path.appending(suffix: suffix).shellWord }
         throw RelocationFailure(
             .badData, code: "foreign_log",
             "\(found.description); or a program that had a lost log, and has ended, wrote the database under it",
-            remedy: "see on a copy what SQLite reads with the log: cp -a \(word) \(copy) && "
-                + "cp -a \(wal) \(copiedWAL) && sqlite3 \(copy) .dump; if that is the store, let SQLite take it: "
-                + "sqlite3 \(word) 'PRAGMA wal_checkpoint(TRUNCATE)'; if not: mv \(wal) \(wal).other")
+            remedy: "see on a copy what SQLite reads with the log: cp -a \(word("")) \(word(".copy")) && "
+                + "cp -a \(word("-wal")) \(word(".copy-wal")) && sqlite3 \(word(".copy")) .dump; if that is the store, "
+                + "let SQLite take it: sqlite3 \(word("")) 'PRAGMA wal_checkpoint(TRUNCATE)'; "
+                + "if not: mv \(word("-wal")) \(word("-wal.other"))")
     }
 
     /// Throws if the database at the store's name has a second name: programs that use it have a log of their own.

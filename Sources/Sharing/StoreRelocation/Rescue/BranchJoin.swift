@@ -30,8 +30,8 @@ package struct BranchJoin {
     /// Moves a branch's log and index from the store's name into the archive: a program that opens the store would take
     /// them for the store's own. The programs that have them open keep them.
     ///
-    /// A journal may be the present store's too: SQLite reuses the file that lies at the journal's name. It is moved only
-    /// while no program has the database at the store's name open.
+    /// A journal may be the present store's too: SQLite reuses the file that lies at the journal's name. It is moved
+    /// only while no program has the database at the store's name open.
     ///
     /// - Parameter reason: A sentence for the user on why they are there.
     /// - Throws: `StoreTransfer.RetryReason.held` if a program has that database open beside a journal.
