@@ -18,6 +18,8 @@ package struct VerifiedCopy {
         package let hash: String?
         package let bytes: Int64
         package let identity: FileIdentity
+        /// The names of the attributes that the copy could not be given.
+        package let lostAttributes: [String]
     }
 
     /// The bytes read back differ from the bytes written.
@@ -73,10 +75,11 @@ package struct VerifiedCopy {
         case .reflink: try patch.map { try apply($0, to: target, size: before.size) }
         case .copy: hash = try parts.finish()
         }
-        try keepAttributes(before, of: descriptor.raw, on: target)
+        let lost = try keepAttributes(before, of: descriptor.raw, on: target)
         if isSynced { try target.synchronize(path: path) }
         return Result(
-            method: copied.method, hash: hash, bytes: before.size, identity: try target.status(path: path).identity)
+            method: copied.method, hash: hash, bytes: before.size, identity: try target.status(path: path).identity,
+            lostAttributes: lost)
     }
 
     private func content() -> FileCopy {
@@ -99,17 +102,18 @@ package struct VerifiedCopy {
 
     private func keepAttributes(
         _ status: FileStatus, of source: CInt, on target: borrowing Descriptor
-    ) throws(SystemError) {
+    ) throws(SystemError) -> [String] {
         let raw = target.raw
         try ExtendedAttributes.removeInheritedLists(of: raw, path: path)
         try keepOwner(status, of: raw, path: path)
-        try ExtendedAttributes.copy(from: source, to: raw, mode: status.permissions, path: path)
+        let lost = try ExtendedAttributes.copy(from: source, to: raw, mode: status.permissions, path: path)
         var times = (status.modifiedTime, status.modifiedTime)
         try retrying("futimens", path: path) {
             withUnsafePointer(to: &times) { pointer in
                 pointer.withMemoryRebound(to: timespec.self, capacity: 2) { futimens(raw, $0) }
             }
         }
+        return lost
     }
 }
 

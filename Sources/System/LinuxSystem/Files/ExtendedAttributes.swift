@@ -2,38 +2,47 @@ import CLinux
 import Glibc
 import SystemPackage
 
-/// A file's `user.` attributes and access control lists. The kernel stores the lists as attributes too (xattr(7),
-/// acl(5)).
+/// A file's attributes and access control lists. The kernel stores the lists as attributes too (xattr(7), acl(5)).
 package enum ExtendedAttributes {
-    /// Gives an open file the permission bits `mode` and another file's attributes. `security.` attributes are left to
-    /// the system's policy. `trusted.` ones are copied if this process may.
+    /// Gives an open file the permission bits `mode` and another file's attributes. `security.` and `trusted.` ones,
+    /// such as a program's capabilities, are copied if this process may and the file system has them. Returns the names
+    /// of those that could not be. Call it after the content was written and the owner was given: both take a program's
+    /// capabilities away.
     ///
     /// Throws ENOTSUP if the target's file system has no attributes: a mode without its list may grant more than both
     /// together.
+    @discardableResult
     package static func copy(
         from source: CInt, to target: CInt, mode: mode_t, path: FilePath
-    ) throws(SystemError) {
+    ) throws(SystemError) -> [String] {
         let names = try names(of: source, path: path).filter(isCopied)
         // Must precede the mode: a user other than root can set such attributes only on a writable file.
-        try copy(names.filter { !isACL($0) }, from: source, to: target, path: path)
+        let lost = try copy(names.filter { !isACL($0) }, from: source, to: target, path: path)
         try retrying("fchmod", path: path) { fchmod(target, mode) }
         // Must follow the mode: a list's mask is the mode's group bits.
-        try copy(names.filter(isACL), from: source, to: target, path: path)
+        _ = try copy(names.filter(isACL), from: source, to: target, path: path)
+        return lost
     }
 
     private static func copy(
         _ names: [Name], from source: CInt, to target: CInt, path: FilePath
-    ) throws(SystemError) {
+    ) throws(SystemError) -> [String] {
+        var lost: [String] = []
         for name in names {
             guard let value = try value(of: name, source, path: path) else { continue }
+            // A label of the system's policy may be there already, and be no user's to give.
+            if name.isPrivileged, (try? self.value(of: name, target, path: path)) == value { continue }
             do {
                 try retrying("fsetxattr \(name.text)", path: path) {
                     value.withUnsafeBytes { gs_set_attribute(target, name.bytes, $0.baseAddress, $0.count) }
                 }
             } catch {
-                guard name.hasPrefix("trusted."), error.errno == .notPermitted else { throw error }
+                let isDenied = [.notPermitted, .permissionDenied, .notSupported, .invalidArgument].contains(error.errno)
+                guard name.isPrivileged, isDenied else { throw error }
+                lost.append(name.text)
             }
         }
+        return lost
     }
 
     /// Removes the access control lists that a new file or directory inherited from its parent. Otherwise its final
@@ -80,11 +89,14 @@ package enum ExtendedAttributes {
 
         var text: String { PrintablePath(bytes: bytes.dropLast().map { UInt8(bitPattern: $0) }).description }
 
+        var isPrivileged: Bool { hasPrefix("security.") || hasPrefix("trusted.") }
+
         func hasPrefix(_ prefix: String) -> Bool { bytes.lazy.map { UInt8(bitPattern: $0) }.starts(with: prefix.utf8) }
     }
 
     private static func isCopied(_ name: Name) -> Bool {
-        name.hasPrefix("user.") || isACL(name) || name.hasPrefix("trusted.")
+        // The kernel makes EVM's of the inode.
+        name.hasPrefix("user.") || isACL(name) || name.isPrivileged && name.text != "security.evm"
     }
 
     private static func isACL(_ name: Name) -> Bool { name.hasPrefix("system.posix_acl_") }
