@@ -67,6 +67,28 @@ import Testing
         #expect(failure?.code == "no_receipt")
     }
 
+    /// The store's receipt names its old place, which the link of the directory's move makes another one.
+    @Test(arguments: AppRig.FileSystem.allCases)
+    func theUndoOfARelocationNamesTheMoveOfItsDirectory(_ fileSystem: AppRig.FileSystem) throws {
+        let rig = try AppRig(fileSystem)
+        let group = rig.source.removingLastComponent().appending("group")
+        try Directory(group.removingLastComponent()).makeDirectory("group", mode: 0o755)
+        let store = rig.source.appending("store.db")
+        var request = RelocationRequest(source: store, group: group)
+        request.retirement = .symlink
+        _ = try Relocation(request).run()
+        _ = try AppRelocation(rig.request()).run()
+        let commands = "groupstore move-app --undo \(rig.source) && groupstore relocate \(store) \(group) --undo"
+        for path in [store, rig.destination.appending("store.db")] {
+            let named = RelocationRequest(source: path, group: group)
+            let failure = #expect(throws: RelocationFailure.self) { try Relocation(named).undo() }
+            #expect(failure?.remedy.hasSuffix(": " + commands) == true, "\(failure?.remedy ?? "")")
+        }
+        #expect(try AppRelocation(rig.request()).undo().outcome == .undone)
+        #expect(try Relocation(request).undo().outcome == .undone)
+        #expect(try rig.rows(rig.source) == "100")
+    }
+
     @Test func theRemedyForAnImmutableFileInTheWayRuns() throws {
         let rig = try AppRig(.same)
         _ = try AppRelocation(rig.request()).run()

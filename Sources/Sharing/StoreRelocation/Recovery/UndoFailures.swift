@@ -19,9 +19,37 @@ extension RelocationFailure {
         return RelocationFailure(
             .badData, code: "no_receipt",
             "\(store) came from \(PrintablePath(last.from.path)), not from \(PrintablePath(paths.legacy.path))",
-            remedy:
-                "run: groupstore relocate \(last.from.path.shellWord) \(container.directory.path.shellWord)\(name) --undo"
-        )
+            remedy: undoing(last.from.path, container.directory.path, name))
+    }
+
+    /// Returns the command that takes a relocation back, after the one that takes back the move of a whole directory
+    /// above the store's old place: its receipt knows the store by that place.
+    private static func undoing(_ source: FilePath, _ group: FilePath, _ name: String) -> String {
+        var group = group
+        let moved = movedDirectory(above: source)
+        if let moved, group.removePrefix(moved.destination) { group = moved.source.pushing(group) }
+        let command = "groupstore relocate \(source.shellWord) \(group.shellWord)\(name) --undo"
+        return moved.map { moved in
+            "its directory was moved to \(PrintablePath(moved.destination)): take that back first: "
+                + "groupstore move-app --undo \(moved.source.shellWord) && \(command)"
+        } ?? "run: \(command)"
+    }
+
+    /// Returns the places of the move that has left a link in a path; nil if there is none.
+    private static func movedDirectory(above path: FilePath) -> (source: FilePath, destination: FilePath)? {
+        var place = path.removingLastComponent()
+        while let name = place.lastComponent {
+            if let parent = try? Directory(resolving: place.removingLastComponent()),
+                (try? parent.status(name)?.kind) == .symbolicLink, let target = try? parent.linkTarget(name)
+            {
+                let destination = parent.path.pushing(target).lexicallyNormalized()
+                let group = try? Directory(resolving: destination.removingLastComponent())
+                let receipts = try? group.map { try GroupContainer(directory: $0).appReceipts(of: destination) }
+                if receipts?.contains(where: { $0.move.source.path == place }) == true { return (place, destination) }
+            }
+            place.removeLastComponent()
+        }
+        return nil
     }
 
     static func migratedOnTheWay(
