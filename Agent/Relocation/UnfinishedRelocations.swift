@@ -94,8 +94,12 @@ struct UnfinishedRelocations: Sendable {
         let apps = AppRelocation(
             request,
             report: { event in
-                guard case .started(let programs) = event else { return }
-                logger.notice("started \(programs.list), which an interrupted move had stopped")
+                switch event {
+                case .started(let programs):
+                    logger.notice("started \(programs.list), which an interrupted move had stopped")
+                case .note(let text): logger.notice("\(text)")
+                default: break
+                }
             })
         _ = try apps.recover(keepingCopy: true)
     }

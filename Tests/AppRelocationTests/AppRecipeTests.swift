@@ -60,7 +60,7 @@ import Testing
     }
 
     private func request(_ rig: AppRig) throws -> AppMoveRequest {
-        let script = "cd \"$1\" && mkdir cache && echo 1 >cache/a && cp store.db cache/old.db && : >x.lock"
+        let script = "cd \"$1\" && mkdir cache && echo 1 >cache/a && echo 2 >cache/b && : >x.lock"
         try run("sh", ["-c", Word(script), "sh", Word(rig.source)])
         var request = rig.request()
         request.recipe = try recipe()
@@ -82,11 +82,12 @@ import Testing
         let rig = try AppRig(fileSystem)
         let request = try request(rig)
         let preview = try AppRelocation(request).dryRun()
-        let left = "3 files are left out and removed: cache/a, cache/old.db, x.lock"
+        let left = "3 files are left out and removed: cache/a, cache/b, x.lock"
         #expect(preview.notes.contains(left) == (fileSystem == .another), "\(preview.notes)")
         let unknown = "sub/hard is unknown to the recipe, and moves along"
         #expect(preview.notes.contains(unknown), "\(preview.notes)")
         let summary = try AppRelocation(request).run()
+        #expect(summary.notes.contains(left) == (fileSystem == .another), "\(summary.notes)")
         #expect(summary.checked.map(\.rows) == [100])
         #expect(summary.notes.filter { $0.contains("stay") } == [])
         let cache = try Directory(rig.destination.appending("cache")).names()
@@ -144,6 +145,44 @@ import Testing
         let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request).run() }
         #expect(failure?.message.contains(".store_SUPPORT/_EXTERNAL_DATA/X would be left out") == true)
         #expect(try !rig.isLink(rig.source))
+    }
+
+    /// A store is content whether the recipe names it or not, and so is a log beside a file that may be encrypted.
+    @Test(arguments: [
+        ("mkdir cache && cp store.db cache/in.db", "cache/", "cache/in.db"),
+        ("cp store.db other.x", "'*.x'", "other.x"),
+        ("head -c 8192 /dev/urandom >e; head -c 99 /dev/urandom >e-wal", "e-wal", "e-wal"),
+        ("mkdir cache; echo 1 >cache/e; echo 2 >cache/e-journal", "cache/", "cache/e-journal"),
+    ])
+    func leavesOutNoStore(_ making: String, _ pattern: String, _ name: String) throws {
+        for fileSystem in AppRig.FileSystem.allCases {
+            let rig = try AppRig(fileSystem)
+            try run("sh", ["-c", Word("cd \"$1\"; " + making), "sh", Word(rig.source)])
+            var request = rig.request()
+            request.recipe = try recipe(Self.text.replacing("  - cache/", with: "  - \(pattern)"))
+            let checked = #expect(throws: RelocationFailure.self) { try request.recipe?.report(on: rig.source) }
+            let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request).run() }
+            #expect(failure?.message.contains("\(name) would be left out") == true, "\(failure?.message ?? "")")
+            #expect(failure?.code == "recipe" && checked?.message == failure?.message)
+            #expect(try !rig.isLink(rig.source))
+        }
+    }
+
+    /// The recipe was checked before.
+    @Test func aStoreThatComesLaterIsNotRemoved() throws {
+        let rig = try AppRig(.another)
+        let parent = rig.source.removingLastComponent()
+        let move = try AppRelocation(request(rig)) {
+            false
+        } report: { _ in
+        } step: { step in
+            guard step == .receipt else { return }
+            let name = try #require(try Directory(parent).names().first(where: AppRig.isHidden))
+            let store = Word(parent.appending(name).pushing("cache/late.db"))
+            try run("sqlite3", [store, "CREATE TABLE t (x)"])
+        }
+        let notes = try move.run().notes
+        #expect(notes.contains { $0.hasPrefix("1 file stays") && $0.hasSuffix("cache/late.db (a store)") }, "\(notes)")
     }
 
     @Test(arguments: [

@@ -132,6 +132,48 @@ import Testing
         #expect(try rig.rows(rig.destination) == "100")
     }
 
+    /// A program that works there without a file open goes on in the directory after the move.
+    @Test(arguments: AppRig.FileSystem.allCases, ["cd \"$1\"/sub", "cd \"$1\"", "exec 3<\"$1\"/sub/deep"])
+    func refusesADirectoryInWhichAProgramWorks(_ fileSystem: AppRig.FileSystem, _ use: String) throws {
+        let rig = try AppRig(fileSystem)
+        let program = try worker(use, rig.source)
+        let failure = #expect(throws: RelocationFailure.self) {
+            try AppRelocation(rig.request(deadline: .zero)).run()
+        }
+        #expect(
+            failure?.code == "in_use" && failure?.holders.contains { $0.pid == program.pid } == true,
+            "\(failure?.message ?? "")")
+        #expect(try !rig.isLink(rig.source))
+        program.closeInput()
+        try program.wait()
+        #expect(try AppRelocation(rig.request()).run().outcome == .moved)
+    }
+
+    private func worker(_ use: String, _ place: FilePath) throws -> RunningProcess {
+        let program = try RunningProcess("sh", ["-c", Word(use + " && echo ready && read end"), "sh", Word(place)])
+        try program.line { $0 == "ready" }
+        return program
+    }
+
+    /// It came after the directory was seen to be unused.
+    @Test func aProgramThatComesLaterKeepsTheDirectoryAtItsPlace() throws {
+        let rig = try AppRig(.another)
+        let parent = rig.source.removingLastComponent()
+        var program: RunningProcess?
+        let move = AppRelocation(rig.request(deadline: .zero)) {
+            false
+        } report: { _ in
+        } step: { step in
+            guard step == .withdrawn, program == nil else { return }
+            let hidden = try #require(try Directory(parent).names().first(where: AppRig.isHidden))
+            program = try worker("cd \"$1\"", parent.appending(hidden))
+        }
+        let failure = #expect(throws: RelocationFailure.self) { try move.run() }
+        #expect(failure?.code == "in_use" && failure?.holders.contains { $0.pid == program?.pid } == true)
+        #expect(try !rig.isLink(rig.source))
+        #expect(try rig.leftovers() == [])
+    }
+
     @Test(arguments: AppRig.FileSystem.allCases) func refusesATakenPlace(_ fileSystem: AppRig.FileSystem) throws {
         let rig = try AppRig(fileSystem)
         try Directory(rig.destination.removingLastComponent()).makeDirectory("moved", mode: 0o755)

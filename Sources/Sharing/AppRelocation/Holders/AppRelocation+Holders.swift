@@ -18,7 +18,7 @@ extension AppRelocation {
         _ places: AppPlaces, _ root: FileIdentity
     ) throws -> (holders: [FileHolder], programs: [ManagedProgram]) {
         let survey = try AppSurvey(places.sourceParent.directory(places.sourceName), .names)
-        let holders = AppHolders.find(device: root.device, inodes: survey.inodes, under: places.source)
+        let holders = AppHolders.find(device: root.device, survey, under: places.source)
         guard request.stopsHolders, !holders.isEmpty else { return (holders, []) }
         let name = "\(PrintablePath(places.source))"
         return (holders, try HolderPlan(holders, of: name, request.managers).programs)

@@ -43,7 +43,9 @@ extension AppRelocation {
                     let recovery = AppRecovery(journal, try AppPlaces(journal), container)
                     let interrupted = try recovery.interrupted()
                     found(interrupted)
-                    _ = try recovery.end(keepingCopy: keepingCopy && recovery.hasCopy)
+                    switch try recovery.end(keepingCopy: keepingCopy && recovery.hasCopy) {
+                    case .finished(_, let notes), .undone(let notes): notes.forEach { report(.note($0)) }
+                    }
                     return interrupted
                 }
             }

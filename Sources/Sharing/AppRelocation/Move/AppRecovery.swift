@@ -10,13 +10,16 @@ import SystemPackage
 struct AppRecovery {
     enum Result: Equatable {
         case finished(AppMoveSummary.Method, notes: [String])
-        case undone
+        case undone(notes: [String])
     }
 
     let journal: AppMoveJournal
     let places: AppPlaces
     let container: GroupContainer
     let step: (AppMoveStep) throws -> Void
+    /// True if this run has made the copy: its files need no proof, since it watched the directory from the first one
+    /// on, and what is gone or changed there was removed or changed by its programs meanwhile.
+    var isOwnCopy = false
 
     init(
         _ journal: AppMoveJournal, _ places: AppPlaces, _ container: GroupContainer,
@@ -53,12 +56,12 @@ struct AppRecovery {
         try giveNameBack()
         if keepingCopy {
             try container.write(AppMoveJournal(move, .copying))
-        } else {
-            try removeCopy()
-            if move.rewrites != nil { try container.removeAppReceipt(move.id) }
-            try removeJournal()
+            return .undone(notes: [])
         }
-        return .undone
+        let note = try removeCopy()
+        if move.rewrites != nil { try container.removeAppReceipt(move.id) }
+        try removeJournal()
+        return .undone(notes: [note].compactMap { $0 })
     }
 
     private func arrived() throws -> FileStatus? { try places.destinationParent.status(places.destinationName) }
@@ -80,7 +83,7 @@ struct AppRecovery {
             try places.destinationParent.synchronize()
         }
         try removeJournal()
-        return .undone
+        return .undone(notes: [])
     }
 
     // MARK: - A copy
@@ -96,10 +99,11 @@ struct AppRecovery {
         try parent.synchronize()
     }
 
-    /// Removes the copy of a move that is undone, while the directory that it was made from has its name.
-    private func removeCopy() throws {
+    /// Removes the copy of a move that is undone, while the directory that it was made from has its name, except for
+    /// what that doesn't have any more. Returns a sentence about the rest; nil if there is none.
+    private func removeCopy() throws -> String? {
         let parent = places.destinationParent
-        guard try parent.status(staging) != nil else { return }
+        guard try parent.status(staging) != nil else { return nil }
         // Another move may have left a link to the directory.
         guard move.isFile(move.root, FileStatus(following: places.source)) else {
             let copy = parent.path.appending(staging)
@@ -111,7 +115,24 @@ struct AppRecovery {
                 "move the copy aside, then run this again: mv \(copy.shellWord) "
                     + places.source.appending(suffix: ".copied").shellWord)
         }
+        if !isOwnCopy, let note = try removeProved(parent.directory(staging)) { return note }
         try parent.removeTree(staging)
+        return nil
+    }
+
+    private func removeProved(_ staged: Directory) throws -> String? {
+        let name = AppTransfer.copyName
+        guard try staged.status(name)?.kind == .directory else { return nil }
+        let source = try Directory(resolving: places.source)
+        guard move.isFile(move.root, try source.status()) else {
+            return "the copy is still \(PrintablePath(staged.path)): \(PrintablePath(places.source)) was replaced"
+        }
+        let manifest = try AppManifest(in: staged, isNewBoot: move.boot != ProcessIdentity.current.boot)
+        let isRewritten = move.rewrites != nil || move.undoes != nil
+        let kept = try CopyRemoval(manifest: manifest, isRewritten: isRewritten).run(name, in: staged, of: source)
+        guard let note = kept.note(in: staged.path.appending(name)) else { return nil }
+        try staged.removeFile(AppManifest.name)
+        return note
     }
 
     private func finishCopy(_ copy: FileIdentity) throws -> Result {
@@ -120,11 +141,9 @@ struct AppRecovery {
         try writeReceipt(.copy, published: copy)
         try step(.receipt)
         var notes: [String] = []
-        if let note = try removeOld(hidden, in: places.sourceParent, copied: true) { notes.append(note) }
+        notes += try removeOld(hidden, in: places.sourceParent, copy, isOfMove: true)
         // What the move that is taken back could not remove.
-        if let left = move.undoes?.hiddenName(), let note = try removeOld(left, in: places.destinationParent) {
-            notes.append(note)
-        }
+        if let left = move.undoes?.hiddenName() { notes += try removeOld(left, in: places.destinationParent, copy) }
         try removeLinkOnReturn()
         try step(.retired)
         try places.destinationParent.removeTree(staging)
@@ -132,30 +151,36 @@ struct AppRecovery {
         return .finished(.copy, notes: notes)
     }
 
-    /// Removes an old directory, except for what can't be proved to be at the new place. Returns a sentence about the
-    /// rest; nil if there is none.
+    /// Removes an old directory, except for what can't be proved to be at the new place. Returns sentences about the
+    /// rest, and about what is left out.
     ///
-    /// - Parameter copied: True if the copy was made of this directory: what SQLite makes again needs no proof.
+    /// - Parameter isOfMove: True if the copy was made of this directory: what SQLite makes again needs no proof.
     private func removeOld(
-        _ name: FilePath.Component, in parent: Directory, copied: Bool = false
-    ) throws -> String? {
-        guard try parent.status(name)?.kind == .directory else { return nil }
+        _ name: FilePath.Component, in parent: Directory, _ copied: FileIdentity, isOfMove: Bool = false
+    ) throws -> [String] {
+        guard try parent.status(name)?.kind == .directory else { return [] }
         let rest = PrintablePath(parent.path.appending(name))
+        let published = try places.destinationParent.directory(places.destinationName)
+        guard move.isFile(copied, try published.status()) else {
+            return ["the old directory is still \(rest): \(PrintablePath(places.destination)) was replaced"]
+        }
         guard
             let staged = try places.destinationParent.status(staging)?.kind == .directory
                 ? places.destinationParent.directory(staging) : nil
-        else { return "the old directory is still \(rest): the record of what was copied is missing" }
+        else { return ["the old directory is still \(rest): the record of what was copied is missing"] }
         let manifest = try AppManifest(in: staged, isNewBoot: false)
         let old = try parent.directory(name)
         let copy = TreeCopy(old, to: staged, manifest: manifest)
         // Each file in the manifest may be a store: SQLite makes the files beside it again.
-        if copied { (copy.quiescent, copy.leave) = (Set(manifest.entries.keys), move.leavePatterns) }
-        let removal = TreeRemoval(manifest: manifest, copy: copy, didRemove: { try step(.removedFile) })
+        if isOfMove { (copy.quiescent, copy.leave) = (Set(manifest.entries.keys), move.leavePatterns) }
+        let removal = TreeRemoval(
+            manifest: manifest, copy: copy, published: published, didRemove: { try step(.removedFile) })
         do {
-            let kept = try removal.run(name, in: parent)
-            return kept.isEmpty ? nil : "\(Counted(kept.count, "file stays", "files stay")) in \(rest): \(kept.list)"
+            let result = try removal.run(name, in: parent)
+            return [AppRecipe.note(leftOut: result.leftOut), result.kept.note(in: parent.path.appending(name))]
+                .compactMap { $0 }
         } catch let error as SystemError {
-            return "the old directory could not be removed and is now \(rest): \(error)"
+            return ["the old directory could not be removed and is now \(rest): \(error)"]
         }
     }
 

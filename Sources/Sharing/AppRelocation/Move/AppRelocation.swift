@@ -158,7 +158,12 @@ package struct AppRelocation {
             let error = try overtaken(error, places) ?? error
             // Nothing is undone past the commit point.
             guard let journal = try container.appJournal() else { throw error }
-            if try AppRecovery(journal, places, container).end(keepingCopy: false) != .undone {
+            var recovery = AppRecovery(journal, places, container)
+            recovery.isOwnCopy = !resuming
+            switch try recovery.end(keepingCopy: false) {
+            case .undone(let notes): notes.forEach { report(.note($0)) }
+            case .finished(_, let notes):
+                notes.forEach { report(.note($0)) }
                 throw RelocationFailure.app(
                     .failed, "unfinished",
                     "\(PrintablePath(places.destination)) has its new place, but a later step failed: \(error)",
@@ -201,15 +206,19 @@ package struct AppRelocation {
         switch try recovery.end(keepingCopy: isRequested) {
         case .finished(let method, let notes):
             report(.recovered("finished the interrupted move of \(from) to \(to)"))
-            guard isSame else { return nil }
+            guard isSame else {
+                notes.forEach { report(.note($0)) }
+                return nil
+            }
             var summary = summary(journal.move.undoes == nil ? .moved : .undone, former)
             (summary.method, summary.notes, summary.left) = (method, notes, journal.left ?? [])
             if !isRequested {
                 summary.notes.append("the move was decided already, with the options that it was begun with")
             }
             return summary
-        case .undone:
+        case .undone(let notes):
             report(.recovered("the move of \(from) to \(to) was interrupted before it was decided"))
+            notes.forEach { report(.note($0)) }
             if journal.move.undoes == nil, former.source == places.destination, former.destination == places.source {
                 return summary(.undone, places)
             }

@@ -76,7 +76,7 @@ struct AppRename {
     private func checkClosed() throws -> AppContents {
         let root = try places.sourceParent.directory(places.sourceName)
         let survey = try AppSurvey(root, .names)
-        let holders = AppHolders.find(device: move.root.device, inodes: survey.inodes, under: places.source)
+        let holders = AppHolders.find(device: move.root.device, survey, under: places.source)
         guard holders.isEmpty else { throw AppHeld(holders: holders) }
         for store in survey.active { try checkLease(root, store) }
         return survey.contents

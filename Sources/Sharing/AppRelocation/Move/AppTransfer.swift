@@ -18,7 +18,7 @@ struct AppTransfer {
     let places: AppPlaces
     let container: GroupContainer
 
-    private static let copyName: FilePath.Component = "tree"
+    static let copyName: FilePath.Component = "tree"
     /// The copy is made equal to a directory that changes this many times.
     private static let passes = 5
 
@@ -91,7 +91,7 @@ struct AppTransfer {
         var summary = relocation.summary(move.undoes == nil ? .moved : .undone, places)
         (summary.method, summary.contents, summary.resumedFiles) = (.copy, survey.contents, copy.resumedFiles)
         (summary.rewritten, summary.left, summary.checked) = (outcome.rewritten, outcome.left, outcome.checked)
-        summary.notes = outcome.notes + further + notes
+        summary.notes = outcome.notes + further + notes + Self.notes(lost: copy.lostAttributes)
         return summary
     }
 
@@ -111,6 +111,18 @@ struct AppTransfer {
             + contents.sharedFiles.map {
                 "\(PrintablePath($0)) has another name outside of the directory, which keeps the old content"
             }
+    }
+
+    /// Returns a sentence about each attribute that files have lost.
+    static func notes(lost: [FilePath: [String]]) -> [String] {
+        var files: [String: [FilePath]] = [:]
+        for (path, names) in lost {
+            for name in names { files[name, default: []].append(path.isEmpty ? "." : path) }
+        }
+        return files.sorted { $0.key < $1.key }.compactMap { name, files in
+            let what = "lost the attribute \(name), which could not be copied"
+            return AppRecipe.list(files, "has \(what)", "have \(what)")
+        }
     }
 
     /// Throws `RelocationFailure` if a copy would not fit.
@@ -133,7 +145,7 @@ struct AppTransfer {
 
     private func checkHolders(_ root: Directory) throws {
         let survey = try AppSurvey(root, .names)
-        let holders = AppHolders.find(device: move.root.device, inodes: survey.inodes, under: places.source)
+        let holders = AppHolders.find(device: move.root.device, survey, under: places.source)
         guard holders.isEmpty else { throw AppHeld(holders: holders) }
     }
 
@@ -151,6 +163,7 @@ struct AppTransfer {
         copy.isHeld = { [identities = locks.identities] in identities.contains($0) }
         try self.copy(copy, survey)
         let rewriting = try AppRewriting(move, container)?.run(in: copy.target, locks.quiescent)
+        if rewriting != nil { try copy.recordRewritten() }
         try retrying("syncfs", path: places.destination) { gs_syncfs(copy.target.raw) }
         try relocation.step(.copied)
         try compare(counted, in: copy.target)
@@ -215,6 +228,9 @@ struct AppTransfer {
             throw AppChanged(path: places.source)
         }
         relocation.request.gracePeriod.wait()
+        // Who came to work there meanwhile would go on in the old directory.
+        let holders = AppHolders.find(device: move.root.device, inDirectoriesOf: survey)
+        guard holders.isEmpty else { throw AppHeld(holders: holders) }
         try TreeCheck(
             source: root, copy: copy, stores: Set(survey.stores + survey.active),
             assumesClosed: relocation.request.assumeClosed

@@ -45,9 +45,11 @@ extension AppRecipe {
     private func isLeft(_ file: FilePath) -> Bool { leave.contains { $0.matches(file) } }
 
     /// True for a store, a key, and what belongs to a store that is copied: its log or journal, which may hold the last
-    /// commits, and its external data.
+    /// commits, and its external data. A file with SQLite's header is a store whether the recipe names it or not, and
+    /// one without may be encrypted, if it has a log.
     private func isContent(_ file: FilePath, _ survey: AppSurvey) -> Bool {
-        if (stores + keys).contains(where: { $0.matches(file) }) { return true }
+        if survey.stores.contains(file) || (stores + keys).contains(where: { $0.matches(file) }) { return true }
+        if survey.logs.contains(file) { return true }
         let copied = survey.stores.filter { !isLeft($0) }
         if let database = file.databaseOfSideFile, copied.contains(database) { return true }
         return copied.contains { store in
@@ -61,13 +63,18 @@ extension AppRecipe {
         let left = isCopy ? survey.files.filter(isLeft) : []
         let unknown = survey.files.filter { !knows($0) }
         return [
-            Self.list(left, "is left out and removed: the program makes it again", "are left out and removed"),
+            Self.note(leftOut: left),
             Self.list(
                 unknown, "is unknown to the recipe, and moves along", "are unknown to the recipe, and move along"),
         ].compactMap { $0 }
     }
 
-    private static func list(_ files: [FilePath], _ one: String, _ several: String) -> String? {
+    /// Returns a sentence about files that a copy leaves out; nil if there are none.
+    static func note(leftOut files: [FilePath]) -> String? {
+        list(files, "is left out and removed: the program makes it again", "are left out and removed")
+    }
+
+    static func list(_ files: [FilePath], _ one: String, _ several: String) -> String? {
         let files = files.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
         guard let first = files.first else { return nil }
         guard files.count > 1 else { return "\(PrintablePath(first)) \(one)" }

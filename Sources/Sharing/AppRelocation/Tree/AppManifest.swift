@@ -44,6 +44,8 @@ final class AppManifest {
     }
 
     private(set) var entries: [FilePath: Entry] = [:]
+    /// The copies of stores in which paths were changed, as they were after that.
+    private(set) var rewritten: [FilePath: Stamp] = [:]
     private let file: Descriptor
     private let path: FilePath
     private var size: Int64
@@ -67,10 +69,15 @@ final class AppManifest {
         let end = bytes.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
         for line in bytes[..<end].split(separator: 0x0A) {
             let fields = String(decoding: line, as: UTF8.self).split(separator: " ")
+            if fields.count == 5, let stamp = Stamp(fields[0..<4]), let path = Self.decoded(fields[4]) {
+                rewritten[path] = stamp
+                continue
+            }
             guard fields.count == 10, let source = Stamp(fields[0..<4]), let copy = Stamp(fields[5..<9]),
                 let path = Self.decoded(fields[9])
             else { continue }
             entries[path] = Entry(source: source, content: String(fields[4]), copy: copy)
+            rewritten[path] = nil
         }
         size = Int64(end)
     }
@@ -78,8 +85,15 @@ final class AppManifest {
     /// Records a copied file.
     func add(_ path: FilePath, _ entry: Entry) throws {
         entries[path] = entry
+        rewritten[path] = nil
         pending += "\(entry.source.text) \(entry.content) \(entry.copy.text) \(Self.encoded(path))\n".utf8
         if pending.count >= Self.flushSize { try flush() }
+    }
+
+    /// Records the copy of a store in which paths were changed.
+    func addRewritten(_ path: FilePath, _ stamp: Stamp) {
+        rewritten[path] = stamp
+        pending += "\(stamp.text) \(Self.encoded(path))\n".utf8
     }
 
     /// Writes what was recorded to the file. Syncs nothing.

@@ -16,6 +16,8 @@ final class AppSurvey {
     private(set) var contents = AppContents()
     /// The inodes of all regular files.
     private(set) var inodes: Set<UInt64> = []
+    /// The inodes of the directory and all directories in it.
+    private(set) var directories: Set<UInt64> = []
     /// Databases, relative to the root: those with a header of SQLite, if files are looked at.
     private(set) var stores: [FilePath] = []
     /// All regular files, likewise.
@@ -24,6 +26,8 @@ final class AppSurvey {
     private(set) var owners: Set<uid_t> = []
     /// The space that the files take on the disk, in bytes, if they are looked at.
     private(set) var allocated: Int64 = 0
+    /// Write-ahead logs and journals with content, each beside a file that may be its database. Likewise.
+    private(set) var logs: Set<FilePath> = []
     /// Files with a write-ahead log or a journal beside them.
     private(set) var active: [FilePath] = []
 
@@ -43,6 +47,7 @@ final class AppSurvey {
         self.depth = depth
         self.leave = leave
         if depth == .files { contents.bytes = 0 }
+        directories.insert(try root.status().identity.inode)
         try visit(root, FilePath())
         switch depth {
         case .files:
@@ -72,6 +77,7 @@ final class AppSurvey {
                 kind = try directory.status(component)?.kind
             }
             if kind == .directory {
+                directories.insert(inode)
                 if let component = FilePath.Component(bytes: name) { children.append(component) }
                 return
             }
@@ -166,6 +172,7 @@ final class AppSurvey {
             contents.bytes = (contents.bytes ?? 0) + status.size
             allocated += min(status.allocated, status.size)
         }
+        if status.size > 0, Self.hasDatabase(name, in: directory) { logs.insert(path) }
         if status.links > 1 { names[status.identity, default: ([], status.links)].paths.append(path) }
         do throws(SystemError) {
             let start = try Self.start(of: name, in: directory)
@@ -178,6 +185,18 @@ final class AppSurvey {
             // Removed meanwhile.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
         }
+    }
+
+    /// True for a file with SQLite's header, and for a log or journal with content beside another file.
+    static func isStore(_ name: FilePath.Component, in directory: Directory) throws -> Bool {
+        if hasDatabase(name, in: directory) { return try directory.status(name)?.size != 0 }
+        return DatabaseHeader(try start(of: name, in: directory)) != nil
+    }
+
+    /// True for the name of a log or journal beside a file that may be its database.
+    private static func hasDatabase(_ name: FilePath.Component, in directory: Directory) -> Bool {
+        guard let base = Array(name.bytes).withUnsafeBufferPointer({ database(besideLog: $0) }) else { return false }
+        return (try? directory.status(base))?.kind == .regular
     }
 
     private static func start(

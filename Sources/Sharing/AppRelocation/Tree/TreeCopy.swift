@@ -25,6 +25,8 @@ final class TreeCopy {
     var isHeld: (FileIdentity) -> Bool = { _ in false }
 
     private(set) var resumedFiles = 0
+    /// The attributes that the copies of files could not be given.
+    private(set) var lostAttributes: [FilePath: [String]] = [:]
     private var passes = 0
     private var changes = 0
     private var links: [FileIdentity: FilePath] = [:]
@@ -53,9 +55,23 @@ final class TreeCopy {
         return changes
     }
 
+    /// Records the copies of closed stores as they are now, in which paths were changed.
+    func recordRewritten() throws {
+        for store in quiescent {
+            guard let name = store.lastComponent,
+                let status = try target.descendant(store.removingLastComponent()).status(name)
+            else { continue }
+            manifest.addRewritten(store, AppManifest.Stamp(status))
+        }
+        try manifest.flush()
+    }
+
+    /// True for a file that is left out by name.
+    func isLeftOut(_ path: FilePath) -> Bool { leave.contains { $0.matches(path) } }
+
     /// True for a file beside a closed store that has no content, and for one that is left out by name.
     func isTransient(_ path: FilePath, _ status: FileStatus) -> Bool {
-        if leave.contains(where: { $0.matches(path) }) { return true }
+        if isLeftOut(path) { return true }
         let bytes = path.bytes
         for (suffix, isEmptyOnly) in [("-shm", false), ("-wal", true)] where bytes.suffix(4).elementsEqual(suffix.utf8)
         {
@@ -91,7 +107,7 @@ final class TreeCopy {
             case .other: try copySpecial(name, status, from, to)
             }
         }
-        try giveAttributes(own, from, to)
+        try giveAttributes(own, from, to, path)
     }
 
     private func removeOthers(than names: Set<FilePath.Component>, in to: Directory, _ path: FilePath) throws {
@@ -113,10 +129,14 @@ final class TreeCopy {
         try visit(from.directory(name), to.directory(name), path, isFirst: isFirst)
     }
 
-    private func giveAttributes(_ status: FileStatus, _ from: Directory, _ to: Directory) throws {
+    private func giveAttributes(
+        _ status: FileStatus, _ from: Directory, _ to: Directory, _ path: FilePath
+    ) throws {
         try ExtendedAttributes.removeInheritedLists(of: to.raw, path: to.path)
         try keepOwner(status, of: to.raw, path: to.path)
-        try ExtendedAttributes.copy(from: from.raw, to: to.raw, mode: status.permissions, path: to.path)
+        let lost = try ExtendedAttributes.copy(
+            from: from.raw, to: to.raw, mode: status.permissions, path: to.path)
+        lostAttributes[path] = lost.isEmpty ? nil : lost
         let times = [status.modifiedTime, status.modifiedTime]
         try retrying("futimens", path: to.path) { futimens(to.raw, times) }
     }
@@ -142,7 +162,7 @@ final class TreeCopy {
         changes += 1
         if try link(name, status, to, path) { return }
         for attempt in 1... {
-            if let entry = try copyOnce(name, status, from, to) {
+            if let entry = try copyOnce(name, status, from, to, path) {
                 try manifest.add(path, entry)
                 break
             }
@@ -171,7 +191,7 @@ final class TreeCopy {
 
     /// Copies the file. Returns nil if it changed meanwhile.
     private func copyOnce(
-        _ name: FilePath.Component, _ status: FileStatus, _ from: Directory, _ to: Directory
+        _ name: FilePath.Component, _ status: FileStatus, _ from: Directory, _ to: Directory, _ path: FilePath
     ) throws -> AppManifest.Entry? {
         // Two writes within one tick of the clock may have the same time.
         if !FileTime.isSettled(status.changed) { pause(FileTime.resolution * 2) }
@@ -193,6 +213,7 @@ final class TreeCopy {
         guard AppManifest.Stamp(before) == AppManifest.Stamp(after),
             try from.status(name)?.identity == before.identity, let made = try to.status(name)
         else { return nil }
+        lostAttributes[path] = copied.lostAttributes.isEmpty ? nil : copied.lostAttributes
         return AppManifest.Entry(source: AppManifest.Stamp(after), content: hash, copy: AppManifest.Stamp(made))
     }
 

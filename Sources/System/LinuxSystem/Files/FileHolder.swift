@@ -41,12 +41,17 @@ extension FileHolder {
         of(excluding: own) { status, _ in status.identity == identity }
     }
 
-    /// Returns the processes one of whose descriptors leads to such a file.
+    /// Returns the processes one of whose descriptors leads to such a file, or with `inDirectories`, whose working
+    /// directory or root is one.
     package static func of(
-        excluding own: Int32 = getpid(), where condition: (FileStatus, HeldFile.Link) -> Bool
+        excluding own: Int32 = getpid(), inDirectories: Bool = false,
+        where condition: (FileStatus, HeldFile.Link) -> Bool
     ) -> [FileHolder] {
-        (ProcFileSystem.processes ?? []).filter { $0 != own && HeldFile.hasFile($0, where: condition) }
-            .compactMap(FileHolder.init(process:))
+        (ProcFileSystem.processes ?? []).filter { pid in
+            pid != own
+                && (HeldFile.hasFile(pid, where: condition)
+                    || inDirectories && HeldFile.hasDirectory(pid, where: condition))
+        }.compactMap(FileHolder.init(process:))
     }
 
     /// Creates a holder for a process that was seen to hold the file. Returns nil if the process has ended since.

@@ -67,6 +67,21 @@ extension HeldFile {
         return false
     }
 
+    /// Returns true if the process's working directory, or its root, is such a directory.
+    package static func hasDirectory(_ pid: Int32, where condition: (FileStatus, Link) -> Bool) -> Bool {
+        let process = Glibc.open("/proc/\(pid)", gs_o_path | O_DIRECTORY | O_CLOEXEC)
+        guard process >= 0 else { return false }
+        defer { close(process) }
+        return ["cwd", "root"].contains { name in
+            var found = stat()
+            return name.withCString { name in
+                fstatat(process, name, &found, 0) == 0
+                    && condition(
+                        FileStatus(found), Link(name: name, directory: process, isDead: found.st_nlink == 0))
+            }
+        }
+    }
+
     /// The kernel appends this to a name that is gone, also of a file that has another name.
     fileprivate static let mark = Array(" (deleted)".utf8)
 
