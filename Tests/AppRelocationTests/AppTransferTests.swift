@@ -140,9 +140,10 @@ import Testing
         let failure = #expect(throws: RelocationFailure.self) {
             try AppRelocation(rig.request(deadline: .zero)).run()
         }
-        #expect(
-            failure?.code == "in_use" && failure?.holders.contains { $0.pid == program.pid } == true,
-            "\(failure?.message ?? "")")
+        #expect(failure?.code == "in_use", "\(failure?.message ?? "")")
+        // A child of another test may have its descriptors until it executes its program.
+        let holders = failure?.holders.map(\.pid) ?? []
+        #expect(holders.contains(program.pid))
         #expect(try !rig.isLink(rig.source))
         program.closeInput()
         try program.wait()
@@ -169,7 +170,8 @@ import Testing
             program = try worker("cd \"$1\"", parent.appending(hidden))
         }
         let failure = #expect(throws: RelocationFailure.self) { try move.run() }
-        #expect(failure?.code == "in_use" && failure?.holders.contains { $0.pid == program?.pid } == true)
+        let holders = failure?.holders.map(\.pid) ?? []
+        #expect(failure?.code == "in_use" && holders.contains(program?.pid ?? 0))
         #expect(try !rig.isLink(rig.source))
         #expect(try rig.leftovers() == [])
     }
