@@ -120,7 +120,7 @@ final class PageRows: Sendable {
     func changes(after position: HistoryToken?, limit: Int) throws -> HistoryReadResult {
         try repairing { follower, _ in
             let shadow = follower.shadow
-            let present = shadow.token
+            let present = try shadow.token()
             guard let position else { return .position(present) }
             if let reason = try shadow.discontinuity(at: position) { return .discontinued(reason, present) }
             var rows = StepRows(after: UInt64(position.number), limit: limit, values: nil, filter: nil)
@@ -148,20 +148,20 @@ final class PageRows: Sendable {
         let values = content != .changes
         return try repairing { follower, continuations in
             let shadow = follower.shadow
-            let start = token.map { HistoryToken($0) } ?? HistoryToken(history: shadow.name, number: 0, nonce: 0)
-            guard let start else { return .reset(.epoch, shadow.token) }
-            if let reason = try shadow.discontinuity(at: start) { return .reset(reason, shadow.token) }
+            let start = token.map { HistoryToken($0) } ?? shadow.token(step: 0, row: 0, fingerprint: nil)
+            guard let start else { return .reset(.epoch, try shadow.token()) }
+            if let reason = try shadow.discontinuity(at: start) { return .reset(reason, try shadow.token()) }
             let reader = try shadow.step(after: UInt64(start.nonce))
             let version: UInt32? = try values ? reader?.step.schemaVersion ?? shadow.schemaVersion() : nil
             if case .values(let known?) = content, let version, known != "\(version)" {
-                return .otherSchema(try shadow.schemaVersion(), shadow.token)
+                return .otherSchema(try shadow.schemaVersion(), try shadow.token())
             }
             guard let reader else { return .end(start, schema: version) }
             var rows = StepRows(
                 after: UInt64(start.number), limit: limit, values: values ? start.description : nil, filter: filter)
             let step = reader.step
             let last = step.firstRow + step.rowCount - 1
-            let next = shadow.token(step: step.number, row: last)
+            let next = shadow.token(step: step.number, row: last, fingerprint: step.fingerprint)
             let request = Request(step: step.number, filter: filter, values: values)
             let place = continuations.firstIndex { $0 == request && $1.number == rows.lastNumber }
             guard try rows.read(reader, from: place.map { continuations.remove(at: $0).continuation }) else {
@@ -171,7 +171,9 @@ final class PageRows: Sendable {
                 continuations.removeFirst(max(0, continuations.count + 1 - Self.maximumContinuations))
                 continuations.append((request, continuation))
             }
-            let position = rows.isFull ? shadow.token(step: step.number - 1, row: rows.lastNumber) : next
+            let position =
+                rows.isFull
+                ? shadow.token(step: step.number - 1, row: rows.lastNumber, fingerprint: step.fingerprint) : next
             var reply: JSONObject = ["type": "summary", "outcome": "changes"]
             reply["changes"] = .integer(Int64(rows.count))
             reply["more"] = .bool(rows.isFull || step.number < shadow.lastStep)
@@ -212,18 +214,33 @@ extension RowShadow {
     /// The name of the copy in tokens, where a history has its own.
     fileprivate var name: String { HistoryToken.pagesPrefix + String(epoch, radix: 16) }
 
-    fileprivate var token: HistoryToken { token(step: lastStep, row: lastRow) }
+    /// The token of the present position.
+    fileprivate func token() throws -> HistoryToken {
+        token(step: lastStep, row: lastRow, fingerprint: try lastPosition().fingerprint)
+    }
 
-    /// The position in a step's rows, or after all of them: `step` is the last one that is told whole.
-    fileprivate func token(step: UInt64, row: UInt64) -> HistoryToken {
-        HistoryToken(history: name, number: Int64(row), nonce: Int64(step))
+    /// The position in a step's rows, or after all of them.
+    ///
+    /// - Parameters:
+    ///   - step: The last one that is told whole.
+    ///   - fingerprint: That of the last step that is told whole or in part.
+    fileprivate func token(step: UInt64, row: UInt64, fingerprint: UInt64?) -> HistoryToken {
+        HistoryToken(history: name, number: Int64(row), nonce: Int64(step), step: fingerprint)
     }
 
     /// Returns why the log doesn't continue from a position; nil if it does.
     fileprivate func discontinuity(at position: HistoryToken) throws -> StoreEvent.ResetReason? {
-        guard position.history == name, position.number >= 0, position.nonce >= 0, position.nonce <= lastStep else {
-            return .epoch
+        guard position.history == name, position.number >= 0, position.nonce >= 0 else { return .epoch }
+        let (whole, row) = (UInt64(position.nonce), UInt64(position.number))
+        guard whole <= lastStep, row <= lastRow else { return .epoch }
+        guard let first = try firstStep(), whole + 1 >= first else { return .historyTrimmed }
+        // The token may be of a part of the next step.
+        let isPartial = try step(after: whole).map { $0.step.firstRow <= row } ?? false
+        let known = StepPosition(step: isPartial ? whole + 1 : whole, fingerprint: position.step)
+        return switch try continuity(after: known) {
+        case .continuous: nil
+        case .trimmed: .historyTrimmed
+        case .foreign: .epoch
         }
-        return try hasSteps(after: UInt64(position.nonce)) ? nil : .historyTrimmed
     }
 }

@@ -44,8 +44,49 @@ import Testing
         known.firstUnread = known.lastStep + 1
         try shadow.write("UPDATE note SET text = zeroblob(6000)")
         _ = try shadow.follower?.advance(comparesAll: false)
-        #expect(try known.hasSteps(after: known.lastStep - 1))
-        #expect(try !known.hasSteps(after: known.lastStep - 2))
+        // The step before proves the reader's token.
+        #expect(try known.firstStep() == known.lastStep - 1)
+    }
+
+    /// Numbers that were given after the backup are given again, to other steps.
+    @Test func aCopyPutBackFromABackupContinuesNoLaterPosition() throws {
+        let shadow = try FollowedShadow(Self.note)
+        let saved = shadow.directory.path.appending("saved")
+        func advance(_ sql: String) throws -> StepPosition {
+            try shadow.write(sql)
+            _ = try shadow.follower?.advance(comparesAll: true)
+            return try #require(try shadow.follower?.shadow.lastPosition())
+        }
+        let first = try advance("INSERT INTO note VALUES (2, 'b')")
+        shadow.abandon()
+        try FileManager.default.copyItem(atPath: shadow.copy.string, toPath: saved.string)
+        try shadow.open()
+        let second = try advance("INSERT INTO note VALUES (3, 'c')")
+        shadow.abandon()
+        try FileManager.default.removeItem(atPath: shadow.copy.string)
+        try FileManager.default.copyItem(atPath: saved.string, toPath: shadow.copy.string)
+        try shadow.open()
+        let restored = try #require(shadow.follower?.shadow)
+        #expect(try restored.continuity(after: second) == .foreign)
+        let other = try advance("INSERT INTO note VALUES (4, 'd')")
+        #expect(other.step == second.step && other != second)
+        #expect(try restored.continuity(after: second) == .foreign)
+        #expect(try restored.continuity(after: first) == .continuous)
+        #expect(try restored.continuity(after: other) == .continuous)
+        let log = try #require(try shadow.place.logs().first)
+        #expect(try log.continuity(after: second) == .foreign && log.continuity(after: first) == .continuous)
+        #expect(try log.lastPosition() == other)
+    }
+
+    /// The fingerprint of each step is ten times its number.
+    @Test func aLogContinuesAfterAPositionThatItProves() {
+        func continuity(_ step: UInt64, _ fingerprint: UInt64?, first: UInt64 = 5) -> LogContinuity {
+            LogContinuity(after: StepPosition(step: step, fingerprint: fingerprint), first: first, last: 9) { $0 * 10 }
+        }
+        #expect(continuity(4, 40) == .trimmed && continuity(0, nil) == .trimmed)
+        #expect(continuity(5, 50) == .continuous && continuity(9, 90) == .continuous)
+        #expect(continuity(9, 91) == .foreign && continuity(9, nil) == .foreign && continuity(10, 100) == .foreign)
+        #expect(continuity(0, nil, first: 1) == .continuous)
     }
 
     /// The log and the index have lost their names, and the database has their content.

@@ -31,11 +31,8 @@ package struct LoggedSteps {
         return LoggedSteps(epoch: state.epoch, last: state.step, files: files)
     }
 
-    /// True if the log has every step after that one.
-    package func continues(after step: UInt64) -> Bool {
-        if step >= last { return step == last }
-        return files.first.map { $0.steps.lowerBound <= step + 1 } ?? false
-    }
+    /// The number of the first step; nil if the log has no file.
+    var first: UInt64? { files.first?.steps.lowerBound }
 
     /// Calls `body` with each step after that one, in order, until it returns false.
     ///

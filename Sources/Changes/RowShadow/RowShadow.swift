@@ -343,8 +343,8 @@ package final class RowShadow {
         try writeState()
         var files = try logFiles()
         var length = try files.reduce(Int64(0)) { try $0 + (directory.status(ShadowName.log($1))?.size ?? 0) }
-        // A step that is longer than the log may be is told all the same.
-        let kept = min(state.step, firstUnread ?? .max)
+        // A step that is longer than the log may be is told all the same. The step before it proves its reader's token.
+        let kept = min(state.step, max(firstUnread ?? .max, 2) - 1)
         while length > limits.log, files.count > 1, files[1] <= kept {
             let name = ShadowName.log(files.removeFirst())
             length -= try directory.status(name)?.size ?? 0
@@ -357,11 +357,14 @@ package final class RowShadow {
         try directory.names().compactMap(ShadowName.firstStep).sorted()
     }
 
-    /// True if the log has every step after that one.
+    /// True if the log has every step after that one. Whoever has been told of the step uses `continuity(after:)`.
     package func hasSteps(after step: UInt64) throws -> Bool {
-        guard step <= state.step, let first = try logFiles().first else { return false }
+        guard step <= state.step, let first = try firstStep() else { return false }
         return step + 1 >= first
     }
+
+    /// The number of the first step in the log; nil if it has no file.
+    package func firstStep() throws(SystemError) -> UInt64? { try logFiles().first }
 
     /// Returns the reader of the step after that one; nil if it was the last. Throws `RowShadowError.damaged`.
     package func step(after number: UInt64) throws -> StepReader? {

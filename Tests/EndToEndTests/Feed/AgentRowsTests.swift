@@ -364,6 +364,34 @@ import Testing
         #expect(reply.string("outcome") == "reset" && lines.first?.string("reason") == "epoch", "\(reply.text)")
     }
 
+    /// The group's directory is put back in place, and the next step gets the number of the token's. The agent has told
+    /// it before anybody comes with the token.
+    @Test func aTokenNewerThanTheGroupsDirectoryIsReset() throws {
+        let scene = try RowsScene(Self.table)
+        let group = Word(scene.places.group), saved = Word(scene.places.scratch("saved"))
+        // The copy is made.
+        _ = try scene.token()
+        try sqlite(scene.store, "INSERT INTO t VALUES (1, 'a', 1)")
+        try scene.awaitSteps(1)
+        let first = try scene.token()
+        try scene.killAgent { try run("cp", ["-a", group, saved]) }
+        try sqlite(scene.store, "INSERT INTO t VALUES (2, 'a', 1)")
+        try scene.awaitSteps(2)
+        let second = try scene.token()
+        try scene.killAgent {
+            let script = "cd \"$2\" && find . -type f | while read -r f; do cat \"$f\" > \"$1/$f\"; done"
+            try run("sh", ["-c", Word(script), "sh", group, saved])
+            try sqlite(scene.store, "INSERT INTO t VALUES (3, 'a', 1)")
+        }
+        try scene.awaitSteps(2)
+        let (lines, reply) = try scene.ask(["op": "changes", "since": .string(second)])
+        #expect(reply.string("outcome") == "reset" && lines.first?.string("reason") == "epoch", "\(reply.text)")
+        #expect(try scene.rows(after: first).map { $0["key"] } == [3])
+        let third = try scene.token()
+        #expect(third != second)
+        #expect(try scene.rows(after: third) == [])
+    }
+
     @Test(arguments: ["WAL", "DELETE"]) func replayingWhatIsToldGivesTheStore(_ mode: String) throws {
         try storm(mode, steps: 40, seed: 37)
     }

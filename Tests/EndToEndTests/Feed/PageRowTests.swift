@@ -168,6 +168,32 @@ import Testing
         _ = try scene.next(watch, "change")
     }
 
+    /// The token is newer than the state directory that was put back, whose next step has the token's number.
+    @Test func aTokenNewerThanTheStateDirectoryIsAReset() throws {
+        let scene = try Scene()
+        let state = Word(scene.places.scratch("state")), saved = Word(scene.places.scratch("saved"))
+        var token: String?
+        for key in 1...2 {
+            let watch = try scene.watch("--values", "--json")
+            let first = try scene.next(watch, "watching").string("token")
+            try sqlite(scene.store, "INSERT INTO note VALUES (\(key), 'a')")
+            _ = try scene.next(watch, "change")
+            token = try scene.token(after: first)
+            try watch.killAtOnce()
+            if key == 1 { try run("cp", ["-a", state, saved]) }
+        }
+        try run("sh", ["-c", "rm -r \"$1\" && cp -a \"$2\" \"$1\"", "sh", state, saved])
+        try sqlite(scene.store, "INSERT INTO note VALUES (3, 'a')")
+        let watch = try scene.watch("--values", "--json")
+        let reset = try scene.next(watch, "reset", "row", "change")
+        #expect(reset.type == "reset" && reset.string("reason") == "epoch", "\(reset.text)")
+        let changes = try groupstore(
+            "changes", Word(scene.store), "--json", "--since", Word(token ?? ""), environment: scene.environment)
+        #expect(changes.objects.first?.string("reason") == "epoch", "\(changes.output)")
+        try sqlite(scene.store, "INSERT INTO note VALUES (4, 'a')")
+        #expect(try scene.next(watch, "row", "reset")["key"] == 4)
+    }
+
     @Test func leavesOutStepsWithoutAWantedRow() throws {
         let scene = try Scene()
         let watch = try scene.watch("--values", "--json", "--operations", "delete", "--tables", "note")

@@ -11,6 +11,9 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
     package let nonce: Int64
     /// The fingerprint of a Core Data store's model version; nil if there is none.
     package let model: ModelFingerprint?
+    /// For rows from a copy of the store's pages, the fingerprint of the last step that was told whole or in part; nil
+    /// before the first one. In a restored copy, the same number belongs to another step.
+    package let step: UInt64?
 
     /// True if the rows come from a copy of the store's pages. Then the nonce is the number of the last step that was
     /// told whole.
@@ -18,11 +21,14 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
     /// The prefix of the name that such a copy has in place of a history's identifier.
     package static let pagesPrefix = "pages-"
 
-    package init(history: String, number: Int64, nonce: Int64, model: ModelFingerprint? = nil) {
+    package init(
+        history: String, number: Int64, nonce: Int64, model: ModelFingerprint? = nil, step: UInt64? = nil
+    ) {
         self.history = history
         self.number = number
         self.nonce = nonce
         self.model = model
+        self.step = step
     }
 
     /// Parses a token, or returns nil for one of another kind. A subscription's token ends with one of these after a
@@ -34,15 +40,17 @@ package struct HistoryToken: Sendable, Equatable, CustomStringConvertible {
             number >= 0,
             let nonce = UInt64(parts[3], radix: 16)
         else { return nil }
-        var model: ModelFingerprint?
+        var (model, step): (ModelFingerprint?, UInt64?)
         if parts.count == 5 {
-            guard let fingerprint = ModelFingerprint(parts[4]) else { return nil }
-            model = fingerprint
+            guard let fingerprint = UInt64(parts[4], radix: 16) else { return nil }
+            if parts[1].hasPrefix(Self.pagesPrefix) { step = fingerprint } else { model = ModelFingerprint(parts[4]) }
         }
-        self.init(history: String(parts[1]), number: number, nonce: Int64(bitPattern: nonce), model: model)
+        self.init(
+            history: String(parts[1]), number: number, nonce: Int64(bitPattern: nonce), model: model, step: step)
     }
 
     package var description: String {
-        "h1.\(history).\(number).\(String(UInt64(bitPattern: nonce), radix: 16))" + (model.map { ".\($0)" } ?? "")
+        "h1.\(history).\(number).\(String(UInt64(bitPattern: nonce), radix: 16))"
+            + ((model?.description ?? step.map { String($0, radix: 16) }).map { "." + $0 } ?? "")
     }
 }

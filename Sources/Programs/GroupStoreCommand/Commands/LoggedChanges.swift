@@ -28,9 +28,9 @@ struct LoggedChanges {
                 "\(PrintablePath(rows.store)) has no copy of its pages: \(PrintablePath(rows.own.path))",
                 remedy: "make one: groupstore rows enable \(rows.store.shellWord)")
         }
-        guard log.epoch == token.epoch, log.continues(after: token.step) else {
-            let reason = log.epoch == token.epoch ? StoreEvent.ResetReason.historyTrimmed : .epoch
-            let present = RowToken(epoch: log.epoch, step: log.last)
+        let continuity = try log.epoch == token.epoch ? log.continuity(after: token.position) : .foreign
+        if let reason = continuity.resetReason {
+            let present = RowToken(epoch: log.epoch, try log.lastPosition())
             report(reason, present)
             if output.json { summarize("reset", 0, isLast: true, present) }
             return
@@ -48,11 +48,11 @@ struct LoggedChanges {
         var printer = StepPrinter(form, output, tables: tables)
         let limit = filter.limit ?? (options.isBatch ? Int.max : Self.standardLimit)
         var (position, count) = (token, 0)
-        try log.forEach(after: token.step) { reader in
+        try log.forEach(after: token.position.step) { reader in
             if count >= limit { return false }
             let isKnown =
                 try reader.step.kind != .gap && printer.print(reader, from: position.description) != nil
-            position = RowToken(epoch: log.epoch, step: reader.step.number)
+            position = RowToken(epoch: log.epoch, StepPosition(reader.step))
             if isKnown {
                 Output.write(encoded: printer.rest[...])
                 count += printer.rowCount
@@ -61,7 +61,7 @@ struct LoggedChanges {
             }
             return true
         }
-        summarize("changes", count, isLast: position.step == log.last, position)
+        summarize("changes", count, isLast: position.position.step == log.last, position)
     }
 
     /// A consumer of envelopes must not take the absence of lines for the absence of changes.

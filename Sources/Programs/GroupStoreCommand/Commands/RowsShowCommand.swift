@@ -58,7 +58,8 @@ struct RowsShowCommand: ParsableCommand {
         object["usable"] = .bool(report.epoch != nil)
         object["token"] =
             report.epoch.map {
-                .string(RowToken(epoch: $0, step: log.last?.number ?? 0).description)
+                let last = log.last.map { StepPosition($0) } ?? StepPosition(step: 0, fingerprint: nil)
+                return .string(RowToken(epoch: $0, last).description)
             } ?? .null
         object["steps"] = .integer(Int64(clamping: log.steps))
         object["rows"] = .integer(Int64(clamping: log.rows))

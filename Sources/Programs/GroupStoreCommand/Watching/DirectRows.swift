@@ -13,8 +13,8 @@ import SystemPackage
 final class DirectRows {
     private let follower: RowFollower
     private var printer: StepPrinter
-    /// The number of the last step that was passed on.
-    private var told: UInt64 { didSet { follower.shadow.firstUnread = told + 1 } }
+    /// The last step that was passed on.
+    private var told: StepPosition { didSet { follower.shadow.firstUnread = told.step + 1 } }
     /// The reason why the token that was given can't be continued from; nil if it can.
     private(set) var discontinuity: StoreEvent.ResetReason?
     /// The events that wait until the store can be read.
@@ -55,21 +55,30 @@ final class DirectRows {
                 "groupstore: rows come from a copy of the store's pages (\(ByteCount(follower.shadow.size))) in "
                     + "\(PrintablePath(follower.shadow.path))", to: STDERR_FILENO)
         }
-        told = follower.shadow.lastStep
+        told = StepPosition(step: follower.shadow.lastStep, fingerprint: nil)
         // The steps that lead here from the token stay in the log.
-        follower.shadow.firstUnread = position.map { $0.step + 1 }
+        follower.shadow.firstUnread = position.map { $0.position.step + 1 }
         // Steps that nobody asked for are in the log all the same: another token may be of before them.
         try awaitStore()
         // Whoever comes with a token learns of a damaged copy from it, and nobody else was told anything.
         (owed, isRemade) = ([], false)
-        let shadow = follower.shadow
-        if let position, position.epoch == shadow.epoch, try shadow.hasSteps(after: position.step) {
-            told = position.step
-        } else {
-            told = shadow.lastStep
-            if token != nil { discontinuity = position?.epoch == shadow.epoch ? .historyTrimmed : .epoch }
+        do { try begin(after: position, hasToken: token != nil) } catch RowShadowError.damaged {
+            try follower.remake()
+            try begin(after: position, hasToken: token != nil)
         }
-        shadow.firstUnread = told + 1
+    }
+
+    /// Sets the position after which steps are passed on: the token's if the log continues from there.
+    private func begin(after token: RowToken?, hasToken: Bool) throws {
+        let shadow = follower.shadow
+        var continuity = LogContinuity.foreign
+        if let token, token.epoch == shadow.epoch { continuity = try shadow.continuity(after: token.position) }
+        if let token, continuity == .continuous {
+            told = token.position
+        } else {
+            told = try shadow.lastPosition()
+            if hasToken { discontinuity = continuity.resetReason }
+        }
     }
 
     deinit { try? follower.shadow.close() }
@@ -121,7 +130,7 @@ final class DirectRows {
     /// Makes a damaged copy anew: whoever follows the store reads it again.
     private func remake() throws {
         try follower.remake()
-        told = follower.shadow.lastStep
+        told = try follower.shadow.lastPosition()
         isRemade = true
     }
 
@@ -172,10 +181,10 @@ final class DirectRows {
     private(set) var rest: [UInt8] = []
 
     /// The position up to which everything was passed on.
-    var token: String { RowToken(epoch: follower.shadow.epoch, step: told).description }
+    var token: String { RowToken(epoch: follower.shadow.epoch, told).description }
 
     /// True if steps are logged that were not passed on.
-    var hasSteps: Bool { isRemade || told < follower.shadow.lastStep }
+    var hasSteps: Bool { isRemade || told.step < follower.shadow.lastStep }
 
     /// Call it after each file event: a program may have opened the store.
     func recordFileEvent() { follower.readJournalEvents() }
@@ -249,14 +258,14 @@ final class DirectRows {
         }
         let last = follower.shadow.lastStep
         var hasLeftOut = false
-        while told < last {
+        while told.step < last {
             let tables: Set<String>?
             do {
-                guard let reader = try follower.shadow.step(after: told) else { break }
+                guard let reader = try follower.shadow.step(after: told.step) else { break }
                 tables =
                     reader.step.kind == .gap
                     ? nil : try printer.print(reader, from: token, meanwhile: follower.keepUp)
-                told = reader.step.number
+                told = StepPosition(reader.step)
             } catch RowShadowError.damaged {
                 // Lines of the step that are printed already count only with a change.
                 try remake()
@@ -287,22 +296,42 @@ final class DirectRows {
 /// A position among the steps of one shadow.
 struct RowToken: CustomStringConvertible {
     let epoch: UInt64
-    let step: UInt64
+    let position: StepPosition
 
     private static let start = "rows1-"
 
-    init(epoch: UInt64, step: UInt64) {
+    init(epoch: UInt64, _ position: StepPosition) {
         self.epoch = epoch
-        self.step = step
+        self.position = position
     }
 
     /// Parses a token. Returns nil for any other text.
     init?(_ text: String) {
         guard text.hasPrefix(Self.start) else { return nil }
         let parts = text.dropFirst(Self.start.count).split(separator: "-", omittingEmptySubsequences: false)
-        guard parts.count == 2, let epoch = UInt64(parts[0], radix: 16), let step = UInt64(parts[1]) else { return nil }
-        self.init(epoch: epoch, step: step)
+        guard parts.count == 2 || parts.count == 3, let epoch = UInt64(parts[0], radix: 16), let step = UInt64(parts[1])
+        else { return nil }
+        var fingerprint: UInt64?
+        if parts.count == 3 {
+            guard let number = UInt64(parts[2], radix: 16) else { return nil }
+            fingerprint = number
+        }
+        self.init(epoch: epoch, StepPosition(step: step, fingerprint: fingerprint))
     }
 
-    var description: String { Self.start + String(epoch, radix: 16) + "-" + String(step) }
+    var description: String {
+        let fingerprint = position.fingerprint.map { "-" + String($0, radix: 16) } ?? ""
+        return Self.start + String(epoch, radix: 16) + "-" + String(position.step) + fingerprint
+    }
+}
+
+extension LogContinuity {
+    /// The reason of the reset that tells it; nil if there is none.
+    var resetReason: StoreEvent.ResetReason? {
+        switch self {
+        case .continuous: nil
+        case .trimmed: .historyTrimmed
+        case .foreign: .epoch
+        }
+    }
 }
