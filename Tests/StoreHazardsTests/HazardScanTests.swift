@@ -290,6 +290,24 @@ import Testing
         #expect(try hazards().isEmpty)
     }
 
+    /// The child waits for a byte, and reads then. The other program keeps the log.
+    @Test func acceptsAForkedChildWhoseParentHasClosedTheStoreUntilItUsesIt() throws {
+        let (first, second) = (try holder(), try holder())
+        try second.insert()
+        try first.run("(r, w), (s, t) = os.pipe(), os.pipe()")
+        let work = "os.read(r, 1), c.execute('SELECT * FROM t').fetchall(), os.write(t, b'x'), os.read(r, 1)"
+        try first.run("child = os.fork() or (os.close(w), \(work), os._exit(0))")
+        try first.run("c.close()")
+        #expect(access(side("-wal"), F_OK) == 0)
+        #expect(try hazards().isEmpty)
+        // A read takes a lock for as long as it lasts, and leaves the pages.
+        try first.run("os.write(w, b'x'); os.read(s, 1)")
+        let found = try hazards()
+        #expect(found.map(\.code) == [.droppedLocks] && found.first?.holder.pid != first.pid)
+        try first.run("os.close(w); os.waitpid(child, 0)")
+        #expect(try hazards().isEmpty)
+    }
+
     /// The parent was the last to close the store, which removed the log. The child waits for a byte, and commits then.
     @Test func acceptsAForkedChildThatKeepsALogOpenUntilItUsesIt() throws {
         let first = try holder()

@@ -79,6 +79,11 @@ package struct HazardScan {
         else { return nil }
         let lost = HeldStore(sighting.code, file, among: process.files, store) { side(of: $0, of: process.pid, store) }
         if sighting.code == .orphanedLog, lost?.isUnused(by: process.pid, locks) == true { return nil }
+        if sighting.code == .droppedLocks, let index = process.files.first(where: { $0.identity == store.index }),
+            HeldStore.isInherited(index, by: process.pid, locks)
+        {
+            return nil
+        }
         let version = sighting.code == .oldSQLite ? versions?.version(inProcess: sighting.pid)?.description : nil
         return Found(
             sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),

@@ -10,8 +10,9 @@ package struct StoreHazard: Equatable, Sendable {
         case orphanedLog = "orphaned_log"
         /// A process has the file open that was the store before another took its name.
         case orphanedDatabase = "orphaned_database"
-        /// A process in WAL mode has lost its locks, because it closed another descriptor of the database. The next
-        /// program that closes the store checkpoints and removes the log that the process still uses.
+        /// A process in WAL mode has no locks, because it closed another descriptor of the database, or uses a
+        /// connection of its parent. The next program that closes the store checkpoints and removes the log that the
+        /// process still uses.
         case droppedLocks = "dropped_locks"
         /// Two processes reach one database by different names, and have a log or journal each.
         case twoNames = "two_names"
@@ -89,8 +90,9 @@ package struct StoreHazard: Equatable, Sendable {
             path + "\(holder) has the former file of this name open: what the process commits is in no store that "
                 + "others open"
         case .droppedLocks:
-            path + "\(holder) has lost its locks, because it closed another descriptor of the file: the next program "
-                + "that closes the store removes the log that the process still writes"
+            path + "\(holder) uses it without locks, because it closed another descriptor of the file, or has the "
+                + "connection from its parent process: the next program that closes the store removes the log that the "
+                + "process still writes"
         case .twoNames:
             path + "\(holder) has it open as \(PrintablePath(held.path)), with a log or journal of its own: neither "
                 + "side sees what the other commits, and a checkpoint of one destroys the other's"

@@ -19,6 +19,13 @@ extension HeldStore {
         return Self.isCheckpointed(index, of: pid) && Self.hasPages(of: index, pid) == false
     }
 
+    /// True if a process without a lock on the database has only inherited the files: it has no lock on the index
+    /// either, and hasn't read it. A connection that lost its locks on the database has read the index.
+    static func isInherited(_ index: HeldFile, by pid: Int32, _ locks: RecordLocks?) -> Bool {
+        guard let locks, !locks.has(pid, on: index.identity) else { return false }
+        return hasPages(of: index, pid) == false
+    }
+
     /// True if the database has all commits of the log.
     private static func isCheckpointed(_ index: HeldFile, of pid: Int32) -> Bool {
         // If this process had it open too, closing another descriptor would drop its locks. The file has no name by
