@@ -40,6 +40,15 @@ import Testing
         try shell.wait()
     }
 
+    /// 65 says what a command has done.
+    @Test(arguments: [0, 4096]) func aStoreThatIsDamagedBeforeIsNoLossOfTheCommand(at offset: Int64) throws {
+        try sqlite(store, "PRAGMA journal_mode = DELETE")
+        try Descriptor(opening: store, flags: O_WRONLY)
+            .write([UInt8](repeating: 0xFF, count: 2000), at: offset, path: store)
+        let refused = try guarding(running: "touch \"$1.ran\"")
+        #expect(refused.status == 74 && access(store.string + ".ran", F_OK) != 0, "\(refused.errors)")
+    }
+
     @Test func reportsALossAndTheArchiveRestoresIt() throws {
         let lost = try guarding(
             "--json", "--fail-on-loss", "NOTE", running: "sqlite3 \"$1\" 'DELETE FROM note WHERE id = 1'")

@@ -57,14 +57,7 @@ struct GuardCommand: ParsableCommand {
         try reporting(output, changing: true) {
             // Not ignored, which the command would inherit.
             _ = signal(SIGIO) { _ in }
-            let location = try StoreArgument(store).location()
-            try checkTables(of: location)
-            let engine = Relocation(
-                RelocationRequest(source: location.path, group: location.directory.path), isCancelled: { false },
-                report: { _ in })
-            let words = command.joined(separator: " ")
-            let copy = try engine.archiveCopy(
-                of: location, reason: "a copy of the store before: \(words.prefix(200))")
+            let (location, engine, copy) = try beforeCommand(archive)
             output.record(copy.json, "archived a copy as \(copy.id) (\(ByteCount(copy.bytes)))")
             let exit = GuardedProcess.run(
                 command.map { ArgumentBytes.path($0).bytes },
@@ -73,6 +66,29 @@ struct GuardCommand: ParsableCommand {
             status = try report(exit, location, copy, engine, output)
         }
         if status != 0 { throw ExitCode(status) }
+    }
+
+    /// Archives a copy of the store.
+    private func archive() throws -> (StoreLocation, Relocation, ArchivedStore) {
+        let location = try StoreArgument(store).location()
+        try checkTables(of: location)
+        let engine = Relocation(
+            RelocationRequest(source: location.path, group: location.directory.path), isCancelled: { false },
+            report: { _ in })
+        let words = command.joined(separator: " ")
+        let copy = try engine.archiveCopy(of: location, reason: "a copy of the store before: \(words.prefix(200))")
+        return (location, engine, copy)
+    }
+
+    /// Does what precedes the command. A failure hasn't the exit code that tells what a command has done.
+    private func beforeCommand<Result>(_ body: () throws -> Result) throws -> Result {
+        do { return try body() } catch let error as any ActionableError {
+            let failure = CommandFailure(error)
+            guard failure.status == .badData else { throw failure }
+            throw CommandFailure(
+                .inputOutput, code: failure.errorCode, failure.message, reasons: failure.reasons,
+                remedy: failure.remedy, underlying: failure.underlyingError)
+        }
     }
 
     /// Throws `CommandFailure` if the store doesn't have one of the guarded tables: a misspelt name guards nothing.
