@@ -67,6 +67,26 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "7=new"])
     }
 
+    /// The journal keeps its name, and no commit proves anything. Each way that the remedy names does.
+    @Test(arguments: ["DELETE", "TRUNCATE", "PERSIST"], [false, true])
+    func theRemedyOfExclusiveModeWorks(mode: String, leavesMode: Bool) throws {
+        let first = try holder(mode, exclusive: true)
+        try rig.replace(rows: "(1, 'base'), (7, 'new')")
+        try writeAgain(first, "first")
+        let failure = #expect(throws: RelocationFailure.self) { try rig.rescue().run() }
+        #expect(failure?.code == "in_use" && failure?.remedy.contains("PRAGMA locking_mode = NORMAL") == true)
+        if leavesMode {
+            try first.run("c.execute('PRAGMA locking_mode = NORMAL').fetchall()")
+            try first.run("c.execute('SELECT * FROM t').fetchall()")
+        } else {
+            rig.unlink("-journal")
+            settle(rig.store.directory.path)
+            try writeAgain(first, "first")
+        }
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "7=new"])
+    }
+
     /// In WAL mode, such a program has all locks on the database that the name still leads to.
     @Test(arguments: [false, true]) func joinsALogOfAProgramInExclusiveMode(sinceTheStart: Bool) throws {
         let first = try SQLiteHolder(rig.path)

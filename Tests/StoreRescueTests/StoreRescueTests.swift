@@ -219,6 +219,22 @@ import Testing
         #expect(try rig.rescue().run().branches.isEmpty)
     }
 
+    /// Another rescue has replaced the store, or a program its log.
+    @Test(arguments: [false, true]) func aStoreThatIsReplacedWhileItIsCopiedIsBusy(hasLog: Bool) throws {
+        let first = try rig.holder()
+        try first.insert(2, "first")
+        let database = try #require(FileStatus(following: rig.path)).identity
+        let other = FileIdentity(device: database.device, inode: .max)
+        let log = BranchFile(path: rig.path.appending(suffix: "-wal"), identity: other)
+        let place = try TemporaryDirectory()
+        let failure = #expect(throws: RelocationFailure.self) {
+            _ = try BranchCopy(
+                BranchFile(path: rig.path, identity: hasLog ? database : other), hasLog ? log : nil,
+                ownWriters: false, in: Directory(place.path), of: rig.path, subject: "it")
+        }
+        #expect(failure?.kind == .busy && failure?.code == "in_use")
+    }
+
     /// The frames of an open transaction may be in the log already.
     @Test func takesNoPartOfATransaction() throws {
         let first = try rig.holder()

@@ -17,6 +17,13 @@ struct BranchCopy {
     /// The branch as its copy's record has it; nil for the store at the name.
     let record: ArchiveNote.Branch?
 
+    /// In exclusive locking mode, SQLite counts the first transaction only, and the journal of a later one has no copy
+    /// of the page with the count.
+    private static let proofRemedy =
+        "try again once the program's transaction has ended; if the program is in exclusive locking mode, let it leave "
+        + "that mode (PRAGMA locking_mode = NORMAL, and a read) or, while no other program has the store open, remove "
+        + "the name of the program's journal and let it commit once more"
+
     /// The number of attempts, of those without a reader's locks, and of those that insist on a database that nobody
     /// writes meanwhile.
     private static let attempts = (all: 50, unlocked: 5, still: 10)
@@ -50,20 +57,28 @@ struct BranchCopy {
         // First: what is left of a copy without a record has no owner.
         try record?.write(in: directory)
         let reported = indexes.map { ($0, $0.file.lastCommit) }
-        let copied: (FileStatus, Int64)? =
+        let copied: (FileStatus, Int64)?
+        do {
             if let log {
-                try Self.copy(database, log, index, to: place, ownWriters: ownWriters)
+                copied = try Self.copy(database, log, index, to: place, ownWriters: ownWriters)
             } else {
-                try Self.trying(in: place) { _ in
+                copied = try Self.trying(in: place) { _ in
                     try RollbackModeCopy(database: database, journal: journal).run(to: place)
                 }
             }
+        } catch is BranchFile.Lost where !database.isHeld {
+            throw RelocationFailure(
+                .busy, code: "in_use",
+                "\(PrintablePath(store)): another program has replaced or removed it while it was copied",
+                remedy: "try again")
+        }
         guard let (status, lastWrite) = copied else {
             throw RelocationFailure(
                 .busy, code: "in_use",
                 "\(PrintablePath(store)): \(subject) is written all the time, or nothing on the disk proves what of it "
                     + "is committed",
-                remedy: "try again once the program has committed its next transaction")
+                remedy: log == nil && database.isHeld
+                    ? Self.proofRemedy : "try again once the program has committed its next transaction")
         }
         if ownWriters, log != nil, let foreign = try place.foreignLog() {
             throw Self.damaged(subject, store, foreign.description)

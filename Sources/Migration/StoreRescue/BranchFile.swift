@@ -14,8 +14,11 @@ struct BranchFile: Equatable, Sendable {
 
     init(_ file: HeldFile, of pid: Int32) { self.init(path: file.path(of: pid), identity: file.identity) }
 
-    /// The process has ended or closed the file: nothing is left of it.
+    /// The process has ended or closed the file: nothing is left of it. Or another file has its name, or none.
     struct Lost: Error {}
+
+    /// True for a file of a process, which need not have a name.
+    var isHeld: Bool { path.starts(with: "/proc") }
 
     /// Opens the file. Throws `Lost` for a process that has ended: it has no file, and its number may be another's by
     /// now.
