@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SystemPackage
 
@@ -9,7 +10,7 @@ enum AppHolders {
     /// directory.
     static func find(device: UInt64, _ survey: AppSurvey, under root: FilePath) -> [FileHolder] {
         let prefix = root.bytes + [UInt8(ascii: "/")]
-        return FileHolder.of(inDirectories: true) { status, link in
+        return settled { status, link in
             let inodes: Set<UInt64>
             switch status.kind {
             case .regular: inodes = survey.inodes
@@ -23,9 +24,26 @@ enum AppHolders {
 
     /// Returns the processes that have a directory of the survey open or work in it.
     static func find(device: UInt64, inDirectoriesOf survey: AppSurvey) -> [FileHolder] {
-        FileHolder.of(inDirectories: true) { status, _ in
+        settled { status, _ in
             status.kind == .directory && status.identity.device == device
                 && survey.directories.contains(status.identity.inode)
         }
+    }
+
+    /// Returns the processes one of whose files or directories is such a one.
+    ///
+    /// A process that this one starts has all of its descriptors until it runs its own program. So it counts if it has
+    /// one after that.
+    private static func settled(where condition: (FileStatus, HeldFile.Link) -> Bool) -> [FileHolder] {
+        let own = FileStatus(following: "/proc/self/exe")?.identity
+        var running: Set<Int32> = []
+        for _ in 0..<200 {
+            let holders = FileHolder.of(inDirectories: true, where: condition)
+            let started = holders.map(\.pid).filter { ProcessIdentity.parent(of: $0) == getpid() }
+            if started.allSatisfy(running.contains) { return holders }
+            running.formUnion(started.filter { FileStatus(following: FilePath("/proc/\($0)/exe"))?.identity != own })
+            pause(.milliseconds(1))
+        }
+        return FileHolder.of(inDirectories: true, where: condition)
     }
 }
