@@ -51,11 +51,6 @@ enum StorePlaces {
     static func existing(_ text: String) throws -> StoreLocation {
         let given = FilePath(text)
         guard let path = resolved(given) ?? groupStore(text).flatMap(resolved) else { throw StoreError.missing(given) }
-        return try location(of: path)
-    }
-
-    /// - Parameter path: A path without symbolic links.
-    private static func location(of path: FilePath) throws -> StoreLocation {
         guard let last = path.lastComponent, let name = StoreName.existing(last) else {
             throw StoreError.notAFile(path)
         }
@@ -63,8 +58,7 @@ enum StorePlaces {
     }
 
     /// Returns the location of a replica, which need not exist, in a group's directory: a path, or a group's
-    /// identifier. The directory is created. A symbolic link leads to the replica itself, whose name has the lock.
-    /// Throws `StoreError.notAFile` for a name that no store can have, `.missing` for a link that leads nowhere, and
+    /// identifier. The directory is created. Throws `StoreError.notAFile` for a name that no store can have, and
     /// `SystemError`.
     static func replica(_ name: String, in group: String) throws -> StoreLocation {
         let given = FilePath(group)
@@ -75,13 +69,7 @@ enum StorePlaces {
             throw StoreError.notAFile(path.appending(name))
         }
         try GroupContainer.create(path)
-        let directory = try Directory(resolving: path)
-        if try directory.status(name.database)?.kind == .symbolicLink {
-            let link = directory.path.appending(name.database)
-            guard let target = resolved(link) else { throw StoreError.missing(link) }
-            return try location(of: target)
-        }
-        return StoreLocation(directory: directory, name: name)
+        return StoreLocation(directory: try Directory(resolving: path), name: name)
     }
 
     /// Returns the absolute path of a directory, which need not exist. Throws `SystemError`.
