@@ -27,6 +27,20 @@ import Testing
         #expect(try values("CREATE TABLE t (a, b, c, d NUMERIC DEFAULT '7')")?.last == .integer(7))
     }
 
+    /// Not the value of a new row: SQLite gives the literal itself the column's affinity.
+    @Test(arguments: [
+        ("TEXT DEFAULT \"active\"", StoredValue.text("active")), ("DEFAULT active", .text("active")),
+        ("TEXT DEFAULT \"active\"", StoredValue.text("active")), ("DEFAULT active", .text("active")),
+        ("REAL DEFAULT 5", .real(5)), ("DEFAULT (- - 5)", .integer(5)), ("DEFAULT (('x'))", .text("x")),
+    ]) func readsTheDefaultAsSQLiteDoesInAnOlderRow(column: String, expected: StoredValue) throws {
+        #expect(try values("CREATE TABLE t (a, b, c, d \(column))")?.last == expected)
+    }
+
+    @Test(arguments: [("INT DEFAULT 1.5", StoredValue.real(1.5)), ("BLOB DEFAULT 'x'", .text("x"))])
+    func readsADefaultOfAnotherTypeInAStrictTable(column: String, expected: StoredValue) throws {
+        #expect(try values("CREATE TABLE t (a INT, b INT, c INT, d \(column)) STRICT")?.last == expected)
+    }
+
     @Test func leavesOutGeneratedColumns() throws {
         #expect(
             try values("CREATE TABLE t (a, v AS (a + 1), b, s AS (a * 2) STORED)") == [.integer(1), .integer(2)])

@@ -49,6 +49,16 @@ import Testing
         #expect(try rig.rows(file) == ["1=base", "2=first"])
     }
 
+    @Test func aBranchIsCopiedWhoseProgramEndsMeanwhile() throws {
+        let branch = try branch
+        let held = try HeldBranch(branch)
+        try first.kill()
+        let copy = try BranchCopies.copy(branch, 0, of: rig.store, in: run(), recording: true, held)
+        #expect(try rig.rows(copy.location.path) == ["1=base", "2=first"])
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first"])
+    }
+
     @Test func aCopyIsRemovedWhileItsProgramRuns() throws {
         let branch = try branch
         let run = try run()

@@ -43,6 +43,8 @@ struct BranchCopies {
     let ended: [Ended]
     /// The last state that the store and all branches had; nil if it isn't asked for.
     let base: StoreLocation?
+    /// A sentence on what one side may have hidden of another; nil if that is excluded.
+    let doubt: String?
 
     /// Copies the store and its branches into an empty directory. Throws `RelocationFailure` if a branch is gone or
     /// damaged, or if the common base that is asked for is contradicted.
@@ -83,8 +85,10 @@ struct BranchCopies {
         let open = self.branches.filter { !$0.isJoined }.map(\.branch)
         guard let baseMargin, !open.isEmpty || !ended.isEmpty else {
             base = nil
+            doubt = Self.doubt(open, ended, of: store, since: start, without: foreign)
             return
         }
+        doubt = nil
         do {
             guard ended.isEmpty else { throw SplitBase.Obstacle("the program of a branch has ended") }
             base = try SplitBase(
@@ -93,6 +97,28 @@ struct BranchCopies {
         } catch let obstacle as SplitBase.Obstacle {
             throw RelocationFailure.noCommonBase(store.path, obstacle.reason)
         }
+    }
+
+    /// Returns why a row of one side may be hidden: a side has, or may have, written the database that they share under
+    /// another side's log.
+    private static func doubt(
+        _ open: [OrphanedBranch], _ ended: [SavedBranches.Saved], of store: StoreLocation, since start: SplitBase.Start,
+        without foreign: Set<FileIdentity>
+    ) -> String? {
+        guard store.isShared(by: open, ended) else { return nil }
+        let reason: String
+        do {
+            guard !store.isShared(by: [], ended) else { throw SplitBase.Obstacle("the program of a branch has ended") }
+            try SplitBase.check(store, start, open.filter(\.sharesDatabase), foreign, BaseContradiction.margin)
+            return nil
+        } catch let obstacle as SplitBase.Obstacle {
+            reason = obstacle.reason
+        } catch {
+            reason = "\(error)"
+        }
+        return "\(PrintablePath(store.path)): nothing proves that no side has written the database that they share "
+            + "under another side's log (\(reason)): pages of one may hide a row of another; compare the result with "
+            + "what the programs have committed last"
     }
 
     /// Copies the store at its name, with its log and journal unless they belong to a branch. Returns nil if there is
@@ -120,27 +146,37 @@ struct BranchCopies {
 
     /// Copies one branch.
     ///
-    /// - Parameter recording: True for a copy that outlives this process if it is killed.
+    /// - Parameters:
+    ///   - recording: True for a copy that outlives this process if it is killed.
+    ///   - held: The branch's files as they were opened before; nil to open them now.
     static func copy(
-        _ branch: OrphanedBranch, _ number: Int, of store: StoreLocation, in place: Directory, recording: Bool
+        _ branch: OrphanedBranch, _ number: Int, of store: StoreLocation, in place: Directory, recording: Bool,
+        _ held: HeldBranch? = nil
     ) throws -> BranchCopy {
         guard let component = FilePath.Component("branch-\(number)") else { throw lost(branch, store.path) }
         let record = recording ? BranchRecord(name: store.name.database, branch: branch.record) : nil
         let kept = place.path.appending(component)
         // What a failed attempt has copied is removed while the files themselves can't go.
-        let held = record == nil ? nil : try? HeldBranch(branch)
-        do {
-            guard branch.log != nil || branch.index == nil else { throw logNotFound(branch, store.path) }
-            if let holder = branch.holderOfSeveral { throw severalLogs(holder, store.path) }
-            return try BranchCopy(
-                branch.database, branch.log,
+        let held = record == nil ? nil : held ?? (try? HeldBranch(branch))
+        func copied(_ file: (BranchFile) -> BranchFile) throws -> BranchCopy {
+            try BranchCopy(
+                file(branch.database), branch.log.map(file),
                 journal: .held(store.name.database, store.directory, entriesChanged: branch.entriesChanged) {
                     branch.journal
                 },
-                index: branch.indexFile, indexes: branch.indexes, ownWriters: !branch.sharesDatabase,
-                in: GroupContainer.child(component, of: place), of: store.path,
-                subject: "what \(branch.holders.list) has open", external: store,
-                record: record)
+                index: branch.indexFile.map(file),
+                indexes: branch.indexes.map { BranchIndex(file: file($0.file), holders: $0.holders) },
+                ownWriters: !branch.sharesDatabase, in: GroupContainer.child(component, of: place), of: store.path,
+                subject: "what \(branch.holders.list) has open", external: store, record: record)
+        }
+        do {
+            guard branch.log != nil || branch.index == nil else { throw logNotFound(branch, store.path) }
+            if let holder = branch.holderOfSeveral { throw severalLogs(holder, store.path) }
+            do { return try copied { $0 } } catch is BranchFile.Lost {
+                // The program has ended since. Its log has all that it has committed, and is open here.
+                guard let held, branch.log != nil else { throw BranchFile.Lost() }
+                return try copied(held.file)
+            }
         } catch is BranchFile.Lost {
             guard let held, let record, (try? held.keep(in: GroupContainer.child(component, of: place), record)) != nil
             else { throw lost(branch, store.path) }

@@ -91,13 +91,15 @@ struct BranchCopy {
             throw Self.damaged(subject, store, "its log has no valid header")
         }
         self.lastWrite = lastWrite
-        commits = try Self.commits(in: place)
+        let logged = try LoggedPages(place)
+        commits = logged.commits
         let hadWAL = try log != nil || StoreSnapshotHeader.isWAL(place)
         self.hadWAL = hadWAL
         let findings: [String]
         do {
             try Self.settle(place)
-            findings = try StoreReader.read(place) { try $0.integrityFindings() }
+            let hidden = try logged.hidden(place)
+            findings = try StoreReader.read(place) { try $0.integrityFindings() } + [hidden].compactMap(\.self)
         } catch let error as StoreError where !error.isOfSystem {
             throw Self.damaged(subject, store, "\(error)")
         } catch let error as StoreError where Self.lacksInode(error, in: directory) {
@@ -171,18 +173,6 @@ struct BranchCopy {
     /// The size of a log's header (https://sqlite.org/fileformat2.html, §4.1), which has the salts.
     private static let headerLength = 32
 
-    /// Returns the number of commits in the copied log, by the checksums of its frames.
-    private static func commits(in place: StoreLocation) throws -> Int {
-        guard try place.directory.status(place.name.wal) != nil else { return 0 }
-        let log = try place.directory.open(place.name.wal, flags: O_RDONLY)
-        var count = 0
-        try WriteAheadLog.forEachFrame(log, path: place.directory.path.appending(place.name.wal)) { _, _, isCommit in
-            if isCommit { count += 1 }
-            return true
-        }
-        return count
-    }
-
     /// Lets SQLite recover the log up to its last commit, and leaves one file in rollback mode.
     static func settle(_ place: StoreLocation) throws {
         do {
@@ -223,12 +213,15 @@ extension StoreLocation {
         guard try WriteAheadLog.has(reported, log, path: path) else {
             return "its log has lost commits that \(index) has: another program has overwritten them"
         }
-        // The log was begun anew by this index, or by another one, which may not know all commits of this one.
-        guard count > 1, try !WriteAheadLog.isOfSession(reported, log, path: path),
-            let now = index.file.lastCommit, now.hasSameHeader(as: reported), now.backfilledFrame < now.lastFrame
+        // A program that begins its log anew says so in its index first (wal.c, `walRestartHdr`), once the database has
+        // all commits. So another program did it. One with an index of its own knows the commits that the database has;
+        // what was put over the log, such as an older copy of it, follows on another state.
+        guard try !WriteAheadLog.isOfSession(reported, log, path: path),
+            let now = index.file.lastCommit, now.hasSameHeader(as: reported),
+            now.backfilledFrame < now.lastFrame || count == 1 && now.lastFrame > 0
         else { return nil }
-        return "its log was begun anew by another program, and nothing shows that the database has the commits that "
-            + "\(index) has"
+        return "its log was begun anew or overwritten by another program, and nothing shows that the database has the "
+            + "commits that \(index) has"
     }
 }
 

@@ -45,6 +45,13 @@ struct HeldBranch {
         }
     }
 
+    /// Returns a file of the branch as it is open here, if it is: no end of the program takes that away.
+    func file(_ file: BranchFile) -> BranchFile {
+        guard let held = files.first(where: { $0.file.identity == file.identity }) else { return file }
+        return BranchFile(
+            path: FilePath("/proc/self/fd").appending("\(held.descriptor.raw)"), identity: file.identity)
+    }
+
     /// The bytes that the files had when they were opened.
     var size: UInt64 { files.reduce(0) { $0 + UInt64(max($1.status.size, 0)) } }
 

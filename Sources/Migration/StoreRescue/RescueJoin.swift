@@ -48,6 +48,7 @@ struct RescueJoin {
         guard !copies.branches.isEmpty || !ended.isEmpty else { return }
         try store.checkHardLinks()
         result.merge = try rehearse(copies)
+        result.notes += [copies.doubt].compactMap(\.self)
 
         // From here on something is changed: first the archive, then the name.
         var parts: [(location: StoreLocation, holders: String, inWAL: Bool)] = []

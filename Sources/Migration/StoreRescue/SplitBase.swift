@@ -70,7 +70,8 @@ struct SplitBase {
         }
     }
 
-    private static func check(
+    /// Throws `Obstacle` if anything contradicts that all logs follow on the database as it is.
+    static func check(
         _ store: StoreLocation, _ start: Start, _ branches: [OrphanedBranch], _ foreign: Set<FileIdentity>,
         _ margin: Duration
     ) throws {

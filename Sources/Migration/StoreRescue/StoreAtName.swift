@@ -43,7 +43,7 @@ extension StoreLocation {
     /// log nevertheless, so its rows may be what programs at the name have committed.
     ///
     /// - Parameter foreign: The files at the store's names that belong to a branch.
-    func checkLog(without foreign: Set<FileIdentity>) throws {
+    package func checkLog(without foreign: Set<FileIdentity> = []) throws {
         guard let log = try directory.status(name.wal), !foreign.contains(log.identity), let found = try foreignLog(),
             found.mismatch != .rollbackMode
         else { return }

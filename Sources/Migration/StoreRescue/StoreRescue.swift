@@ -100,6 +100,7 @@ package struct StoreRescue {
             guard !copies.branches.isEmpty || !ended.isEmpty else { return }
             try store.checkHardLinks()
             result.merge = try rescue.rehearse(copies)
+            result.notes += [copies.doubt].compactMap(\.self)
             result.notes += result.merge?.notes ?? []
             result.outcome = .rescued
         }

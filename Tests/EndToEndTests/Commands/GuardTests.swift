@@ -23,6 +23,22 @@ import Testing
         try groupstore("guard", Word(store), options: options + ["--", "sh", "-c", script, "sh", Word(store)])
     }
 
+    /// The command would read the log, and a copy without it is another store's.
+    @Test func runsNoCommandBesideALogThatContradictsTheStore() throws {
+        let other = scratch.path.appending("other.db")
+        try sqlite(other, "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; CREATE TABLE other (x)")
+        let shell = try sqliteShell(store)
+        try shell.execute("INSERT INTO note (text) VALUES ('three')")
+        let (log, copy) = (store.appending(suffix: "-wal"), other.appending(suffix: "-wal"))
+        #expect(try run("cp", [Word(log), Word(copy)]).status == 0)
+        let trace = scratch.path.appending("ran")
+        let done = try groupstore("guard", Word(other), options: ["--", "touch", Word(trace)])
+        #expect(done.status == 74 && done.errors.contains("write-ahead log of another database"), "\(done.errors)")
+        #expect(FileStatus(following: trace) == nil)
+        shell.closeInput()
+        try shell.wait()
+    }
+
     @Test func passesTheExitCodeOnAndReportsWhatTheCommandDid() throws {
         // The shell holds a commit in its log.
         let shell = try sqliteShell(store)

@@ -97,21 +97,24 @@ package final class StoredTable {
         return !(isStrict && type == "ANY") && ["REAL", "FLOA", "DOUB"].contains(where: type.contains)
     }
 
-    /// SQLite evaluates a default as a new row of a column of that type would have it.
+    /// The value that SQLite reads in a record from before the column was added. It isn't always the one that a new row
+    /// gets: text keeps the literal's digits, such as those of 1.10.
     private static func defaultValue(of column: DatabaseSchema.Column, isStrict: Bool) throws -> StoredValue {
         guard let value = column.defaultValue else { return .null }
-        // A default that needs a function of the program's own can't be of a column that was added.
-        let options = isStrict ? " STRICT" : ""
-        guard
-            let reader = try? DefinitionReader("CREATE TABLE d (c \(column.type) DEFAULT (\(value)), e INT)\(options)")
-        else { return .null }
-        do {
-            try reader.execute("INSERT INTO d (e) VALUES (1)")
-            let row = try reader.prepare("SELECT c FROM d")
-            return try row.step() ? row.storedValue(0, encoding: .utf8) : .null
-        } catch is StoreError {
-            return .null
+        // The affinities are those of the types' names, but for one of strict tables.
+        let type = isStrict && column.type.uppercased() == "ANY" ? "" : column.type
+        // The schema has lost the parentheses of an expression. A name without them is a text.
+        for value in [value, "(\(value))"] {
+            let reader = try DefinitionReader("CREATE TABLE d (e INT)")
+            try reader.execute("INSERT INTO d VALUES (1)")
+            do {
+                try reader.execute("ALTER TABLE d ADD COLUMN c \(type) DEFAULT \(value)")
+                let row = try reader.prepare("SELECT c FROM d")
+                return try row.step() ? row.storedValue(0, encoding: .utf8) : .null
+            } catch is StoreError {}
         }
+        // Not a constant: no row has it from before.
+        return .null
     }
 
     // MARK: - Rows

@@ -41,8 +41,16 @@ struct ForeignLogArchive {
     }
 
     /// Returns true if the database is sound without the log, and false if another program keeps it from being read so.
-    /// Throws `RelocationFailure` if it is damaged.
+    /// Throws `RelocationFailure` if it is damaged, or if the log may be the store's own, because the store was split.
     func isIntactWithout(_ log: ForeignLog) throws -> Bool {
+        let branches = try SavedBranches(GroupContainer(directory: store.directory)).notes(of: store.name.database)
+        if let branch = branches.first, log.mismatch != .rollbackMode {
+            throw RelocationFailure(
+                .badData, code: "foreign_log",
+                "\(log.description), or the store's own, under which a program that had lost its log has written: "
+                    + branch,
+                remedy: "join what both have: groupstore rescue \(store.path.shellWord)")
+        }
         let problem: String?
         do {
             let found = try StoreReader.read(store) { reader in

@@ -7,6 +7,7 @@ import LinuxSystem
 import SQLiteFormat
 import SQLiteStore
 import StoreRelocation
+import StoreRescue
 import SystemPackage
 
 struct GuardCommand: ParsableCommand {
@@ -71,6 +72,8 @@ struct GuardCommand: ParsableCommand {
     /// Archives a copy of the store.
     private func archive() throws -> (StoreLocation, Relocation, ArchivedStore) {
         let location = try StoreArgument(store).location()
+        // The command reads what SQLite reads with that log: a copy without it would be another store's.
+        try location.checkLog()
         try checkTables(of: location)
         let engine = Relocation(
             RelocationRequest(source: location.path, group: location.directory.path), isCancelled: { false },
