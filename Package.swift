@@ -248,9 +248,9 @@ let unitTests = floor(
         "StoreRelayTests", "AgentProtocol", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",
         "RelayStatus", "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication"),
     tests(
-        "GroupStoreAgentTests", "AgentProtocol", "CLinux", "DirectoryWatching", "FileCoordination", "GroupContainers",
-        "GroupStore", "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "RowShadow", "SQLiteFormat", "SQLiteStore",
-        "StoreMigration", "StoreRelocation", "StoreWatching", .logging),
+        "GroupStoreAgentTests", "AgentProtocol", "AppRelocation", "CLinux", "DirectoryWatching", "FileCoordination",
+        "GroupContainers", "GroupStore", "GroupStoreAgent", "LinuxSystem", "PersistentHistory", "RowShadow",
+        "SQLiteFormat", "SQLiteStore", "StoreMigration", "StoreRelocation", "StoreWatching", .logging),
     tests(
         "CompatibilityTests", "AgentProtocol", "GroupContainers", "LinuxSystem", "NATSStreams", "PersistentHistory",
         "SQLiteFormat", "SQLiteStore", "StoreRelay", "StoreReplication", "StoreWatching",

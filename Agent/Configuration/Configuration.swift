@@ -1,3 +1,4 @@
+import AppRelocation
 import Glibc
 import GroupContainers
 import LinuxSystem
@@ -13,6 +14,7 @@ package struct Configuration: Sendable, Equatable {
         /// Absolute; it may not exist yet.
         package var directory: FilePath
         package var stores: [Store]
+        package var apps: [App] = []
         /// True if no file names it: it is served because its directory exists.
         package var isDiscovered = false
 
@@ -59,6 +61,28 @@ package struct Configuration: Sendable, Equatable {
             self.migration = migration
             self.journalMode = journalMode
         }
+    }
+
+    /// A program's directory that is moved into the group once, when it appears.
+    package struct App: Sendable, Equatable {
+        /// The directory; absolute.
+        package var source: FilePath
+        /// Its name in the group's directory.
+        package var name: FilePath.Component
+        package var recipe: AppRecipe?
+        /// Paths to change in the stores.
+        package var rewrites: [PathRewrite] = []
+        /// True to change the directory's own path, too.
+        package var rewritesOwnPath = false
+        /// The time after which a directory that has just come counts as whole.
+        package var settle = Duration.seconds(1)
+        /// The longest time that an attempt waits for programs that have a file open.
+        package var deadline = Duration.milliseconds(100)
+        package var stopsHolders = false
+        /// True if the user asserts that no program has a store open where nothing proves it.
+        package var assumeClosed = false
+
+        package init(source: FilePath, name: FilePath.Component) { (self.source, self.name) = (source, name) }
     }
 
     /// What the agent does when a program has lost files of a store open.

@@ -53,6 +53,15 @@ package struct ConfigurationBuilder {
         entries[group].stores[store].legacyLines.append(line)
     }
 
+    /// Adds the app to the group that was added last.
+    package mutating func add(_ app: Configuration.App, line: Int?) throws(ConfigurationError) {
+        guard let group = configuration.groups.last else { return }
+        let entry = ConfigurationFragment.App(app: app, line: line)
+        try claims.claim(entry, of: group, at: path)
+        entries[entries.count - 1].apps.append(entry)
+        configuration.groups[configuration.groups.count - 1].apps.append(app)
+    }
+
     /// Checks the directories and returns the configuration.
     package func finished() throws(ConfigurationError) -> Configuration {
         guard !configuration.groups.isEmpty else {
@@ -75,7 +84,7 @@ package struct ConfigurationBuilder {
         let path = PrintablePath(group.directory)
         switch Self.entry(at: group.directory) {
         case .directory:
-            let moves = group.stores.contains { !$0.legacy.isEmpty }
+            let moves = !group.apps.isEmpty || group.stores.contains { !$0.legacy.isEmpty }
             guard group.directory.withPlatformString({ access($0, moves ? R_OK | W_OK | X_OK : R_OK | X_OK) }) == 0
             else {
                 throw error(

@@ -153,7 +153,7 @@ extension ConfigurationFile {
     }
 
     private func read(group: YAMLNode, _ builder: inout ConfigurationBuilder) throws(ConfigurationError) {
-        let section = try section(group, "a group", keys: ["id", "directory", "stores"])
+        let section = try section(group, "a group", keys: ["id", "directory", "stores", "apps"])
         let idNode = try required("id", in: section)
         let id = try string(idNode, "id")
         guard let identifier = GroupIdentifier(id) else {
@@ -172,7 +172,10 @@ extension ConfigurationFile {
         try builder.add(
             identifier, directory: directory, isExplicit: section["directory"] != nil,
             line: section["directory"]?.line ?? group.line)
-        guard let stores = section["stores"] else { return }
-        for store in try list(stores, "stores") { try read(store: store, &builder) }
+        if let stores = section["stores"] {
+            for store in try list(stores, "stores") { try read(store: store, &builder) }
+        }
+        guard let apps = section["apps"] else { return }
+        for app in try list(apps, "apps") { try read(app: app, of: directory, &builder) }
     }
 }

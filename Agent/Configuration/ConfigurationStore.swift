@@ -51,7 +51,7 @@ extension ConfigurationFile {
     }
 
     /// Parses an absolute path, or the shorthand of one (`ContainerPath`).
-    private func legacyPath(_ node: YAMLNode) throws(ConfigurationError) -> FilePath {
+    func legacyPath(_ node: YAMLNode) throws(ConfigurationError) -> FilePath {
         let text = try string(node, "the path")
         do throws(ContainerPath.Failure) {
             if let short = try ContainerPath(text, home: environment["HOME"]) { return short.path }
@@ -95,7 +95,7 @@ extension ConfigurationFile {
         return migration
     }
 
-    private func boolean(_ node: YAMLNode, _ key: String) throws(ConfigurationError) -> Bool {
+    func boolean(_ node: YAMLNode, _ key: String) throws(ConfigurationError) -> Bool {
         switch try string(node, key) {
         case "true": return true
         case "false": return false

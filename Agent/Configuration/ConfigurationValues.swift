@@ -87,7 +87,11 @@ extension ConfigurationFile {
 
     /// Returns an absolute path. `~` is the user's home directory; every other path must begin at the root.
     func absolute(_ node: YAMLNode) throws(ConfigurationError) -> FilePath {
-        let text = try string(node, "the path")
+        try absolute(string(node, "the path"), at: node)
+    }
+
+    /// Returns the absolute path that a text at the node stands for.
+    func absolute(_ text: String, at node: YAMLNode) throws(ConfigurationError) -> FilePath {
         guard text.utf8.count < PATH_MAX else {
             throw invalid(
                 node.line, "the path has \(text.utf8.count) bytes; at most \(PATH_MAX - 1) are allowed", "shorten it")

@@ -48,7 +48,8 @@ package final class FeedReceiver: StoreEventReceiver {
 }
 
 extension FollowingPlan {
-    /// The groups of a configuration, their stores, and the directories of the stores' legacy places.
+    /// The groups of a configuration, their stores, the directories of the stores' legacy places, and those in which
+    /// apps' directories are.
     package init(_ configuration: Configuration) {
         self.init()
         for group in configuration.groups {
@@ -62,6 +63,8 @@ extension FollowingPlan {
                 nameDirectories.formUnion(store.legacy.map { $0.removingLastComponent() })
                 if !store.legacy.isEmpty { destinations.insert(group.directory) }
             }
+            if !group.apps.isEmpty { destinations.insert(group.directory) }
+            destinations.formUnion(group.apps.map { $0.source.removingLastComponent() })
         }
     }
 }

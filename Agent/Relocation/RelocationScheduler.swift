@@ -1,4 +1,5 @@
 import AgentProtocol
+import AppRelocation
 import DirectoryWatching
 import FileCoordination
 import LinuxSystem
@@ -21,6 +22,7 @@ package final class RelocationScheduler: RelocationScheduling {
         case presenters(StoreAddress)
         case inspected(number: UInt64, Result<Bool, RelocationFailure>)
         case relocated(number: UInt64, Result<RelocationSummary, RelocationFailure>)
+        case moved(number: UInt64, Result<AppMoveSummary, RelocationFailure>)
         case recovered(isDone: Bool)
         case stop
     }
@@ -28,7 +30,7 @@ package final class RelocationScheduler: RelocationScheduling {
     private let inbox = Mutex<[Task]>([])
     private let arrived: MonotonicSemaphore
     private let ended = MonotonicSemaphore()
-    private let rows = Mutex<[LegacyStatus]>([])
+    private let rows = Mutex<(stores: [LegacyStatus], apps: [AppStatus])>(([], []))
     /// The groups' directories in which no store waits for anything. The events of busy stores there wake nobody.
     private let unheard = Mutex<Set<FilePath>>([])
     let workers = RelocationWorkers()
@@ -55,7 +57,7 @@ package final class RelocationScheduler: RelocationScheduling {
     package func start() {
         let stores = LegacyStores(initial)
         stores.inspectAll()
-        publishStatus(stores)
+        publishStatus(stores, LegacyApps(initial))
         do throws(SystemError) {
             _ = try SystemThread(name: "scheduler") { [self] in
                 run()
@@ -81,7 +83,9 @@ package final class RelocationScheduler: RelocationScheduling {
         post(.operation(operation, isAbandoned: isAbandoned, events))
     }
 
-    package func statusRows() -> [LegacyStatus] { rows.withLock { $0 } }
+    package func statusRows() -> [LegacyStatus] { rows.withLock { $0.stores } }
+
+    package func appRows() -> [AppStatus] { rows.withLock { $0.apps } }
 
     package func presentersChanged(of store: StoreAddress) { post(.presenters(store)) }
 
@@ -98,52 +102,21 @@ package final class RelocationScheduler: RelocationScheduling {
 
     // MARK: The scheduler's thread
 
-    /// The state that only that thread uses.
-    private struct Round {
-        var stores: LegacyStores
-        var recovery: UnfinishedRelocations
-        /// The stores that workers have, by the numbers of their attempts.
-        var underWay: [UInt64: LegacyStore] = [:]
-        var nextNumber: UInt64 = 1
-        /// The number of clients' relocations of each store.
-        var operations: [StoreAddress: Int] = [:]
-        /// The configured stores that clients' relocations use, by their numbers.
-        var usedByClients: [UInt64: [LegacyStore]] = [:]
-
-        /// The stores whose announcements are ended elsewhere.
-        var announced: Set<StoreAddress> {
-            stores.arriving.union(operations.keys).union(underWay.values.map(\.address))
-        }
-
-        mutating func begin(_ store: LegacyStore, _ state: LegacyStore.State = .relocating) -> UInt64 {
-            defer { nextNumber += 1 }
-            store.begin(state)
-            underWay[nextNumber] = store
-            return nextNumber
-        }
-
-        /// Lends a client's relocation the configured stores that it touches.
-        mutating func lend(_ keys: Set<RelocationKey>) -> UInt64 {
-            defer { nextNumber += 1 }
-            let touched = stores.all.filter { !RelocationKey.of($0.file.path).isDisjoint(with: keys) }
-            for store in touched { store.beginClientRelocation() }
-            usedByClients[nextNumber] = touched
-            return nextNumber
-        }
-    }
-
     private func run() {
         var round = Round(
-            stores: LegacyStores(initial), recovery: UnfinishedRelocations(logger: logger))
+            stores: LegacyStores(initial), apps: LegacyApps(initial), recovery: UnfinishedRelocations(logger: logger))
         recover(&round)
         round.stores.inspectAll()
+        round.apps.inspectAll()
         while true {
             relocateDue(&round)
-            hearGroups(of: round.stores)
-            publishStatus(round.stores)
+            moveDue(&round)
+            hearGroups(of: round.stores, except: round.apps.heardDirectories)
+            publishStatus(round.stores, round.apps)
             announcements.update(round.stores.waiting, announced: round.announced)
             announcements.sendDue()
-            wait(until: [round.stores.dueAt, round.recovery.dueAt, announcements.dueAt].compactMap { $0 }.min())
+            let due = [round.stores.dueAt, round.apps.dueAt, round.recovery.dueAt, announcements.dueAt]
+            wait(until: due.compactMap { $0 }.min())
             if round.recovery.isDue { recover(&round) }
             for task in inbox.withLock({ exchange(&$0) }) {
                 if case .stop = task { return awaitWorkers() }
@@ -154,11 +127,14 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func perform(_ task: Task, _ round: inout Round) {
         switch task {
-        case .notice(let notice): round.stores.record(notice)
+        case .notice(let notice):
+            round.stores.record(notice)
+            round.apps.record(notice)
         case .configuration(let configuration):
             // One of them may be a legacy directory from now on.
             unheard.withLock { $0 = [] }
             round.stores.adopt(configuration)
+            round.apps.adopt(configuration)
             recover(&round)
         case .operation(let operation, let isAbandoned, let events):
             begin(operation, isAbandoned: isAbandoned, events: events, &round)
@@ -183,6 +159,7 @@ package final class RelocationScheduler: RelocationScheduling {
                 case .failure(let failure): failed(failure, store, after: last)
                 }
             }
+        case .moved(let number, let result): round.apps.end(number, result, logger)
         case .recovered(let isDone):
             round.recovery.ended(isDone)
             if round.recovery.isIdle { round.stores.retryAll() }
@@ -208,8 +185,8 @@ package final class RelocationScheduler: RelocationScheduling {
 
     /// Lets in events from the directories of groups for which a store was refused. Checks what has happened there
     /// since the refusal.
-    private func hearGroups(of stores: LegacyStores) {
-        let now = stores.unheardDirectories
+    private func hearGroups(of stores: LegacyStores, except heard: Set<FilePath>) {
+        let now = stores.unheardDirectories.subtracting(heard)
         let before = unheard.withLock { unheard in
             defer { unheard = now }
             return unheard
@@ -219,7 +196,9 @@ package final class RelocationScheduler: RelocationScheduling {
         }
     }
 
-    private func publishStatus(_ stores: LegacyStores) { rows.withLock { $0 = stores.all.compactMap(\.status) } }
+    private func publishStatus(_ stores: LegacyStores, _ apps: LegacyApps) {
+        rows.withLock { $0 = (stores.all.compactMap(\.status), apps.all.map(\.status)) }
+    }
 
     private func recover(_ round: inout Round) {
         for group in round.recovery.begin(round.stores.configuration) {
@@ -264,6 +243,12 @@ package final class RelocationScheduler: RelocationScheduling {
     private static func cancelled(_ operation: RelocateOperation) -> RelocateAnswer {
         let source = FilePath(bytes: operation.source) ?? FilePath()
         return .summary(RelocationFailure.cancelled(source).members(source: source, seconds: 0))
+    }
+
+    private func moveDue(_ round: inout Round) {
+        for attempt in round.apps.beginDue() {
+            submit(attempt.keys) { [self] in post(.moved(number: attempt.number, move(attempt))) }
+        }
     }
 
     private func relocateDue(_ round: inout Round) {

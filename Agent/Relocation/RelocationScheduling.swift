@@ -1,6 +1,7 @@
 import AgentProtocol
 import DirectoryWatching
 import FileCoordination
+import GroupContainers
 import SystemPackage
 
 /// Decides on its own thread when to relocate configured legacy stores, and has other threads relocate them. All calls
@@ -28,6 +29,9 @@ package protocol RelocationScheduling: AnyObject, Sendable {
     /// Returns the rows of `status`: waiting and relocated legacy stores.
     func statusRows() -> [LegacyStatus]
 
+    /// Returns the rows of `status` about apps' directories.
+    func appRows() -> [AppStatus]
+
     /// Stops running relocations at the next safe point, and returns then.
     func stop()
 }
@@ -49,6 +53,32 @@ package enum RelocateAnswer: Sendable {
     case summary(JSONObject)
     /// The last answer: the relocation was not begun.
     case refused(WireError)
+}
+
+/// The state of one app's directory.
+package struct AppStatus: Sendable {
+    package let group: GroupIdentifier
+    package let path: FilePath
+    package let destination: FilePath
+    /// One word: `absent`, `arriving`, `waiting`, `moving`, `moved`, `undone`, `conflict`, `refused`, `failed`.
+    package let state: String
+    /// A sentence, if there is more to say.
+    package let detail: String?
+    /// For a conflict, a refusal or a failure: its code, and the exit code of a command.
+    package var code: String?
+    package var exitCode: Int32?
+    /// The time since which a directory that is there has been arriving or waiting.
+    package var waitingSince: ContinuousClock.Instant?
+
+    package init(
+        group: GroupIdentifier, path: FilePath, destination: FilePath, state: String, detail: String? = nil
+    ) {
+        self.group = group
+        self.path = path
+        self.destination = destination
+        self.state = state
+        self.detail = detail
+    }
 }
 
 /// The state of one legacy store.

@@ -77,6 +77,21 @@ extension StatusReport {
     }
 }
 
+extension StatusReport {
+    func row(of app: AppStatus) -> JSONObject {
+        var row: JSONObject = ["group": .string(app.group.rawValue)]
+        row.setPath("path", bytes: app.path.bytes)
+        row.setPath("to", bytes: app.destination.bytes)
+        row["state"] = .string(app.state)
+        let detail = app.detail ?? states.unwatchable(app.path.removingLastComponent())
+        row["detail"] = detail.map { .string($0) }
+        row["code"] = app.code.map { .string($0) }
+        row["exit"] = app.exitCode.map { .integer(Int64($0)) }
+        row["waiting_seconds"] = app.waitingSince.map { .number($0.duration(to: .now).seconds) }
+        return row
+    }
+}
+
 extension LegacyStatus {
     func isIn(_ group: Configuration.Group) -> Bool { store.group == group.identifier.rawValue }
 }

@@ -24,8 +24,8 @@ package struct StatusReport: Sendable {
         let summary: JSONObject
     }
 
-    /// Returns one object per group, store, subscription and legacy store that the requester may see, as far as the
-    /// operation asks for them.
+    /// Returns one object per group, store, subscription, legacy store and app's directory that the requester may see,
+    /// as far as the operation asks for them.
     func report(_ operation: StatusOperation, to requester: Requester, id: JSONValue?) -> Report {
         let feed = publisher.status(of: operation.store)
         func isWanted(_ group: Configuration.Group) -> Bool {
@@ -61,6 +61,8 @@ package struct StatusReport: Sendable {
             }
             rows += legacy.filter { stores.contains($0.store) || operation.store == nil && $0.isIn(group) }
                 .map { ("legacy", row(of: $0)) }
+            guard requester.isTrusted, operation.store == nil else { continue }
+            rows += (scheduler?.appRows() ?? []).filter { $0.group == group.identifier }.map { ("app", row(of: $0)) }
         }
         let messages = rows.map { type, object in
             var object = object

@@ -68,10 +68,19 @@ package final class AgentProcess {
 
     /// Polls the agent until the legacy store has a wanted state, and returns its line of `groupstore status`.
     package func legacyRow(_ name: String? = nil, where isWanted: (String) -> Bool) throws -> JSONObject {
+        try row(where: isWanted) { row in
+            row.type == "legacy" && name.map { row.string("store")?.hasSuffix("/\($0)") == true } ?? true
+        }
+    }
+
+    /// Polls the agent until the app has a wanted state, and returns its line of `groupstore status`.
+    package func appRow(where isWanted: (String) -> Bool) throws -> JSONObject {
+        try row(where: isWanted) { $0.type == "app" }
+    }
+
+    private func row(where isWanted: (String) -> Bool, _ isMeant: (JSONObject) -> Bool) throws -> JSONObject {
         func row(_ rows: [JSONObject]) -> JSONObject? {
-            let row = rows.first { row in
-                row.type == "legacy" && name.map { row.string("store")?.hasSuffix("/\($0)") == true } ?? true
-            }
+            let row = rows.first(where: isMeant)
             return row.flatMap { isWanted($0.string("state") ?? "") ? $0 : nil }
         }
         let deadline = Deadline(after: .ample)

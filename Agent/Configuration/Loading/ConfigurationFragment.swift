@@ -10,6 +10,7 @@ package struct ConfigurationFragment: Sendable, Equatable {
         let namesDirectory: Bool
         let line: Int?
         var stores: [Store] = []
+        var apps: [App] = []
     }
 
     struct Store: Sendable, Equatable {
@@ -17,6 +18,11 @@ package struct ConfigurationFragment: Sendable, Equatable {
         let line: Int?
         /// The lines of its legacy paths.
         var legacyLines: [Int?] = []
+    }
+
+    struct App: Sendable, Equatable {
+        var app: Configuration.App
+        let line: Int?
     }
 
     /// The file; nil for the command line.

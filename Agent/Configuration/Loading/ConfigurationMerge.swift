@@ -5,8 +5,8 @@ import SystemPackage
 
 /// Merges the standard configuration's files.
 ///
-/// - A store's entry replaces an earlier one of the same group and name as a whole. A `directory:` replaces an earlier
-///   one of the group.
+/// - The entry of a store or an app replaces an earlier one of the same group and name as a whole. A `directory:`
+///   replaces an earlier one of the group.
 /// - Everything but the groups comes from the last `config.yaml` alone: who may connect to a user's agent is not for
 ///   another file to say.
 /// - A file that contradicts another, such as one that claims another's legacy path, is left out. The last
@@ -96,6 +96,8 @@ struct ConfigurationMerge {
         private(set) var groups: [GroupIdentifier: Group] = [:]
         /// The file whose entry of a store counts.
         private var owners: [StoreKey: FilePath?] = [:]
+        /// The file whose entry of an app counts.
+        private var appOwners: [StoreKey: FilePath?] = [:]
 
         init(_ sources: [Source]) {
             self.sources = sources
@@ -127,6 +129,11 @@ struct ConfigurationMerge {
                 } else {
                     merged.group.stores.append(store.store)
                 }
+            }
+            for app in entry.apps {
+                appOwners[StoreKey(group: entry.identifier, name: app.app.name)] = source.fragment.path
+                merged.group.apps.removeAll { $0.name == app.app.name }
+                merged.group.apps.append(app.app)
             }
             groups[entry.identifier] = merged
         }
@@ -162,6 +169,11 @@ struct ConfigurationMerge {
                     let key = StoreKey(group: entry.identifier, name: store.store.name.database)
                     guard owners[key] == .some(fragment.path) else { continue }
                     try claims.claim(store, of: merged.group, at: fragment.path)
+                }
+                for app in entry.apps {
+                    let key = StoreKey(group: entry.identifier, name: app.app.name)
+                    guard appOwners[key] == .some(fragment.path) else { continue }
+                    try claims.claim(app, of: merged.group, at: fragment.path)
                 }
             }
         }

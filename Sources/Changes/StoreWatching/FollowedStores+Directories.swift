@@ -16,7 +16,7 @@ extension FollowedStores {
 
     /// Watches the directories that are needed and no others.
     package func refreshWatches() {
-        let wanted = Set(parts.keys).union(nameDirectories)
+        let wanted = Set(parts.keys).union(nameDirectories).union(plan.destinations)
         for directory in watched.keys where !wanted.contains(directory) {
             source.unwatch(directory)
             watched[directory] = nil
@@ -32,6 +32,7 @@ extension FollowedStores {
     /// The kinds of events that are needed in the directory.
     private func kinds(in directory: FilePath) -> DirectoryEvent.Kinds {
         var kinds = nameDirectories.contains(directory) ? Self.nameKinds : []
+        if plan.destinations.contains(directory) { kinds.formUnion(Self.destinationKinds) }
         if parts[directory] != nil {
             kinds.formUnion(awakeCounts[directory] == nil ? Self.dormantKinds : Self.storeKinds)
         }

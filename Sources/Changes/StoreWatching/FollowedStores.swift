@@ -243,7 +243,7 @@ extension FollowedStores {
         plan = new
         for address in starved { states.set(nil, of: address) }
         starved = []
-        loggedUnwatchable.formIntersection(new.nameDirectories.union(new.directories.values))
+        loggedUnwatchable.formIntersection(new.nameDirectories.union(new.destinations).union(new.directories.values))
         for store in stores.values where new.directories[store.address.group] != store.directory {
             receiver.publish(.reset(.unconfigured), of: store.address)
             forget(store)

@@ -12,7 +12,8 @@ package struct FollowingPlan: Sendable {
     package var observedStores: Set<StoreAddress> = []
     /// Directories in which names are reported to the receiver as they come and go.
     package var nameDirectories: Set<FilePath>
-    /// The stores' directories in which the receiver learns that names come and go, or that their modes change.
+    /// Directories in which the receiver learns that names come and go, or that their modes change: some of those of
+    /// stores, and others.
     package var destinations: Set<FilePath> = []
     /// True if a store's descriptors are closed while nobody else uses it. An agent needs this not: its relocations
     /// have the feed release the store.

@@ -97,6 +97,7 @@ import Testing
     @Test(arguments: [
         ("FILE", "unknown: 1\n"), ("SOCKET", "socket: { unknown: 1 }\ngroups: []\n"),
         ("A GROUP", "groups: [{ unknown: 1 }]\n"), ("A STORE", "groups: [{ id: a, stores: [{ unknown: 1 }] }]\n"),
+        ("AN APP", "groups: [{ id: a, apps: [{ unknown: 1 }] }]\n"),
     ])
     func theConfigurationsPageHasTheParsersKeys(_ subject: String, _ configuration: String) throws {
         let file = scratch.path.appending("config.yaml")

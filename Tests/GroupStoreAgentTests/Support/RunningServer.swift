@@ -179,6 +179,7 @@ final class RecordingScheduler: RelocationScheduling {
     func stop() {}
     func presentersChanged(of store: StoreAddress) {}
     func statusRows() -> [LegacyStatus] { [] }
+    func appRows() -> [AppStatus] { [] }
 
     func relocate(
         _ operation: RelocateOperation, isAbandoned: @escaping @Sendable () -> Bool,

@@ -31,6 +31,19 @@ struct ConfigurationReportRows {
         rows.append(
             StatusRow("group", row, lines: "\(group.identifier)  \(PrintablePath(group.directory))\(missing)"))
         for store in group.stores { add(store, in: group) }
+        for app in group.apps { add(app, in: group) }
+    }
+
+    private mutating func add(_ app: Configuration.App, in group: Configuration.Group) {
+        var row: JSONObject = ["group": .string(group.identifier.rawValue)]
+        let destination = group.directory.appending(app.name)
+        row.setPath("path", bytes: app.source.bytes)
+        row.setPath("to", bytes: destination.bytes)
+        row["recipe"] = app.recipe.map { .string($0.name) }
+        row["stop_holders"] = app.stopsHolders ? true : nil
+        row["assume_closed"] = app.assumeClosed ? true : nil
+        rows.append(
+            StatusRow("app", row, lines: "  app \(PrintablePath(app.source)) to \(PrintablePath(destination))"))
     }
 
     private mutating func add(_ store: Configuration.Store, in group: Configuration.Group) {

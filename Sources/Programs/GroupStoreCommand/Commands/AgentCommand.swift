@@ -15,7 +15,7 @@ struct AgentCommand: ProcIndependentCommand {
     static let configuration = CommandConfiguration(
         commandName: "agent",
         abstract:
-            "Run the agent: relocate legacy stores when they appear, and publish changes to subscribers.",
+            "Run the agent: relocate legacy stores and apps' directories when they appear, and publish changes to subscribers.",
         discussion: """
             The agent runs in the foreground. It serves the socket that systemd passes, if any. SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent. \
             The standard configuration is the drop-ins groups.d/*.yaml under /usr/share/groupstore, /etc/groupstore and \

@@ -23,9 +23,17 @@ package struct AppMoveRequest: Sendable {
     /// True to stop the programs that have a file of the directory open, and to start them again.
     package var stopsHolders = false
     package var managers = ManagerCommands.real
+    /// True for a move that an agent's configuration has. The agent doesn't repeat it after a person took it back.
+    package var isConfigured = false
 
     package init(source: FilePath, destination: FilePath) {
         (self.source, self.destination) = (source, destination)
+    }
+
+    /// Has the old place's path changed to the new one in the stores, unless a rewrite of it is there already.
+    package mutating func rewriteOwnPath() {
+        let isThere = rewrites.contains { $0.old.path == source }
+        if !isThere, let own = PathRewrite(old: source, new: destination) { rewrites.append(own) }
     }
 }
 

@@ -196,9 +196,9 @@ struct AppRecovery {
     private func writeReceipt(_ method: AppMoveReceipt.Method, published: FileIdentity) throws {
         if let undone = move.undoes {
             try passOn(undone, published)
-            return try container.removeAppReceipt(undone)
+            return try container.endAppReceipt(undone)
         }
-        try container.write(AppMoveReceipt(move, at: Date(), method: method, published: published))
+        try container.begin(AppMoveReceipt(move, at: Date(), method: method, published: published))
     }
 
     /// Tells the receipt of an earlier move, which brought the directory to where it now returns, its new identity.

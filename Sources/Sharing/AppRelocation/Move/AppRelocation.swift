@@ -50,9 +50,12 @@ package struct AppRelocation {
                             try removeNotes(of: places.source, in: places.sourceParent, container)
                         }
                     }
+                    markConfigured(places, container)
                     return summary(.alreadyMoved, places)
                 case .refuse(let refusal): throw try failure(refusal, places, isUndo: false)
-                case .move: break
+                case .move:
+                    if try isTakenBack(places, container) { return summary(.undone, places) }
+                    try places.checkWritable()
                 }
             }
             return try underLock(of: container) {
@@ -60,6 +63,8 @@ package struct AppRelocation {
                     if let finished = try recover(container, continuing: places) { return finished }
                     try startStopped(before: places, container)
                     try removeNotes(of: places.source, in: places.sourceParent, container)
+                    // A killed undo of it may just have been finished.
+                    if try isTakenBack(places, container) { return summary(.undone, places) }
                     return try move(places, container, undoing: nil)
                 }
             }
@@ -113,6 +118,7 @@ package struct AppRelocation {
                 leavesLink: undoing == nil, replacesLink: replacesLink, undoes: undoing)
             move.rewrites = request.rewrites.isEmpty || undoing != nil ? nil : request.rewrites
             if undoing == nil, let leave = request.recipe?.leave, !leave.isEmpty { move.leave = leave.map(\.text) }
+            if undoing == nil, request.isConfigured { move.isConfigured = true }
             try places.checkWritable()
             if undoing == nil {
                 let directory = try places.sourceParent.directory(places.sourceName)

@@ -58,6 +58,26 @@ extension AppRelocation {
         return nil
     }
 
+    /// True if the agent whose configuration has the move would repeat one that a person took back.
+    func isTakenBack(_ places: AppPlaces, _ container: GroupContainer) throws -> Bool {
+        try request.isConfigured && container.isAppMoveUndone(from: places.source, to: places.destination)
+    }
+
+    /// Marks the receipt of a move that a person has made: an agent's configuration has it too, and doesn't repeat it
+    /// once it is taken back. Best effort: another user's records may not be writable.
+    func markConfigured(_ places: AppPlaces, _ container: GroupContainer) {
+        func unmarked() throws -> AppMoveReceipt? {
+            try container.appReceipts(of: places.destination)
+                .last { $0.move.source.path == places.source && $0.move.isConfigured != true }
+        }
+        guard request.isConfigured, (try? unmarked()) != nil else { return }
+        try? underLock(of: container) {
+            guard var receipt = try unmarked() else { return }
+            receipt.move.isConfigured = true
+            try container.write(receipt)
+        }
+    }
+
     /// Removes what a move that was killed before it had recorded anything may have left beside a directory.
     package static func removeUnfinishedNotes(beside path: FilePath) {
         guard let parent = try? Directory(resolving: path.removingLastComponent()) else { return }

@@ -21,6 +21,8 @@ package struct AppMove: Codable, Sendable, Equatable {
     package var rewrites: [PathRewrite]?
     /// The patterns of files that a copy leaves out, and that are removed from the old place; nil if none.
     package var leave: [String]?
+    /// True if an agent's configuration has the move: that it was taken back is remembered. Nil otherwise.
+    package var isConfigured: Bool?
     /// The boot in which the identities were read. Another boot may renumber devices.
     package var boot: String
 
@@ -136,6 +138,8 @@ package struct AppMoveReceipt: Codable, Sendable, Equatable {
     package var method: Method
     /// The directory at the new place.
     package var published: FileIdentity
+    /// True for a move that was taken back, of which only this is remembered; nil otherwise.
+    package var isUndone: Bool?
 
     package init(_ move: AppMove, at: Date, method: Method, published: FileIdentity) {
         self.move = move
@@ -164,12 +168,19 @@ extension GroupContainer {
 
     /// Returns the receipts of moves to this place, oldest first. Omits unreadable ones.
     package func appReceipts(of destination: FilePath) throws(SystemError) -> [AppMoveReceipt] {
-        try appReceipts().filter { $0.move.destination.path == destination }
+        try appReceipts().filter { $0.isUndone != true && $0.move.destination.path == destination }
     }
 
     /// Returns the receipts of moves from this place, oldest first. Omits unreadable ones.
     package func appReceipts(from source: FilePath) throws(SystemError) -> [AppMoveReceipt] {
-        try appReceipts().filter { $0.move.source.path == source }
+        try appReceipts().filter { $0.isUndone != true && $0.move.source.path == source }
+    }
+
+    /// Returns the receipts of the directories that moves have brought here, and that are here, oldest first.
+    package func movedApps() throws(SystemError) -> [AppMoveReceipt] {
+        try appReceipts().filter {
+            $0.isUndone != true && $0.move.isFile($0.published, FileStatus(following: $0.move.destination.path))
+        }
     }
 
     private func appReceipts() throws(SystemError) -> [AppMoveReceipt] {
@@ -187,7 +198,42 @@ extension GroupContainer {
         try Record.write(receipt, name, in: Self.child(Self.appReceiptsName, of: bookkeeping()))
     }
 
-    /// Removes the receipt of a move that was undone.
+    /// Returns true if a move between the two places that an agent's configuration has was taken back.
+    package func isAppMoveUndone(from source: FilePath, to destination: FilePath) throws(SystemError) -> Bool {
+        try !undoneAppMoves(from: source, to: destination).isEmpty
+    }
+
+    private func undoneAppMoves(
+        from source: FilePath, to destination: FilePath
+    ) throws(SystemError) -> [AppMoveReceipt] {
+        try appReceipts().filter {
+            $0.isUndone == true && $0.move.source.path == source && $0.move.destination.path == destination
+        }
+    }
+
+    /// Writes the receipt of a move, and forgets that an earlier one between the two places was taken back.
+    package func begin(_ receipt: AppMoveReceipt) throws {
+        try write(receipt)
+        let undone = try undoneAppMoves(from: receipt.move.source.path, to: receipt.move.destination.path)
+        for old in undone { try removeAppReceipt(old.move.id) }
+    }
+
+    /// Ends the receipt of a move that was taken back: removes it, or marks it if an agent's configuration has the
+    /// move, so that the agent leaves the directory where it is.
+    package func endAppReceipt(_ id: TransferIdentifier) throws {
+        guard var receipt = try appReceipts().first(where: { $0.move.id == id && $0.move.isConfigured == true }) else {
+            return try removeAppReceipt(id)
+        }
+        receipt.isUndone = true
+        try write(receipt)
+        if let cells = Self.cellsName(id) {
+            let directory = try Self.child(Self.appReceiptsName, of: bookkeeping())
+            try directory.removeFile(cells)
+            try directory.synchronize()
+        }
+    }
+
+    /// Removes a receipt with the cells that the move has changed.
     package func removeAppReceipt(_ id: TransferIdentifier) throws(SystemError) {
         guard let name = FilePath.Component("\(id).json") else { return }
         let directory = try Self.child(Self.appReceiptsName, of: bookkeeping())

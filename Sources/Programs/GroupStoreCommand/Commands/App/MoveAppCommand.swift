@@ -168,12 +168,7 @@ struct MoveAppCommand: ParsableCommand {
             } catch {
                 throw RelocationFailure(.badData, code: error.errorCode, error.message, remedy: error.remedy)
             }
-            let isMoved = request.rewrites.contains { $0.old.path == places.source }
-            if request.recipe?.rewrite == true, !isMoved,
-                let rewrite = PathRewrite(old: places.source, new: places.destination)
-            {
-                request.rewrites.append(rewrite)
-            }
+            if request.recipe?.rewrite == true { request.rewriteOwnPath() }
         }
         return request
     }

@@ -186,6 +186,12 @@ struct GroupShowCommand: ParsableCommand {
                 let legacy = store.legacy.map { "    legacy \(PrintablePath($0))" }
                 output.record(row, lines: ["  configured: \(PrintablePath(store.name.database))"] + legacy)
             }
+            for app in configured?.apps ?? [] {
+                var row: JSONObject = ["type": "configured_app"]
+                row.setPath("name", bytes: app.name.bytes)
+                row.setPath("path", bytes: app.source.bytes)
+                output.record(row, "  configured: app \(PrintablePath(app.source)) to \(PrintablePath(app.name))")
+            }
             let status = FileStatus(following: path)
             var summary: JSONObject = ["type": "summary", "outcome": "read", "group": .string(argument.group)]
             summary.setPath("directory", bytes: path.bytes)

@@ -39,10 +39,13 @@ struct AgentProblem {
 }
 
 extension AgentStatus {
-    /// The problems that need a person: stores in conflict, refused or failed relocations, and a configuration that
+    /// The rows of places that something is relocated from.
+    private static let places: Set = ["legacy", "app"]
+
+    /// The problems that need a person: conflicts, refused or failed relocations, and a configuration that
     /// can't be read.
     var problems: [AgentProblem] {
-        let stores = rows.filter { $0.type == "legacy" }.compactMap { row -> AgentProblem? in
+        let places = rows.filter { Self.places.contains($0.type) }.compactMap { row -> AgentProblem? in
             guard let code = row.object.integer("exit") else { return nil }
             let state = row.object.string("state") ?? ""
             return AgentProblem(
@@ -60,7 +63,7 @@ extension AgentStatus {
                 check: "agent_configuration", word: "configuration", message: Self.configurationProblem(problem),
                 exitCode: ExitStatus.configuration.rawValue)
         }
-        return stores + [reload].compactMap { $0 } + files
+        return places + [reload].compactMap { $0 } + files
     }
 
     /// All that `status --check` reports: stores in danger, the problems, stores that wait for long, stores that aren't
@@ -82,9 +85,9 @@ extension AgentStatus {
         }
     }
 
-    /// The stores at legacy places that have waited for at least that many seconds to be relocated.
+    /// The legacy stores and apps that have waited for at least that many seconds to be relocated.
     func waiting(after limit: Double) -> [AgentProblem] {
-        rows.filter { $0.type == "legacy" }.compactMap { row in
+        rows.filter { Self.places.contains($0.type) }.compactMap { row in
             let object = row.object
             guard let seconds = object.number("waiting_seconds"), seconds >= limit else { return nil }
             let reason = object.string("detail") ?? object.string("state") ?? ""

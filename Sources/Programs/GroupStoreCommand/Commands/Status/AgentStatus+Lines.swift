@@ -10,6 +10,8 @@ extension AgentStatus {
             let missing = row.bool("exists") == false ? "  (not there yet)" : ""
             return ["\(row.string("group") ?? "")  \(row.printablePath("directory"))\(missing)"]
         case "subscription": return ["    subscriber \(holder(row))  \(progress(ofSubscription: row))"]
+        case "app":
+            return ["  app \(row.printablePath("path")) to \(row.printablePath("to"))  \(state(row))"]
         case "legacy": return ["    legacy \(row.printablePath("path"))  \(state(row))"]
         default:
             let store =
