@@ -82,7 +82,7 @@ package struct AppPreview: Sendable {
         try places.checkWritable()
         if undoing == nil { try places.checkAccess(directory, survey, request) }
         if method == .copy {
-            try survey.checkShared()
+            try survey.checkCopy()
             // The records with their lock and journal, and the staging directory with its manifest.
             try AppTransfer.checkSpace(survey, places, own: 5)
         }

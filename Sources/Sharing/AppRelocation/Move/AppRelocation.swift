@@ -193,7 +193,7 @@ package struct AppRelocation {
         guard isRewritten || !isNear else { return }
         let directory = try places.sourceParent.directory(places.sourceName)
         let survey = try AppSurvey(directory, .files, leaving: move.leavePatterns)
-        try survey.checkShared()
+        try survey.checkCopy()
         try AppTransfer.checkSpace(survey, places)
     }
 

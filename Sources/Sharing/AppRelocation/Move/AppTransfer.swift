@@ -60,7 +60,7 @@ struct AppTransfer {
         let root = try places.sourceParent.directory(places.sourceName)
         guard move.isFile(move.root, try root.status()) else { throw AppChanged(path: places.source) }
         let survey = try AppSurvey(root, .files, leaving: move.leavePatterns)
-        try survey.checkShared()
+        try survey.checkCopy()
         let notes = places.notes(survey.contents) + Self.notes(survey.contents)
         try places.writeNote(of: move)
         try container.write(AppMoveJournal(move, .copying))
@@ -154,7 +154,7 @@ struct AppTransfer {
     /// Takes each step once, up to the commit point. An error leaves the directory at its old name, or gives that back.
     private func attempt(_ root: Directory, _ copy: TreeCopy) throws -> Outcome {
         let survey = try AppSurvey(root, .files)
-        try survey.checkShared()
+        try survey.checkCopy()
         let kept = survey.stores.filter { store in !copy.leave.contains { $0.matches(store) } }
         let locks = try AppStoreLocks(kept, in: root)
         let counted = try relocation.request.recipe.map { try locks.count($0, at: places.source) } ?? []

@@ -30,6 +30,8 @@ final class AppSurvey {
     private(set) var logs: Set<FilePath> = []
     /// Files with a write-ahead log or a journal beside them.
     private(set) var active: [FilePath] = []
+    /// Why the directory can't be copied, by the first file of which that is known, if files are looked at.
+    private var obstacle: RelocationFailure?
 
     private let root: Directory
     private let depth: Depth
@@ -39,7 +41,7 @@ final class AppSurvey {
     /// A header is looked for in at most this many files of a survey of names.
     private static let headerLimit = 10_000
 
-    /// Looks at the whole tree. Throws `RelocationFailure` for what can't be copied, and `SystemError`.
+    /// Looks at the whole tree. Throws `RelocationFailure` for a directory that can't be read, and `SystemError`.
     ///
     /// - Parameter leave: The files that a copy leaves out. If files are looked at, these don't count.
     init(_ root: Directory, _ depth: Depth, leaving leave: [PathPattern] = []) throws {
@@ -69,6 +71,7 @@ final class AppSurvey {
 
     private func visit(_ directory: Directory, _ path: FilePath) throws {
         contents.directories += 1
+        if depth == .files { noteOwners(try directory.status(), at: directory.path) }
         var children: [FilePath.Component] = []
         var files: [FilePath.Component] = []
         try directory.forEachEntry { name, kind, inode in
@@ -118,11 +121,7 @@ final class AppSurvey {
     private func look(_ name: FilePath.Component, in directory: Directory, _ path: FilePath) throws {
         guard let status = try directory.status(name) else { return }
         let full = directory.path.appending(name)
-        if geteuid() != 0, status.owner != geteuid() {
-            throw RelocationFailure.app(
-                .notPermitted, "owner", "\(PrintablePath(full)) belongs to user \(status.owner), and a copy would not",
-                "run this as root")
-        }
+        noteOwners(status, at: full)
         switch status.kind {
         case .regular: try lookAtContent(name, in: directory, path, status)
         case .directory, .symbolicLink: break
@@ -130,10 +129,33 @@ final class AppSurvey {
             let special = try directory.specialFile(name)
             if special == .socket { contents.sockets.append(path) }
             if case .device? = special, geteuid() != 0 {
-                throw RelocationFailure.app(
-                    .notPermitted, "device", "\(PrintablePath(full)) is a device, which only root can make",
-                    "run this as root")
+                note(
+                    .app(
+                        .notPermitted, "device", "\(PrintablePath(full)) is a device, which only root can make",
+                        "run this as root"))
             }
+        }
+    }
+
+    private func note(_ failure: RelocationFailure) { obstacle = obstacle ?? failure }
+
+    /// Notes a file or directory that a copy would give to another user, or to another group: whom it lets in would
+    /// change. The group of a symbolic link lets nobody in.
+    private func noteOwners(_ status: FileStatus, at path: FilePath) {
+        guard geteuid() != 0, obstacle == nil else { return }
+        if status.owner != geteuid() {
+            note(
+                .app(
+                    .notPermitted, "owner",
+                    "\(PrintablePath(path)) belongs to user \(status.owner), and a copy would not",
+                    "run this as root"))
+        } else if status.kind != .symbolicLink, !Directory.isOwnGroup(status.group) {
+            note(
+                .app(
+                    .notPermitted, "owner",
+                    "\(PrintablePath(path)) belongs to group \(status.group), which is none of this user's, and a copy "
+                        + "would not",
+                    "run this as root, or give it to your own group: chgrp \(getegid()) \(path.shellWord)"))
         }
     }
 
@@ -181,7 +203,8 @@ final class AppSurvey {
                 owners.insert(status.owner)
             }
         } catch {
-            if error.isPermission { throw Self.unreadable(directory.path.appending(name), "r") }
+            // A rename needs no right to read it.
+            if error.isPermission { return note(Self.unreadable(directory.path.appending(name), "r")) }
             // Removed meanwhile.
             guard error.errno == .noSuchFileOrDirectory else { throw error }
         }
@@ -206,9 +229,18 @@ final class AppSurvey {
         return try file.read(count: DatabaseHeader.length, at: 0, path: directory.path.appending(name))
     }
 
-    /// Throws `RelocationFailure` for a store that has another name outside of the directory: after a copy there would
-    /// be two stores, and a program that uses the other name would write to the old one.
-    func checkShared() throws {
+    /// Throws `RelocationFailure` for what can't be copied: a file that this process can't read, or whose owner or
+    /// group it can't keep, and a store with another name. Outside of the directory that would be a second store, and
+    /// a program that uses that name would write to the old one; inside, each name has a log of its own.
+    func checkCopy() throws {
+        if let obstacle { throw obstacle }
+        let twins = names.values.filter { $0.paths.count > 1 }
+        if let paths = twins.map(\.paths).first(where: { !Set(stores).isDisjoint(with: $0) }) {
+            throw RelocationFailure.app(
+                .badData, "two_names",
+                "the store \(PrintablePath(root.path.pushing(paths[0]))) has another name in the directory: "
+                    + "\(PrintablePath(paths[1]))", "remove one of the two names; the data is there once")
+        }
         guard let store = contents.sharedFiles.first(where: { Set(stores).contains($0) }) else { return }
         let path = root.path.pushing(store)
         throw RelocationFailure.app(

@@ -24,7 +24,8 @@ extension Directory {
         name.withPlatformString { faccessat(raw, $0, access, AT_EACCESS | AT_SYMLINK_NOFOLLOW) } == 0
     }
 
-    private static func isOwnGroup(_ group: gid_t) -> Bool {
+    /// True if this process may give its files to the group.
+    package static func isOwnGroup(_ group: gid_t) -> Bool {
         if group == getegid() { return true }
         var groups = [gid_t](repeating: 0, count: Int(NGROUPS_MAX))
         let count = getgroups(CInt(groups.count), &groups)
