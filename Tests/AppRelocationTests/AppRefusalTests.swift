@@ -24,6 +24,19 @@ import Testing
         guard done.status == 0 else { throw Unexpected(done.errors) }
     }
 
+    /// SQLite would find no log at the new place, and the last commits would be missing.
+    @Test(arguments: AppRig.FileSystem.allCases)
+    func refusesALogThatIsALinkToOutside(_ fileSystem: AppRig.FileSystem) throws {
+        let rig = try AppRig(fileSystem)
+        try shell("cd \"$1\" && mv store.db-wal ../log && ln -s ../log store.db-wal && rm store.db-shm", rig)
+        let failure = refusal(rig.request())
+        #expect(failure?.code == "log_outside" && failure?.kind == .badData, "\(failure?.message ?? "")")
+        #expect(failure?.message.contains("store.db-wal") == true)
+        try shell((failure?.remedy.split(separator: ": ", maxSplits: 1).last).map(String.init) ?? "false", rig)
+        _ = try AppRelocation(rig.request()).run()
+        #expect(try rig.rows(rig.destination) == "100")
+    }
+
     /// Each name has a log of its own.
     @Test(arguments: AppRig.FileSystem.allCases)
     func copiesNoStoreWithTwoNames(_ fileSystem: AppRig.FileSystem) throws {

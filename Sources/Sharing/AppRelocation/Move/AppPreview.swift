@@ -78,6 +78,7 @@ package struct AppPreview: Sendable {
         method = isNear && !(undoing ?? !request.rewrites.isEmpty) ? .rename : .copy
         let recipe = undoing == nil ? request.recipe : nil
         let survey = try AppSurvey(directory, .files, leaving: method == .copy ? recipe?.leave ?? [] : [])
+        if undoing == nil { try survey.checkLogs() }
         try recipe?.check(survey, of: from)
         try places.checkWritable()
         if undoing == nil { try places.checkAccess(directory, survey, request) }

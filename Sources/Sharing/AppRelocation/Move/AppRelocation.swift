@@ -124,6 +124,7 @@ package struct AppRelocation {
                 let directory = try places.sourceParent.directory(places.sourceName)
                 // Without a recipe, a directory of very many files is moved for its owner's sake alone.
                 let survey = try AppSurvey(directory, request.recipe == nil ? .names : .files)
+                try survey.checkLogs()
                 try request.recipe?.check(survey, of: places.source)
                 try places.checkAccess(directory, survey, request)
             }

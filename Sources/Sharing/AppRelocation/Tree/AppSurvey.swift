@@ -250,6 +250,22 @@ final class AppSurvey {
                 + "find \"$(stat -c %m \(path.shellWord))\" -xdev -samefile \(path.shellWord)")
     }
 
+    /// Throws `RelocationFailure` for a log or journal that is a relative link to outside of the directory: at the new
+    /// place SQLite would find none there, or another store's.
+    func checkLogs() throws {
+        let link = try contents.linksOutside.first { link in
+            guard let database = link.path.databaseOfSideFile, let name = database.lastComponent else { return false }
+            return try root.descendant(database.removingLastComponent()).status(name)?.kind == .regular
+        }
+        guard let link else { return }
+        let (path, target) = (root.path.pushing(link.path), PrintablePath(link.target))
+        throw RelocationFailure.app(
+            .badData, "log_outside",
+            "\(PrintablePath(path)) is a link to \(target), outside of the directory: a store's log would stay behind",
+            "put the file there in the link's place, after its program has ended: mv "
+                + "\(root.path.removingLastComponent().pushing(link.beside).shellWord) \(path.shellWord)")
+    }
+
     private static func unreadable(_ path: FilePath, _ mode: String) -> RelocationFailure {
         .app(
             .notPermitted, "not_permitted", "\(PrintablePath(path)) can't be read",
