@@ -50,4 +50,73 @@ import Testing
         #expect(failure?.code == "two_names", "\(failure?.message ?? "")")
         #expect(failure?.message.contains("twin.db") == true && failure?.message.contains("small.db") == true)
     }
+
+    @Test(arguments: [
+        "CREATE INDEX i ON v (own(x))", "CREATE TABLE w (x, CHECK (own(x)))",
+        "CREATE TABLE w (x, y AS (own(x)) STORED)",
+    ])
+    func refusesToChangeATableThatNeedsItsProgramsFunction(_ sql: String) throws {
+        let rig = try AppRig(.same)
+        let script = """
+            import sqlite3, sys
+            store = sqlite3.connect(sys.argv[1] + "/store.db")
+            store.create_function("own", 1, lambda x: x or 1, deterministic=True)
+            store.execute("CREATE TABLE v (x)")
+            store.execute(sys.argv[2])
+            for table in store.execute("SELECT name FROM sqlite_schema WHERE name IN ('v', 'w')").fetchall():
+                store.execute(f"INSERT INTO {table[0]} (x) VALUES (?)", (sys.argv[1] + "/file",))
+            store.commit()
+            """
+        let made = try run("python3", ["-c", Word(script), Word(rig.source), Word(sql)])
+        #expect(made.status == 0, "\(made.errors)")
+        var request = rig.request()
+        request.rewriteOwnPath()
+        let failure = refusal(request)
+        #expect(failure?.code == "function" && failure?.kind == .badData, "\(failure?.message ?? "")")
+        #expect(failure?.remedy.hasPrefix("leave --rewrite out") == true)
+        #expect(try !rig.isLink(rig.source))
+    }
+
+    /// A trigger doesn't run, and needs no function.
+    @Test func changesATableWithATriggerOfItsProgram() throws {
+        let rig = try AppRig(.same)
+        let sql = "CREATE TABLE v (x); INSERT INTO v VALUES ('\(rig.source)');"
+        let trigger = "CREATE TRIGGER g AFTER UPDATE ON v BEGIN SELECT own(1); END"
+        try run("sqlite3", [Word(rig.source.appending("store.db")), Word(sql + trigger)])
+        var request = rig.request()
+        request.rewriteOwnPath()
+        #expect(try AppRelocation(request).dryRun().rewritten.map(\.count) == [1])
+        #expect(try AppRelocation(request).run().rewritten.map(\.count) == [1])
+    }
+
+    @Test func aStoreThatCannotBeOpenedIsCopiedAsItIsAlsoWithPathsToChange() throws {
+        let rig = try AppRig(.same)
+        try shell("head -c 100 \"$1\"/sub/small.db >\"$1\"/sub/cut && mv \"$1\"/sub/cut \"$1\"/sub/small.db", rig)
+        var request = rig.request()
+        request.rewriteOwnPath()
+        let previewed = try AppRelocation(request).dryRun().notes.filter { $0.contains("can't open") }
+        let moved = try AppRelocation(request).run().notes.filter { $0.contains("can't open") }
+        #expect(previewed.count == 1 && moved.count == 1, "\(previewed) \(moved)")
+    }
+
+    @Test func refusesAJournalThatCannotBeRead() throws {
+        let rig = try AppRig(.same)
+        let records = rig.destination.removingLastComponent().appending(".groupstore")
+        try run("mkdir", [Word(records)])
+        try run("sh", ["-c", "echo '{}' >\"$1\"", "sh", Word(records.appending("app-journal.json"))])
+        #expect(refusal(rig.request())?.message.contains("app-journal.json") == true)
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "needs root"), arguments: ["+a", "+i"], [true, false])
+    func refusesParentsWhoseNamesCannotChange(_ flag: Word, _ isSource: Bool) throws {
+        let rig = try AppRig(.same)
+        let parent = (isSource ? rig.source : rig.destination).removingLastComponent()
+        // Not every file system has the flag.
+        guard try run("chattr", [flag, Word(parent)]).status == 0 else { return }
+        defer { _ = try? run("chattr", ["-ia", Word(parent)]) }
+        guard try Directory(parent.removingLastComponent()).isImmutable(parent.lastComponent ?? ".") else { return }
+        let failure = refusal(rig.request())
+        #expect(["immutable", "not_writable"].contains(failure?.code), "\(failure?.message ?? "")")
+        #expect(failure?.kind == .notPermitted)
+    }
 }

@@ -17,12 +17,6 @@ package final class StoreWriter: SQLiteConnection {
         try execute("PRAGMA cell_size_check = ON")
     }
 
-    /// Turns triggers off for this connection: what is written is exactly what its statements say.
-    package func disableTriggers() throws {
-        let code = gs_write_rows_only(connection)
-        if code != SQLITE_OK { throw error(code) }
-    }
-
     /// Returns SQLite's error for a statement without running it, or nil if it compiles.
     package func compileError(of sql: String) -> String? {
         do {
@@ -111,5 +105,13 @@ extension StoreError {
     package var isConstraint: Bool {
         guard case .sqlite(let code, _, _) = self else { return false }
         return code & 0xFF == SQLITE_CONSTRAINT
+    }
+}
+
+extension SQLiteConnection {
+    /// Turns triggers off for this connection: what is written is exactly what its statements say.
+    package func disableTriggers() throws {
+        let code = gs_write_rows_only(connection)
+        if code != SQLITE_OK { throw error(code) }
     }
 }

@@ -95,6 +95,12 @@ struct AppPlaces {
 
     /// Throws unless this process may change the names in both parents. Otherwise that would show after the copy.
     func checkWritable() throws {
+        if let parent = [sourceParent, destinationParent].first(where: { $0.isImmutable(.currentDirectory) }) {
+            throw RelocationFailure.app(
+                .notPermitted, "immutable",
+                "\(PrintablePath(parent.path)) is immutable or append-only: no name in it changes",
+                "make it an ordinary directory first: chattr -ia \(parent.path.shellWord)")
+        }
         for parent in [sourceParent, destinationParent] where try !parent.mayWrite(.currentDirectory) {
             throw RelocationFailure.app(
                 .notPermitted, "not_writable", "\(PrintablePath(parent.path)) can't be written to",
@@ -105,6 +111,17 @@ struct AppPlaces {
                 .notPermitted, "immutable", "\(PrintablePath(source)) is immutable: nobody can rename it",
                 "make it an ordinary directory first: chattr -ia \(source.shellWord)")
         }
+    }
+
+    /// Throws unless this process may give the directory another parent, for which it must be able to write to it, too
+    /// (`EACCES` of rename(2)).
+    func checkRenamable() throws {
+        let isNear = try sourceParent.status().identity == destinationParent.status().identity
+        guard !isNear, try !sourceParent.mayWrite(sourceName) else { return }
+        throw RelocationFailure.app(
+            .notPermitted, "not_writable",
+            "\(PrintablePath(source)) can't be written to, as a move to another directory needs",
+            "let its owner write to it, and take that back afterwards: chmod u+w \(source.shellWord)")
     }
 
     /// Throws `RelocationFailure` if the directory is a Flatpak app's, whose sandbox would not reach the new place, or

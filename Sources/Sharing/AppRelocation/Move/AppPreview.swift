@@ -31,7 +31,10 @@ package struct AppPreview: Sendable {
         switch AppPlan(try places.facts(isUndo: false)) {
         case .refuse(let refusal): throw try relocation.failure(refusal, places, isUndo: false)
         case .alreadyMoved: self.init(.alreadyMoved, places)
-        case .move(let root, _): try self.init(places, root, relocation)
+        case .move(let root, _):
+            // A run reads it first. One that can't be read stops it.
+            _ = try GroupContainer(directory: places.destinationParent).appJournal()
+            try self.init(places, root, relocation)
         }
     }
 
@@ -81,6 +84,7 @@ package struct AppPreview: Sendable {
         if undoing == nil { try survey.checkLogs() }
         try recipe?.check(survey, of: from)
         try places.checkWritable()
+        if method == .rename { try places.checkRenamable() }
         if undoing == nil { try places.checkAccess(directory, survey, request) }
         if method == .copy {
             try survey.checkCopy()

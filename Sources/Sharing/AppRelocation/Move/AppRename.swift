@@ -25,6 +25,7 @@ struct AppRename {
     /// Moves the directory. Returns nil, with everything as it was, if the two places are on different file systems.
     func run() throws -> AppMoveSummary? {
         guard try places.destinationParent.status().identity.device == move.root.device else { return nil }
+        try places.checkRenamable()
         let contents = try relocation.awaitClosed(places.source) { try checkClosed() }
         let notes = places.notes(contents)
         // A rename changes no row.

@@ -81,9 +81,14 @@ final class AppStoreLocks {
                 identities.insert(status.identity)
                 quiescent.insert(path)
             } catch let error as StoreError {
-                notes.append("SQLite can't open \(PrintablePath(path)), whose files are copied as they are: \(error)")
+                notes.append(Self.note(path, error))
             }
         }
+    }
+
+    /// Returns a sentence about a store that is copied without being locked.
+    static func note(_ store: FilePath, _ error: StoreError) -> String {
+        "SQLite can't open \(PrintablePath(store)), whose files are copied as they are: \(error)"
     }
 
     /// Closes the connections.

@@ -99,6 +99,14 @@ struct AppRewriting {
             guard let last = store.lastComponent, let name = StoreName.existing(last) else { continue }
             let location = StoreLocation(directory: try root.descendant(store.removingLastComponent()), name: name)
             let path = location.path
+            do {
+                // As a copy locks it: a store that can't be opened is copied as it is.
+                _ = try StoreReader.read(location) { try $0.integer("SELECT count(*) FROM sqlite_schema") }
+            } catch let error as StoreError {
+                if case .busy = error { throw error }
+                result.notes.append(AppStoreLocks.note(store, error))
+                continue
+            }
             let found = try StoreReader.read(location) { reader in
                 try StoreRewrite(path: path, name: store, origin: path, rewriter: rewriter).preview(reader)
             }

@@ -56,14 +56,26 @@ struct CellChanges {
         self.cells += found.map { Cell(row: changedRow, column: $0.column, old: $0.old, new: $0.new) }
     }
 
-    /// Throws `RelocationFailure` if the changes can't be written here.
-    func check(_ name: FilePath) throws {
+    /// Throws `RelocationFailure` if the changes can't be written here: the table needs a collation or a function that
+    /// only its program has. Changes nothing.
+    func check(_ store: SQLiteConnection, _ name: FilePath) throws {
         let table = reading.table
         if let collation = table.indexes.lazy.compactMap(\.unknownCollation).first {
             throw RelocationFailure.app(
                 .badData, "collation",
                 "\(PrintablePath(name)): an index of table \(table.name) is sorted by \(collation), which only its "
                     + "program knows", "leave --rewrite out: the link at the old place serves the old paths")
+        }
+        let columns = Set(rows.flatMap(\.columns)).sorted().map { reading.columns[$0].sqlName }
+        guard !columns.isEmpty else { return }
+        do {
+            // Compiled as the change is, and not run.
+            let assignments = columns.map { "\($0) = \($0)" }.joined(separator: ", ")
+            _ = try store.integer("EXPLAIN UPDATE main.\(table.name.sqlName) SET \(assignments)")
+        } catch StoreError.sqlite(let code, let message, _) where code == SQLITE_ERROR {
+            throw RelocationFailure.app(
+                .badData, "function", "\(PrintablePath(name)): table \(table.name) can't be changed here: \(message)",
+                "leave --rewrite out: the link at the old place serves the old paths")
         }
     }
 
@@ -73,7 +85,6 @@ struct CellChanges {
     /// - Parameter origin: The path at which the user finds the store, to look at its rows.
     func write(_ store: SQLiteConnection, _ name: FilePath, _ origin: FilePath) throws {
         let table = reading.table
-        try check(name)
         var waiting = rows
         while !waiting.isEmpty {
             // A row may get the path of one that is changed after it.

@@ -35,7 +35,11 @@ struct StoreRewrite {
     }
 
     /// Looks for what `run` would change.
-    func preview(_ connection: SQLiteConnection) throws -> Result { try perform(connection, writes: false) }
+    func preview(_ connection: SQLiteConnection) throws -> Result {
+        // Statements compile as they do in `run`.
+        try connection.disableTriggers()
+        return try perform(connection, writes: false)
+    }
 
     private func perform(_ store: SQLiteConnection, writes: Bool) throws -> Result {
         var result = Result()
@@ -67,7 +71,7 @@ struct StoreRewrite {
             if schema.objects(.trigger).contains(where: { $0.table == table.name }) {
                 result.notes.append("\(PrintablePath(name)): the triggers of table \(table.name) don't run")
             }
-            try change.check(name)
+            try change.check(store, name)
             if writes { try change.write(store, name, origin) }
             let cells = try records(of: change, store, written: writes)
             result.notes += notes(cells, table.name)
