@@ -119,4 +119,36 @@ import Testing
         #expect(["immutable", "not_writable"].contains(failure?.code), "\(failure?.message ?? "")")
         #expect(failure?.kind == .notPermitted)
     }
+
+    @Test func refusesACheckOfAStoreThatIsNotThere() throws {
+        let rig = try AppRig(.same)
+        let text = """
+            {recipe: 1, name: r, about: R, stores: [store.db], after: [{store: store.db, table: t},
+            {store: absent.db, table: t}]}
+            """
+        var request = rig.request()
+        request.recipe = try AppRecipe(Array(text.utf8), at: "/r.yaml")
+        let failure = refusal(request)
+        #expect(failure?.code == "recipe" && failure?.message.contains("absent.db") == true)
+    }
+
+    @Test func showsWhatSurroundsAChangeOfALongText() throws {
+        let rig = try AppRig(.same)
+        let script = """
+            import json, sqlite3, sys
+            store = sqlite3.connect(sys.argv[1] + "/store.db")
+            text = json.dumps(["ü" * 50000, sys.argv[1] + "/file", "é" * 100000], ensure_ascii=False)
+            store.execute("CREATE TABLE v (x)")
+            store.execute("INSERT INTO v VALUES (?)", (text,))
+            store.commit()
+            """
+        let made = try run("python3", ["-c", Word(script), Word(rig.source)])
+        #expect(made.status == 0, "\(made.errors)")
+        var request = rig.request()
+        request.rewriteOwnPath()
+        let sample = try #require(try AppRelocation(request).dryRun().rewritten.first?.samples.first)
+        #expect(sample.old.utf8.count < 300 && sample.old.hasPrefix("…") && sample.old.hasSuffix("…"))
+        #expect(sample.old.contains("\(rig.source)/file"), "\(sample.old)")
+        #expect(sample.new.contains("\(rig.destination)/file"), "\(sample.new)")
+    }
 }

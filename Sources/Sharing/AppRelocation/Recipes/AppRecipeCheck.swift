@@ -35,6 +35,12 @@ extension AppRecipe {
                 "\(PrintablePath(source)) has no \(pattern.text), without which the stores of \(name) can't be used",
                 "put it there first, or leave --recipe out")
         }
+        if let check = after.first(where: { !survey.files.contains($0.store) }) {
+            throw .app(
+                .badData, "recipe",
+                "\(PrintablePath(source)) has no \(PrintablePath(check.store)), whose table \(check.table) is to be checked "
+                    + "after the move", "put it there first, or leave --recipe out")
+        }
         if let lost = survey.files.first(where: { isLeft($0) && isContent($0, survey) }) {
             throw .app(
                 .badData, "recipe", "\(PrintablePath(lost)) would be left out and removed, and is content of \(name)",

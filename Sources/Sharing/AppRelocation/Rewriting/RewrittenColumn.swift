@@ -16,6 +16,26 @@ package struct RewrittenColumn: Sendable, Equatable {
     package struct Sample: Sendable, Equatable {
         package let old: String
         package let new: String
+
+        /// The bytes of a long value that are shown, and those of them before the first difference.
+        private static let (length, lead) = (200, 60)
+
+        /// Takes what surrounds the first difference of two values.
+        init(_ old: [UInt8], _ new: [UInt8]) {
+            let difference = zip(old, new).prefix { $0 == $1 }.count
+            let start = Swift.max(old.count, new.count) > Self.length ? Swift.max(0, difference - Self.lead) : 0
+            (self.old, self.new) = (Self.excerpt(of: old, from: start), Self.excerpt(of: new, from: start))
+        }
+
+        /// Returns a part of a text that begins and ends with whole characters.
+        private static func excerpt(of text: [UInt8], from start: Int) -> String {
+            func isWithin(_ index: Int) -> Bool { index < text.count && text[index] & 0xC0 == 0x80 }
+            var (first, end) = (Swift.min(start, text.count), Swift.min(start + Self.length, text.count))
+            while isWithin(first) { first += 1 }
+            while isWithin(end) { end += 1 }
+            let part = PrintablePath(bytes: Array(text[first..<Swift.max(first, end)])).description
+            return (first > 0 ? "…" : "") + part + (end < text.count ? "…" : "")
+        }
     }
 }
 
@@ -27,9 +47,7 @@ extension [RewrittenColumn] {
         let index = place ?? count - 1
         self[index].count += 1
         guard self[index].samples.count < 3 else { return }
-        let sample = RewrittenColumn.Sample(
-            old: PrintablePath(bytes: old).description, new: PrintablePath(bytes: new).description)
-        self[index].samples.append(sample)
+        self[index].samples.append(RewrittenColumn.Sample(old, new))
     }
 }
 
