@@ -46,6 +46,11 @@ extension AppRelocation {
                 + "has brought there", "name both the old and the new place")
     }
 
+    /// Returns the stores in a directory, by their headers. Throws `SystemError` and `RelocationFailure`.
+    package static func stores(in place: FilePath) throws -> [FilePath] {
+        try AppSurvey(Directory(resolving: place), .files).stores
+    }
+
     /// Returns where the directory is that was moved from a place, by the records of the groups; nil if none tells.
     private static func movedAway(from place: FilePath, _ groups: [FilePath]) -> FilePath? {
         for group in groups {

@@ -140,9 +140,10 @@ struct GroupListCommand: ParsableCommand {
                 row["exists"] = .bool(FileStatus(following: group.directory) != nil)
                 row["configured"] = .bool(!group.isDiscovered)
                 row["stores"] = contents.map { .integer(Int64($0.storeCount)) }
+                row["apps"] = contents.map { .integer(Int64($0.appCount)) }
                 if output.json { output.record(row, "") }
                 let state =
-                    contents.map { "\(Counted($0.storeCount, "store"))" }
+                    contents.map(\.counts)
                     ?? (FileStatus(following: group.directory) == nil ? "not there yet" : "unreadable")
                 table.add(
                     .text(group.identifier.rawValue), .text(PrintablePath(group.directory).description), .text(state),
@@ -196,11 +197,12 @@ struct GroupShowCommand: ParsableCommand {
             var summary: JSONObject = ["type": "summary", "outcome": "read", "group": .string(argument.group)]
             summary.setPath("directory", bytes: path.bytes)
             summary["stores"] = .integer(Int64(contents.storeCount))
+            summary["apps"] = .integer(Int64(contents.appCount))
             summary["interrupted"] = .bool(contents.isInterrupted)
             summary["mode"] = status.map { .string("0" + String($0.permissions, radix: 8)) }
             summary["owner"] = status.map { .integer(Int64($0.owner)) }
             let mode = status.map { "mode 0\(String($0.permissions, radix: 8)), owner \($0.owner)" } ?? ""
-            output.record(summary, "\(Counted(contents.storeCount, "store")), \(mode)")
+            output.record(summary, "\(contents.counts), \(mode)")
         }
     }
 }

@@ -1,4 +1,6 @@
 import AgentProtocol
+import AppRelocation
+import FoundationEssentials
 import Glibc
 import GroupContainers
 import GroupStoreAgent
@@ -12,7 +14,12 @@ import SystemPackage
 struct GroupDirectoryStatus {
     private(set) var rows: [StatusRow] = []
     private(set) var storeCount = 0
+    /// The programs' directories that moves have brought here.
+    private(set) var appCount = 0
     private(set) var isInterrupted = false
+
+    /// The numbers of stores and apps, for people.
+    var counts: String { "\(Counted(storeCount, "store"))\(appCount == 0 ? "" : ", \(Counted(appCount, "app"))")" }
 
     /// Reads the directory. With `only`, there is no other store's row. Throws `SystemError` and `UnreadableRecord`.
     init(_ path: FilePath, only store: FilePath.Component? = nil) throws {
@@ -28,6 +35,7 @@ struct GroupDirectoryStatus {
             storeCount += 1
             try add(name, header, in: container.directory, receipts: receipts)
         }
+        if store == nil { for app in try container.movedApps() { add(app) } }
         for copy in CopyDiagnosis(group: path).orphans where store.map({ $0 == copy.store?.lastComponent }) ?? true {
             add(copy)
         }
@@ -45,6 +53,25 @@ struct GroupDirectoryStatus {
             return StatusRow(
                 "branch", row, lines: "  \(branch.damageSentence ?? ""); \(branch.damageRemedy)")
         }
+    }
+
+    private mutating func add(_ app: AppMoveReceipt) {
+        appCount += 1
+        let (place, from) = (app.move.destination.path, app.move.source.path)
+        var row: JSONObject = [:]
+        row.setPath("path", bytes: place.bytes)
+        row.setPath("from", bytes: from.bytes)
+        row["at"] = .string(app.at.formatted(.iso8601))
+        row["method"] = .string(app.method.rawValue)
+        let stores = try? AppRelocation.stores(in: place)
+        row["stores"] = stores.map { .integer(Int64($0.count)) }
+        let count = stores.map { ", \(Counted($0.count, "store"))" } ?? ""
+        rows.append(
+            StatusRow(
+                "moved_app", row,
+                lines: "  \(PrintablePath(place.lastComponent ?? "."))/  a program's directory\(count)",
+                "    moved from \(PrintablePath(from)) (\(app.method.rawValue)) at \(LocalTime(app.at.timeIntervalSince1970))"
+            ))
     }
 
     private mutating func add(_ copy: KeptShadows) {
