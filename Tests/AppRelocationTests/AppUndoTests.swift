@@ -44,6 +44,29 @@ import Testing
         #expect(try rig.leftovers() == [])
     }
 
+    /// A kill between the removal of the journal and that of the note. The directory then moves to another place.
+    @Test(arguments: [true, false]) func theNextMoveRemovesTheNoteOfAFinishedUndo(_ isInSameGroup: Bool) throws {
+        let rig = try AppRig(.same)
+        let parent = try Directory(rig.source.removingLastComponent())
+        _ = try AppRelocation(rig.request()).run()
+        var note: AppMove?
+        _ = try AppRelocation(rig.request()) {
+            false
+        } report: { _ in
+        } step: { step in
+            if step == .journalled { note = AppUndoNote.find(for: rig.source, in: parent) }
+        }.undo()
+        try AppUndoNote.write(try #require(note), in: parent)
+        let group = (isInSameGroup ? rig.destination : rig.source).removingLastComponent()
+        let third = AppMoveRequest(source: rig.source, destination: group.appending("third"))
+        #expect(try AppRelocation(third).run().outcome == .moved)
+        let places = try #require(try AppRelocation.recorded(rig.source))
+        #expect(places.destination == third.destination)
+        #expect(try AppRelocation(third).undo().outcome == .undone)
+        #expect(try rig.leftovers() == [])
+        #expect(try rig.rows(rig.source) == "100")
+    }
+
     /// An installer makes its directory again where the link was.
     @Test func eitherPlaceTellsThatTheLinkWasReplaced() throws {
         let rig = try AppRig(.same)

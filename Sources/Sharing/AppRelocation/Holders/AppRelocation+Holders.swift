@@ -154,6 +154,17 @@ extension AppRelocation {
         }
     }
 
+    /// Removes the notes of undos that were killed after their end, which lead to a place where the directory isn't any
+    /// more. The caller holds the group's lock.
+    func removeEndedNotes(of places: AppPlaces, _ container: GroupContainer) throws {
+        guard try container.stoppedPrograms() == nil, try container.appJournal() == nil else { return }
+        while let back = AppUndoNote.find(for: places.source, in: places.sourceParent),
+            back.source.path.removingLastComponent() == container.directory.path
+        {
+            try AppUndoNote.remove(back, in: places.sourceParent)
+        }
+    }
+
     /// Removes the record, and before it the notes that lead to it.
     func forget(_ stopped: StoppedPrograms, _ container: GroupContainer) throws {
         let hasJournal = try container.appJournal() != nil

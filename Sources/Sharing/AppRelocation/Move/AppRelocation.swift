@@ -63,6 +63,7 @@ package struct AppRelocation {
                     if let finished = try recover(container, continuing: places) { return finished }
                     try startStopped(before: places, container)
                     try removeNotes(of: places.source, in: places.sourceParent, container)
+                    try removeEndedNotes(of: places, container)
                     // A killed undo of it may just have been finished.
                     if try isTakenBack(places, container) { return summary(.undone, places) }
                     return try move(places, container, undoing: nil)
@@ -246,9 +247,8 @@ package struct AppRelocation {
     /// destination's group. Returns its summary if that was asked for.
     private func finishUndo(of places: AppPlaces) throws -> AppMoveSummary? {
         var groups = [places.sourceParent]
-        if let back = AppUndoNote.find(for: places.source, in: places.sourceParent) {
-            groups.append(try Directory(back.source.path.removingLastComponent()))
-        }
+        let back = AppUndoNote.find(for: places.source, in: places.sourceParent)?.source.path.removingLastComponent()
+        if let back { groups.append(try Directory(back)) }
         let noted = AppUndoNote.find(from: places.source, in: places.sourceParent)?.destination.path
         if let parent = noted?.removingLastComponent(), let group = try? Directory(parent) { groups.append(group) }
         for group in groups where group.path != places.destinationParent.path {
@@ -259,10 +259,11 @@ package struct AppRelocation {
                     [stopped.source.path, stopped.destination.path].contains(places.source)
                 {
                     try underLock(of: container) { try startStopped(container) }
-                } else if noted?.removingLastComponent() == group.path {
+                } else if [noted?.removingLastComponent(), back].contains(group.path) {
                     // Whoever has the lock may be about to write the record.
                     try? underLock(of: container, within: .zero) {
                         try removeNotes(of: places.source, in: places.sourceParent, container)
+                        try removeEndedNotes(of: places, container)
                     }
                 }
             }
