@@ -132,6 +132,20 @@ import Testing
         #expect(failure?.code == "recipe" && failure?.message.contains("absent.db") == true)
     }
 
+    /// The record of the other app names its place.
+    @Test func namesTheAppThatADirectoryHolds() throws {
+        let rig = try AppRig(.same)
+        let other = rig.source.removingLastComponent().appending("other")
+        try run("mkdir", [Word(other)])
+        let inside = rig.source.appending("inner")
+        _ = try AppRelocation(AppMoveRequest(source: other, destination: inside)).run()
+        let failure = refusal(rig.request())
+        #expect(failure?.code == "own_directory")
+        #expect(failure?.remedy.hasSuffix("groupstore move-app --undo \(inside)") == true, "\(failure?.remedy ?? "")")
+        _ = try AppRelocation(AppMoveRequest(source: other, destination: inside)).undo()
+        #expect(try AppRelocation(rig.request()).run().outcome == .moved)
+    }
+
     @Test func showsWhatSurroundsAChangeOfALongText() throws {
         let rig = try AppRig(.same)
         let script = """

@@ -78,6 +78,10 @@ struct AppPlaces {
         facts.hasRecords =
             try GroupContainer.isBookkeeping(source)
             || GroupContainer(directory: sourceParent.directory(sourceName)).isGroup()
+        if facts.hasRecords {
+            let inner = GroupContainer(directory: try sourceParent.directory(sourceName))
+            facts.movedApp = try inner.movedApps().first?.move.destination.path
+        }
         facts.mountPoint = try sourceParent.mountPoint(within: sourceName)
         return facts
     }

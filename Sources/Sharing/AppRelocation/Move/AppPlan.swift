@@ -21,6 +21,8 @@ struct AppFacts: Equatable, Sendable {
     var isInside = false
     /// True if the source is a group container, or lies in the records of one.
     var hasRecords = false
+    /// A directory in the source that another move has brought there.
+    var movedApp: FilePath?
     /// A mount point at the source or below it.
     var mountPoint: FilePath?
 }
@@ -34,6 +36,7 @@ enum AppPlan: Equatable, Sendable {
     enum Refusal: Equatable, Sendable {
         case noSource, sourceIsLink, sourceIsFile, taken, inside, records
         case mounted(FilePath)
+        case holdsApp(FilePath)
     }
 
     init(_ facts: AppFacts) {
@@ -53,6 +56,7 @@ enum AppPlan: Equatable, Sendable {
     private static func moving(_ root: FileIdentity, _ facts: AppFacts) -> AppPlan {
         if facts.destination == .directory(root) { return .alreadyMoved }
         if facts.isInside { return .refuse(.inside) }
+        if let app = facts.movedApp { return .refuse(.holdsApp(app)) }
         if facts.hasRecords { return .refuse(.records) }
         if let mount = facts.mountPoint { return .refuse(.mounted(mount)) }
         switch facts.destination {
@@ -100,6 +104,11 @@ extension AppPlan.Refusal {
             .app(
                 .unusablePlace, "own_directory", "\(from) is a group container: its records name its own place",
                 "move its stores one at a time with groupstore relocate")
+        case .holdsApp(let app):
+            .app(
+                .unusablePlace, "own_directory",
+                "\(from) holds \(PrintablePath(app)), which move-app has brought there: the record of that names its place",
+                "take that move back first: groupstore move-app --undo \(app.shellWord)")
         case .mounted(let mount):
             .app(
                 .unusablePlace, "mount_point", "\(PrintablePath(mount)) is a mount point, and would not move along",
