@@ -84,6 +84,28 @@ import Testing
         #expect(try rig.leftovers() == [])
     }
 
+    /// Two moves at once: the other one has taken the directory to its place meanwhile.
+    @Test func aMoveThatAnotherHasOvertakenLeavesNothing() throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        #expect(try kill(rig, at: .copied))
+        let parent = rig.source.removingLastComponent()
+        let note = try #require(try Directory(parent).names().first { $0.string.hasSuffix(".undo") })
+        let journal = rig.destination.removingLastComponent().pushing(".groupstore/app-journal.json")
+        // The other one has seen neither.
+        for file in [parent.appending(note), journal] { try run("mv", [Word(file), Word("\(file).aside")]) }
+        let winner = try TemporaryDirectory(in: "/dev/shm")
+        let request = AppMoveRequest(source: rig.source, destination: winner.path.appending("taken"))
+        #expect(try AppRelocation(request).run().outcome == .moved)
+        for file in [parent.appending(note), journal] { try run("mv", [Word("\(file).aside"), Word(file)]) }
+        let group = rig.destination.removingLastComponent()
+        let recovered = try AppRelocation(AppMoveRequest(source: group, destination: group)).recover()
+        #expect(recovered?.remedy == .undo)
+        #expect(try rig.leftovers() == [])
+        #expect(try rig.files(request.destination) == before)
+        #expect(try rig.isLink(rig.source))
+    }
+
     /// A directory that is named as the one to move, or as the place to move to, is first brought back whole.
     @Test(arguments: [true, false]) func aMoveFinishesAKilledUndo(_ isForward: Bool) throws {
         let rig = try AppRig(.another)

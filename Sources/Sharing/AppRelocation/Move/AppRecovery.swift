@@ -105,7 +105,8 @@ struct AppRecovery {
         let parent = places.destinationParent
         guard try parent.status(staging) != nil else { return nil }
         // Another move may have left a link to the directory.
-        guard move.isFile(move.root, FileStatus(following: places.source)) else {
+        let found = FileStatus(following: places.source)
+        guard isRootOrSuccessor(found) else {
             let copy = parent.path.appending(staging)
             let present = try AppObstacle(places.sourceName, in: places.sourceParent)
             throw RelocationFailure.app(
@@ -115,16 +116,28 @@ struct AppRecovery {
                 "move the copy aside, then run this again: mv \(copy.shellWord) "
                     + places.source.appending(suffix: ".copied").shellWord)
         }
-        if !isOwnCopy, let note = try removeProved(parent.directory(staging)) { return note }
+        let isProofNeeded = !isOwnCopy || !move.isFile(move.root, found)
+        if isProofNeeded, let note = try removeProved(parent.directory(staging)) { return note }
         try parent.removeTree(staging)
         return nil
+    }
+
+    /// True for the directory that was being moved, and for the copy of it that another move has published meanwhile,
+    /// to which the link at the old place leads.
+    private func isRootOrSuccessor(_ found: FileStatus?) -> Bool {
+        if move.isFile(move.root, found) { return true }
+        guard let target = try? places.sourceParent.linkTarget(places.sourceName),
+            let group = try? Directory(resolving: target.removingLastComponent()),
+            let receipts = try? GroupContainer(directory: group).appReceipts(from: places.source)
+        else { return false }
+        return receipts.contains { $0.move.root == move.root && $0.move.isFile($0.published, found) }
     }
 
     private func removeProved(_ staged: Directory) throws -> String? {
         let name = AppTransfer.copyName
         guard try staged.status(name)?.kind == .directory else { return nil }
         let source = try Directory(resolving: places.source)
-        guard move.isFile(move.root, try source.status()) else {
+        guard try isRootOrSuccessor(source.status()) else {
             return "the copy is still \(PrintablePath(staged.path)): \(PrintablePath(places.source)) was replaced"
         }
         let manifest = try AppManifest(in: staged, isNewBoot: move.boot != ProcessIdentity.current.boot)
