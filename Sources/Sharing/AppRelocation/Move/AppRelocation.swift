@@ -168,17 +168,25 @@ package struct AppRelocation {
             guard let journal = try container.appJournal() else { throw error }
             var recovery = AppRecovery(journal, places, container)
             recovery.isOwnCopy = !resuming
-            switch try recovery.end(keepingCopy: false) {
-            case .undone(let notes): notes.forEach { report(.note($0)) }
-            case .finished(_, let notes):
-                notes.forEach { report(.note($0)) }
-                throw RelocationFailure.app(
-                    .failed, "unfinished",
-                    "\(PrintablePath(places.destination)) has its new place, but a later step failed: \(error)",
-                    "run this again")
+            let hasArrived = (try? recovery.willFinish()) == true
+            do {
+                switch try recovery.end(keepingCopy: false) {
+                case .undone(let notes), .finished(_, let notes): notes.forEach { report(.note($0)) }
+                }
+            } catch let second {
+                // The step fails again: what has come about is said all the same.
+                throw hasArrived ? Self.unfinished(places, error) : second
             }
-            throw error
+            throw hasArrived ? Self.unfinished(places, error) : error
         }
+    }
+
+    /// The failure of a step after the commit point.
+    private static func unfinished(_ places: AppPlaces, _ error: any Error) -> RelocationFailure {
+        .app(
+            .failed, "unfinished",
+            "\(PrintablePath(places.destination)) has its new place, but a later step failed: \(error)",
+            "run this again")
     }
 
     /// Returns the refusal of a directory that another move has taken to another place meanwhile.
