@@ -104,4 +104,24 @@ import Testing
         }
         #expect(try calls(2) == calls(60))
     }
+
+    /// Another name tells that the directory isn't empty. A burst of renamings must not have its path walked each time.
+    @Test func aNameThatComesAndGoesIsLookedForOnce() throws {
+        let scratch = try TemporaryDirectory()
+        let directory = scratch.path.appending("directory")
+        try run("mkdir", [Word(directory)])
+        try run("touch", [Word(directory.appending("one"))])
+        let instance = CountingInstance()
+        let paths = WatchedPaths(instance)
+        _ = try paths.add(directory, [.created])
+        try run("touch", [Word(directory.appending("other"))])
+        let watch = try #require(paths.watchIDs[Directory(directory).identity])
+        func callsForARenaming() -> Int {
+            let before = instance.calls
+            _ = paths.notices(of: InotifyEvent(watch: watch, mask: UInt32(IN_MOVED_FROM), name: Array("one".utf8)))
+            return instance.calls - before
+        }
+        #expect(callsForARenaming() > 0)
+        #expect((1...20).allSatisfy { _ in callsForARenaming() == 0 })
+    }
 }

@@ -558,7 +558,7 @@ static bool is_side_file(const char *name) {
     return false;
 }
 
-int gs_stable_name(int directory, char *name, size_t length) {
+int gs_stable_name(int directory, const char *avoided, char *name, size_t length) {
     int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (own < 0) return -1;
     DIR *names = fdopendir(own);
@@ -570,10 +570,11 @@ int gs_stable_name(int directory, char *name, size_t length) {
     struct dirent *entry;
     while ((entry = readdir(names)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (found && is_side_file(entry->d_name)) continue;
+        int may_go = is_side_file(entry->d_name) || (avoided != NULL && strcmp(entry->d_name, avoided) == 0);
+        if (found && may_go) continue;
         snprintf(name, length, "%s", entry->d_name);
         found = 1;
-        if (!is_side_file(name)) break;
+        if (!may_go) break;
     }
     closedir(names);
     return found;

@@ -117,6 +117,8 @@ extension WatchedPaths {
             guard let entry = requested[path] else { continue }
             if hasArrived ? entry.isEmpty : entry.stableName == name { affectedPaths.insert(path) }
         }
+        departedName = hasArrived ? nil : name
+        defer { departedName = nil }
         var notices = updateEach(affectedPaths)
         // The others wait for a name in a directory that may be empty now.
         let others = watch.awaiting.keys.filter {

@@ -30,9 +30,14 @@ struct PathWalk {
 
         /// Returns a name in the directory that will probably stay, or nil if the directory is empty. Throws if it
         /// can't be read.
-        func stableName() throws(SystemError) -> FilePath.Component? {
+        ///
+        /// - Parameter avoided: A name to return only if there is no better one.
+        func stableName(otherThan avoided: FilePath.Component?) throws(SystemError) -> FilePath.Component? {
             var buffer = [CChar](repeating: 0, count: 256)
-            let found = try retrying("read", path: path) { gs_stable_name(file.raw, &buffer, buffer.count) }
+            let found = try retrying("read", path: path) {
+                guard let avoided else { return gs_stable_name(file.raw, nil, &buffer, buffer.count) }
+                return avoided.withPlatformString { gs_stable_name(file.raw, $0, &buffer, buffer.count) }
+            }
             guard found == 1 else { return nil }
             return FilePath.Component(bytes: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) })
         }

@@ -110,7 +110,7 @@ extension WatchedPaths {
     /// directory, only its parent gets an event.
     private func awaitRemoval(of step: PathWalk.Step, for path: FilePath) throws(SystemError) {
         do throws(SystemError) {
-            requested[path]?.stableName = try step.stableName()
+            requested[path]?.stableName = try step.stableName(otherThan: departedName)
             requested[path]?.isUnreadable = false
         } catch {
             guard error.errno == .permissionDenied || error.errno == .noSuchFileOrDirectory else { throw error }

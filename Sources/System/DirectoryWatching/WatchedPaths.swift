@@ -59,6 +59,8 @@ final class WatchedPaths {
     var polledNames: [FilePath: PolledName] = [:]
     /// The watches that may no longer be needed.
     var unusedWatches: Set<CInt> = []
+    /// The name that has left a directory, while its event is handled: it may come and go again.
+    var departedName: FilePath.Component?
     private var names = RecentNames()
     /// The files that are watched individually.
     var files = WatchedFiles()

@@ -29,8 +29,8 @@ int64_t gs_birth_time(int directory, const char *name);
 // The same for an open file.
 int64_t gs_descriptor_birth_time(int descriptor);
 // Copies a name in a directory, which may be open with O_PATH. Prefers names other than those of SQLite's side files, which
-// come and go. Returns 1, 0 if the directory is empty, or -1 if it can't be read.
-int gs_stable_name(int directory, char *name, size_t length);
+// come and go, and than `avoided`, unless that is NULL. Returns 1, 0 if the directory is empty, or -1 if it can't be read.
+int gs_stable_name(int directory, const char *avoided, char *name, size_t length);
 // Returns 1 if the name is a mount point, without following a link, 0 if not, or -1 with errno.
 int gs_is_mount_point(int directory, const char *name);
 // Returns 1 if the file is immutable or append-only (chattr(1)), without following a link, 0 if not, or -1 with errno.
