@@ -5,7 +5,7 @@ package struct LoggedSteps {
     /// The number in the shadow's tokens.
     package let epoch: UInt64
     /// The number of the last step.
-    package let last: UInt64
+    package let lastStep: UInt64
     /// The files of the log, by their first steps, and the numbers after their last steps.
     private let files: [(steps: Range<UInt64>, file: OwnFile)]
 
@@ -28,11 +28,10 @@ package struct LoggedSteps {
             let end = place + 1 < starts.count ? starts[place + 1] : state.step + 1
             files.append((first..<end, try OwnFile(reading: ShadowName.log(first), in: directory)))
         }
-        return LoggedSteps(epoch: state.epoch, last: state.step, files: files)
+        return LoggedSteps(epoch: state.epoch, lastStep: state.step, files: files)
     }
 
-    /// The number of the first step; nil if the log has no file.
-    var first: UInt64? { files.first?.steps.lowerBound }
+    package func firstStep() -> UInt64? { files.first?.steps.lowerBound }
 
     /// Calls `body` with each step after that one, in order, until it returns false.
     ///

@@ -357,12 +357,6 @@ package final class RowShadow {
         try directory.names().compactMap(ShadowName.firstStep).sorted()
     }
 
-    /// True if the log has every step after that one. Whoever has been told of the step uses `continuity(after:)`.
-    package func hasSteps(after step: UInt64) throws -> Bool {
-        guard step <= state.step, let first = try firstStep() else { return false }
-        return step + 1 >= first
-    }
-
     /// The number of the first step in the log; nil if it has no file.
     package func firstStep() throws(SystemError) -> UInt64? { try logFiles().first }
 

@@ -44,10 +44,20 @@ package enum LogContinuity: Sendable, Equatable {
     }
 }
 
-extension RowShadow {
+/// The steps that led to a shadow's state.
+package protocol StepLog {
+    /// The number of the last step; 0 before the first one.
+    var lastStep: UInt64 { get }
+    /// The number of the first step in the log; nil if it has no file.
+    func firstStep() throws -> UInt64?
+    /// Returns `LoggedStep.fingerprint` of a step in the log.
+    func fingerprint(of number: UInt64) throws -> UInt64?
+}
+
+extension StepLog {
     /// The position after the last step. Throws `SystemError` and `RowShadowError.damaged`.
     package func lastPosition() throws -> StepPosition {
-        StepPosition(step: lastStep, fingerprint: try fingerprint(of: lastStep))
+        StepPosition(step: lastStep, fingerprint: lastStep == 0 ? nil : try fingerprint(of: lastStep))
     }
 
     /// Returns whether the log continues after a position. Throws `SystemError` and `RowShadowError.damaged`.
@@ -55,26 +65,14 @@ extension RowShadow {
         guard let first = try firstStep() else { return .trimmed }
         return try LogContinuity(after: position, first: first, last: lastStep, fingerprint: fingerprint)
     }
-
-    private func fingerprint(of number: UInt64) throws -> UInt64? {
-        number == 0 ? nil : try step(after: number - 1)?.step.fingerprint
-    }
 }
 
-extension LoggedSteps {
-    /// The position after the last step. Throws `SystemError` and `RowShadowError.damaged`.
-    package func lastPosition() throws -> StepPosition {
-        StepPosition(step: last, fingerprint: try fingerprint(of: last))
-    }
+extension RowShadow: StepLog {
+    package func fingerprint(of number: UInt64) throws -> UInt64? { try step(after: number - 1)?.step.fingerprint }
+}
 
-    /// Returns whether the log continues after a position. Throws `SystemError` and `RowShadowError.damaged`.
-    package func continuity(after position: StepPosition) throws -> LogContinuity {
-        guard let first else { return .trimmed }
-        return try LogContinuity(after: position, first: first, last: last, fingerprint: fingerprint)
-    }
-
-    private func fingerprint(of number: UInt64) throws -> UInt64? {
-        guard number > 0 else { return nil }
+extension LoggedSteps: StepLog {
+    package func fingerprint(of number: UInt64) throws -> UInt64? {
         var found: UInt64?
         try forEach(after: number - 1) {
             found = $0.step.fingerprint

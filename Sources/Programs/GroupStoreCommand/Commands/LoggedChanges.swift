@@ -61,7 +61,7 @@ struct LoggedChanges {
             }
             return true
         }
-        summarize("changes", count, isLast: position.position.step == log.last, position)
+        summarize("changes", count, isLast: position.position.step == log.lastStep, position)
     }
 
     /// A consumer of envelopes must not take the absence of lines for the absence of changes.

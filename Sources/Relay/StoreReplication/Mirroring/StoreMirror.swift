@@ -282,28 +282,28 @@ package final class StoreMirror {
                 try RecordedPosition(connection).identifier == histories.last
             else { throw NeedsCopy(reason: .damaged) }
             let home = HomeState(connection)
-            let hasSteps = try position.epoch == shadow.epoch && shadow.hasSteps(after: position.step)
+            let hasSteps = try position.epoch == shadow.epoch && shadow.continuity(after: position.last) == .continuous
             let version = try home.schemaVersion()
             // VACUUM changes the version too, and so does another database with the same tables, but other indexes.
             if !hasSteps || version != position.schemaVersion {
                 guard try home.hasSameSchema() else { throw NeedsCopy(reason: .schema) }
             }
             let writer = try MirrorWriter(connection, schema)
-            var (step, isNet) = (position.step, false)
+            var (last, isNet) = (position.last, false)
             if hasSteps {
-                while let reader = try shadow.step(after: step) {
+                while let reader = try shadow.step(after: last.step) {
                     isNet = isNet || reader.step.kind == .net
                     try writer.apply(reader)
-                    step = reader.step.number
+                    last = StepPosition(reader.step)
                 }
             } else {
                 try writer.adoptHome()
-                step = shadow.lastStep
+                last = try shadow.lastPosition()
             }
             try writer.check()
             if isNet { guard try home.hasSameSchema() else { throw NeedsCopy(reason: .schema) } }
             if try !home.hasSameSettings() { try home.copySettings() }
-            let next = MirrorPosition(epoch: shadow.epoch, step: step, schemaVersion: version)
+            let next = MirrorPosition(epoch: shadow.epoch, last: last, schemaVersion: version)
             try next.write(connection)
             lastChange = max(lastChange, writer.lastChange)
             return next
@@ -367,7 +367,8 @@ package final class StoreMirror {
         // Before anything of it is published.
         let list = Array((histories.joined(separator: "\n") + "\n").utf8)
         try DurableFile.write(list, as: Self.historiesName, in: slot.directory, mode: 0o600)
-        let position = MirrorPosition(epoch: shadow.epoch, step: shadow.lastStep, schemaVersion: version)
+        let position = MirrorPosition(
+            epoch: shadow.epoch, last: try shadow.lastPosition(), schemaVersion: version)
         try connection.transaction(.immediate) { try position.write(connection) }
         (self.position, lastChange, purgedUpTo) = (position, 0, 0)
     }
