@@ -1,5 +1,6 @@
 import AgentProtocol
 import PersistentHistory
+import SQLiteFormat
 
 /// The result of reading a store's history.
 enum HistoryReadResult: Sendable {
@@ -54,11 +55,11 @@ struct RowPage: Sendable {
     /// True if the rows were read from the store's pages, which miss none and know no authors and entities.
     let isFromPages: Bool
     /// The tables that were made, dropped or altered, if the rows are from pages.
-    let redefined: Set<String>
+    let redefined: Set<ExactName>
 
     init(
         rows: [JSONObject] = [], gaps: [(Int64, String)] = [], token: HistoryToken, isOutdated: Bool = false,
-        isReplica: Bool = false, redefined: Set<String> = [], isFromPages: Bool = false
+        isReplica: Bool = false, redefined: Set<ExactName> = [], isFromPages: Bool = false
     ) {
         self.isFromPages = isFromPages
         self.redefined = redefined

@@ -1,5 +1,6 @@
 import AgentProtocol
 import PersistentHistory
+import SQLiteFormat
 
 /// The state of a subscription for which the store's history is read: the changes of the feed that it wasn't sent yet,
 /// and its position in the history. A pure value.
@@ -8,7 +9,7 @@ struct RowCursor {
     struct Pending: Equatable {
         var tables: ChangedTables
         /// The tables written by a transaction that recorded no row.
-        var unrecorded: Set<String>
+        var unrecorded: Set<ExactName>
         let first: UInt64
         var last: UInt64
         /// False if it only stands for file events that were lost, and nothing need have been committed.
@@ -156,7 +157,7 @@ struct RowCursor {
             }
             if page.token.number > known || page.isFromPages { position = page.token }
             if page.isFromPages, filter.needsHistory {
-                let tables = ChangedTables(Set(page.rows.compactMap { $0.string("table") }), isComplete: false)
+                let tables = ChangedTables(page.rows.compactMap { $0.string("table") }, isComplete: false)
                 guard let change else { return page.rows.isEmpty ? .nothing : .change(tables, rows: nil) }
                 return .change(change.tables.union(tables), rows: nil)
             }
@@ -176,13 +177,13 @@ struct RowCursor {
         if page.gaps.contains(where: { $0.number > known && isWanted($0.table) }) { return .reset(.historyGap) }
         let new = page.rows.filter { ($0.integer("number") ?? .max) > known }
         let admitted = new.filter { isWanted($0.string("table") ?? "") && filter.admits($0) }
-        let rowTables = ChangedTables(Set(new.compactMap { $0.string("table") }), isComplete: !isReturning)
+        let rowTables = ChangedTables(new.compactMap { $0.string("table") }, isComplete: !isReturning)
         let tables = change.map { $0.tables.union(rowTables) } ?? rowTables
         if let change, !page.isFromPages, !isAttributed(change, page, credited) {
             return .change(tables, rows: nil)
         }
-        if page.redefined.contains(where: isWanted) {
-            return .change(tables.union(ChangedTables(page.redefined, isComplete: true)), rows: nil)
+        if page.redefined.contains(where: { isWanted($0.text) }) {
+            return .change(tables.union(ChangedTables(page.redefined.map(\.text), isComplete: true)), rows: nil)
         }
         if isReturning, page.isOutdated { return .change(tables.union(.unknown), rows: nil) }
         if !admitted.isEmpty {
@@ -205,8 +206,8 @@ struct RowCursor {
         let known = page.tables.union(credited)
         let tables = HistoryTableNames.recordable(change.tables, ofReplica: page.isReplica)
         let written = tables.filter { !known.contains(TableFilter.fold($0)) }
-        let unrecorded = change.unrecorded.subtracting(page.isReplica ? [HistorySchema.replicaTable] : [])
-        return unrecorded.union(written).allSatisfy { !isWanted($0) }
+        let unrecorded = change.unrecorded.subtracting(page.isReplica ? [ExactName(HistorySchema.replicaTable)] : [])
+        return unrecorded.allSatisfy { !isWanted($0.text) } && written.allSatisfy { !isWanted($0) }
     }
 }
 
@@ -226,22 +227,21 @@ enum HistoryTableNames {
 
     /// Returns the tables without bookkeeping and history tables. `GS_REPLICA` may be a program's own: only a replica's
     /// is left out.
-    static func userTables(_ tables: ChangedTables, ofReplica isReplica: Bool) -> Set<String> {
-        Set(
-            (tables.names ?? []).filter {
-                !bookkeeping.contains($0) && !HistorySchema.requiredTables.contains($0)
-                    && !(isReplica && $0 == HistorySchema.replicaTable)
-            })
+    static func userTables(_ tables: ChangedTables, ofReplica isReplica: Bool) -> [String] {
+        (tables.names ?? []).filter {
+            !bookkeeping.contains($0) && !HistorySchema.requiredTables.contains($0)
+                && !(isReplica && $0 == HistorySchema.replicaTable)
+        }
     }
 
     /// Returns the user tables of a transaction that recorded no row at all.
-    static func unrecorded(by tables: ChangedTables) -> Set<String> {
-        mayHaveRecorded(tables) ? [] : userTables(tables, ofReplica: false)
+    static func unrecorded(by tables: ChangedTables) -> Set<ExactName> {
+        mayHaveRecorded(tables) ? [] : Set(userTables(tables, ofReplica: false).map { ExactName($0) })
     }
 
     /// Returns the tables whose changes have rows of their own. Core Data records the objects of a many-to-many
     /// relationship, not the rows of its join table.
-    static func recordable(_ tables: ChangedTables, ofReplica isReplica: Bool) -> Set<String> {
+    static func recordable(_ tables: ChangedTables, ofReplica isReplica: Bool) -> [String] {
         let isCoreData = tables.names?.contains("ACHANGE") ?? false
         return userTables(tables, ofReplica: isReplica).filter { !(isCoreData && $0.prefixMatch(of: /Z_[0-9]/) != nil) }
     }

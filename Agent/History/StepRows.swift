@@ -31,7 +31,7 @@ struct StepRows {
     /// True if there are more rows than `limit`.
     private(set) var isFull = false
     /// The tables that the steps made, dropped or altered, by their former and their present names.
-    private(set) var redefined: Set<String> = []
+    private(set) var redefined: Set<ExactName> = []
     /// True if an earlier page had the line of the present table.
     private var wasTold = false
     /// The number of objects up to the last row.
@@ -89,7 +89,7 @@ struct StepRows {
                 wasTold = number < known || isContinued
                 isContinued = false
                 if logged.before != logged.after {
-                    redefined.formUnion([logged.before, logged.after].compactMap { $0?.name })
+                    redefined.formUnion([logged.before, logged.after].compactMap { $0.map { ExactName($0.name) } })
                 }
                 guard logged.isAdmitted(by: tables) else { return }
                 table = try opened(logged)

@@ -1,5 +1,6 @@
 import AgentProtocol
 import RowShadow
+import SQLiteFormat
 import SQLiteStore
 
 /// A record that isn't what the table's definition allows.
@@ -36,7 +37,10 @@ package final class StepTable {
     /// The table as it is now, or as it was.
     package var present: StoredTable? { after ?? before }
     /// True if the columns are the same before and after.
-    package var hasSameColumns: Bool { before == nil || after == nil || before?.columns == after?.columns }
+    package var hasSameColumns: Bool {
+        guard let before, let after, before !== after else { return true }
+        return before.columns.hasSameBytes(as: after.columns)
+    }
 
     /// The members of the line before the table's first row; nil for a table that was neither there before nor is now.
     /// If its definition has changed, they have what it was before.
@@ -84,7 +88,7 @@ package final class StepTable {
             return zip(former, latter).map { $0.isIdentical(to: $1) }
         }
         return after.columns.enumerated().map { place, name in
-            before.columns.firstIndex(of: name).map { former[$0].isIdentical(to: latter[place]) } ?? false
+            before.columns.firstIndex(ofExact: name).map { former[$0].isIdentical(to: latter[place]) } ?? false
         }
     }
 }

@@ -2,6 +2,17 @@ import AgentProtocol
 import Testing
 
 @Suite struct ChangedTablesTests {
+    /// Two Unicode forms of one text are two tables.
+    @Test func tellsNamesApartAsSQLiteDoes() {
+        let (one, two) = ("\u{E9}", "e\u{301}")
+        let (first, second) = (ChangedTables([one], isComplete: true), ChangedTables([two], isComplete: true))
+        #expect(first != second && first == ChangedTables([one, one], isComplete: true))
+        #expect(first.union(second).names?.map { Array($0.utf8) } == [two, one].map { Array($0.utf8) })
+        let filter = TableFilter([one, "Note", "\u{C9}t"])
+        #expect(filter.admits(one) && filter.admits("nOTE") && filter.admits("\u{C9}T"))
+        #expect(!filter.admits(two) && !filter.admits("\u{E9}t"))
+    }
+
     private func line(_ tables: ChangedTables) throws -> [UInt8] {
         let store = try #require(StoreAddress(bytes: Array("g/Notes.sqlite".utf8)))
         return WireLine.bytes(StoreEvent.change(tables).json(store: store, token: "e-1"))

@@ -1,3 +1,4 @@
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing
@@ -79,7 +80,7 @@ import Testing
         }
     }
 
-    private func complete(_ names: Set<String>) -> TableChanges { TableChanges(names, isComplete: true) }
+    private func complete(_ names: Set<ExactName>) -> TableChanges { TableChanges(names, isComplete: true) }
 
     /// Returns a shell whose first commit starts the log anew, so that only the events prove that no other session
     /// came before it.

@@ -1,3 +1,4 @@
+import SQLiteFormat
 import TestSupport
 import Testing
 
@@ -112,8 +113,8 @@ import Testing
             ("ALTER TABLE note RENAME TO renamed; INSERT INTO renamed (text) VALUES ('x')", ["note", "renamed"]),
             ("DROP INDEX note_text", ["note"]),
             ("PRAGMA wal_checkpoint(TRUNCATE); INSERT INTO other (text) VALUES ('x')", ["other"]),
-        ] as [(String, Set<String>)])
-    func leavesAnyOtherCommitToThePoll(statement: String, tables: Set<String>) throws {
+        ] as [(String, Set<ExactName>)])
+    func leavesAnyOtherCommitToThePoll(statement: String, tables: Set<ExactName>) throws {
         let (rig, shell) = try rig()
         let found = try rig.tables {
             try shell.execute(statement)

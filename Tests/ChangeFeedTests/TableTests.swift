@@ -1,5 +1,6 @@
 import ChangeFeed
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 import TestSupport
 import Testing
@@ -13,10 +14,10 @@ import Testing
         return rig
     }
 
-    private func complete(_ names: Set<String>) -> TableChanges { TableChanges(names, isComplete: true) }
+    private func complete(_ names: Set<ExactName>) -> TableChanges { TableChanges(names, isComplete: true) }
 
     private func expect(
-        _ rig: ObserverRig, _ shell: Shell, _ sql: String, _ names: Set<String>,
+        _ rig: ObserverRig, _ shell: Shell, _ sql: String, _ names: Set<ExactName>,
         _ location: SourceLocation = #_sourceLocation
     ) throws {
         let found = try rig.tables { try shell.execute(sql) }
@@ -111,7 +112,23 @@ import Testing
         let rig = try rig("CREATE TABLE \(quoted) (a)", "PRAGMA encoding = '\(encoding)'; PRAGMA page_size = 512")
         let shell = try rig.shell()
         try rig.findTables()
-        try expect(rig, shell, "INSERT INTO \(quoted) VALUES (1)", [name])
+        try expect(rig, shell, "INSERT INTO \(quoted) VALUES (1)", [ExactName(name)])
+        try shell.close()
+    }
+
+    /// Two Unicode forms of one text are two names.
+    @Test func tellsNamesApartAsSQLiteDoes() throws {
+        let (one, two) = ("\u{E9}", "e\u{301}")
+        let rig = try rig("CREATE TABLE \(one) (a); CREATE TABLE \(two) (a)")
+        let shell = try rig.shell()
+        try rig.findTables()
+        for _ in 1...2 {
+            try expect(rig, shell, "INSERT INTO \(two) VALUES (1)", [ExactName(two)])
+            try expect(rig, shell, "INSERT INTO \(one) VALUES (1)", [ExactName(one)])
+            try expect(
+                rig, shell, "CREATE TABLE IF NOT EXISTS c (a); ALTER TABLE c RENAME TO d; DROP TABLE d",
+                ["c", "d", "sqlite_schema"])
+        }
         try shell.close()
     }
 
@@ -170,7 +187,7 @@ import Testing
             let table = number.isMultiple(of: 2) ? "a" : "b"
             let found = try rig.tables { try rig.once("INSERT INTO \(table) VALUES (1)") }
             if found.isComplete { complete += 1 }
-            #expect(!found.isComplete || found.names == [table], "program \(number)")
+            #expect(!found.isComplete || found.names == [ExactName(table)], "program \(number)")
         }
         // No poll took place while the programs had the store open, so the changes are incomplete.
         #expect(complete == 0)
@@ -236,7 +253,7 @@ import Testing
         let shell = try rig.shell()
         try shell.execute("PRAGMA journal_mode = \(mode)")
         try rig.findTables()
-        let steps: [(String, Set<String>)] = [
+        let steps: [(String, Set<ExactName>)] = [
             ("INSERT INTO a VALUES (randomblob(9))", ["a"]), ("INSERT INTO b VALUES (randomblob(9))", ["b"]),
             ("INSERT INTO a VALUES (randomblob(90000))", ["a"]),
             ("DELETE FROM a WHERE rowid = (SELECT max(rowid) FROM a)", ["a"]),
@@ -263,7 +280,7 @@ import Testing
         try rig.findTables()
         var complete = 0
         for round in 0..<40 {
-            let names: Set<String> = round % 2 == 0 ? ["a"] : ["b"]
+            let names: Set<ExactName> = round % 2 == 0 ? ["a"] : ["b"]
             let found = try rig.tables { try shell.execute("INSERT INTO \(round % 2 == 0 ? "a" : "b") VALUES (1)") }
             // What comes too soon after another is named with the next.
             #expect(!found.isComplete || names.isSubset(of: found.names))

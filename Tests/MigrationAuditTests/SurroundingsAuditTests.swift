@@ -30,6 +30,22 @@ struct SurroundingsAuditTests {
         #expect(try (stores.audit() == nil) == passes)
     }
 
+    /// Two Unicode forms of one text are two names, and two values.
+    @Test(arguments: [
+        ("", true), ("UPDATE t\u{E9} SET e\u{301} = 9", false), ("UPDATE te\u{301} SET \u{E9} = 9", false),
+        ("UPDATE te\u{301} SET k = 'e\u{301}' WHERE k = '\u{E9}'", false),
+    ])
+    func tellsNormalFormsApart(_ change: String, _ passes: Bool) throws {
+        let rows = ["\u{E9}", "e\u{301}"].flatMap {
+            [
+                "CREATE TABLE t\($0) (k TEXT, \u{E9}, e\u{301})",
+                "INSERT INTO t\($0) VALUES ('\u{E9}', 1, 2), ('e\u{301}', 3, 4)",
+            ]
+        }
+        let stores = try AuditedStores(a, a, rows: rows, after: change.isEmpty ? [] : [change])
+        #expect(try (stores.audit() == nil) == passes)
+    }
+
     @Test(arguments: [("2, x'40'", true), ("1, x'40'", false), ("2, x'80'", false)])
     func checksHistory(_ change: String, _ passes: Bool) throws {
         func entity(_ more: String) -> String {

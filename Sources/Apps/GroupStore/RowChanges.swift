@@ -2,6 +2,7 @@ import AgentProtocol
 import FoundationEssentials
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 /// One changed row, from the store's history or from its pages.
@@ -22,6 +23,31 @@ public struct RowChange: Sendable, Equatable {
         case integer(Int64), real(Double), text(String), blob([UInt8]), null
         /// The bytes, in the store's encoding, of a text that isn't valid in it.
         case malformedText([UInt8])
+
+        /// Returns true if SQLite's collation BINARY takes the values as equal: texts with the same bytes. Swift takes
+        /// the normal forms of a text as equal.
+        public static func == (one: Value, other: Value) -> Bool {
+            switch (one, other) {
+            case (.integer(let first), .integer(let second)): first == second
+            case (.real(let first), .real(let second)): first == second
+            case (.text(let first), .text(let second)): first.hasSameBytes(as: second)
+            case (.blob(let first), .blob(let second)): first == second
+            case (.null, .null): true
+            case (.malformedText(let first), .malformedText(let second)): first == second
+            case (.integer, _), (.real, _), (.text, _), (.blob, _), (.null, _), (.malformedText, _): false
+            }
+        }
+
+        /// Hashes the value.
+        public func hash(into hasher: inout Hasher) {
+            switch self {
+            case .integer(let number): hasher.combine(number)
+            case .real(let number): hasher.combine(number)
+            case .text(let text): hasher.combine(bytesOf: text)
+            case .blob(let bytes), .malformedText(let bytes): hasher.combine(bytes)
+            case .null: hasher.combine(0)
+            }
+        }
     }
     /// The table's name.
     public let table: String

@@ -154,7 +154,9 @@ package struct StoreHistory {
         return PageEnd(
             count: count, token: last, isLast: !isFull, isOutdated: source.isOutdated,
             isReplica: source.isReplica,
-            doubtfulTables: try source.doubtfulTables().filter { filter.tables?.contains($0.lowercased()) ?? true })
+            doubtfulTables: try source.doubtfulTables().filter {
+                filter.tables?.contains(DatabaseSchema.key(of: $0)) ?? true
+            })
     }
 
     /// Returns the last changes in order, fewer if they take more than `pageBytes`, but at least one.

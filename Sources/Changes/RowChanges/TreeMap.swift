@@ -197,7 +197,7 @@ package struct TreeMap: Sendable {
             found = rest
         }
         // A table that was renamed keeps its root.
-        try pair { $0.name }
+        try pair { ExactName($0.name) }
         try pair { $0.root }
         for (id, tree) in former {
             pairs.append(Pair(tree: id, before: tree.entry, after: nil, hasRowids: tree.hasRowids))

@@ -35,6 +35,15 @@ package struct LoggedTable: Sendable, Equatable {
     package struct Definition: Sendable, Hashable {
         package let name: String
         package let sql: String
+
+        package static func == (one: Definition, other: Definition) -> Bool {
+            one.name.hasSameBytes(as: other.name) && one.sql.hasSameBytes(as: other.sql)
+        }
+
+        package func hash(into hasher: inout Hasher) {
+            hasher.combine(bytesOf: name)
+            hasher.combine(bytesOf: sql)
+        }
     }
 
     /// Nil if there was no such table.
@@ -55,11 +64,11 @@ extension LoggedTable {
     /// The table of a difference; nil for one of SQLite's own, or one that has only moved.
     init?(_ table: PageDifference.Table) {
         let name = table.after?.name ?? table.before?.name ?? ""
-        let isMoved = table.before?.name == table.after?.name && table.before?.sql == table.after?.sql
+        let before = table.before.map { Definition(name: $0.name, sql: $0.sql) }
+        let after = table.after.map { Definition(name: $0.name, sql: $0.sql) }
+        let isMoved = before == after
         guard !name.lowercased().hasPrefix("sqlite_"), !isMoved || table.rowCount > 0 else { return nil }
-        self.init(
-            before: table.before.map { Definition(name: $0.name, sql: $0.sql) },
-            after: table.after.map { Definition(name: $0.name, sql: $0.sql) }, hasRowids: table.hasRowids)
+        self.init(before: before, after: after, hasRowids: table.hasRowids)
     }
 }
 

@@ -210,6 +210,17 @@ package final class FollowedStore {
         observer.releaseUnusedStore()
     }
 
+    /// The event that must be published once the store may be opened again.
+    private var postponed: StoreEvent?
+
+    /// Postpones an event that must be published with the next poll. A reset stands for a change.
+    func postpone(_ event: StoreEvent?) {
+        if case .reset? = postponed { return }
+        postponed = event ?? postponed
+    }
+
+    func takePostponed() -> StoreEvent? { postponed.take() }
+
     /// True while the store must not be opened.
     var isPaused: Bool {
         guard let pausedUntil else { return false }
@@ -265,7 +276,7 @@ package final class FollowedStore {
 
     private func wire(_ tables: TableChanges) -> ChangedTables {
         if let last, last.found == tables { return last.wire }
-        let wire = ChangedTables(tables.names, isComplete: tables.isComplete)
+        let wire = ChangedTables(tables.names.map(\.text), isComplete: tables.isComplete)
         last = (tables, wire)
         return wire
     }

@@ -206,7 +206,7 @@ extension FollowedStores {
     func publish(_ commits: [(FollowedBranch, TableChanges?)]) {
         for (branch, tables) in commits {
             guard let tables, let store = stores[branch.store] else { continue }
-            let changed = ChangedTables(tables.names, isComplete: tables.isComplete)
+            let changed = ChangedTables(tables.names.map(\.text), isComplete: tables.isComplete)
             publish(.branchChange(changed, pid: branch.pid), of: store)
         }
     }

@@ -1,4 +1,5 @@
 import LinuxSystem
+import SQLiteFormat
 import SQLiteStore
 import Synchronization
 import SystemPackage
@@ -91,7 +92,7 @@ package final class EarlyComparison: Sendable {
         wait(isCancelled: isCancelled)
         return try findings.withLock { $0 }.filter { _, finding in
             guard let table = context.newSchema.table(finding.proof.newTable), table.rootPage == finding.rootPage,
-                table.sql == finding.definition
+                table.sql.hasSameBytes(as: finding.definition)
             else { return false }
             return try TableDigest(of: table.rootPage, in: path, isCancelled: isCancelled) == finding.digest
         }.mapValues(\.proof)

@@ -18,6 +18,16 @@ package struct SchemaEntry: Hashable, Sendable {
         self.sql = sql
     }
 
+    package static func == (one: SchemaEntry, other: SchemaEntry) -> Bool {
+        one.root == other.root && one.type == other.type && one.name.hasSameBytes(as: other.name)
+            && one.table.hasSameBytes(as: other.table) && one.sql.hasSameBytes(as: other.sql)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(root)
+        for text in [type, name, table] { hasher.combine(bytesOf: text) }
+    }
+
     /// Parses a record of five columns (https://sqlite.org/fileformat2.html, §2.1 and §2.6). Returns nil if it is
     /// malformed.
     package init?(record: UnsafeRawBufferPointer, _ encoding: PageFormat.Encoding) {

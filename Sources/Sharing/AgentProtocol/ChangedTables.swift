@@ -13,13 +13,28 @@ package struct ChangedTables: Sendable, Equatable {
     }
 
     /// Creates a value; it is `unknown` if the names would fill a line.
-    package init(_ names: Set<String>, isComplete: Bool) {
+    package init(_ names: some Collection<String>, isComplete: Bool) {
         let bytes = names.reduce(0) { $0 + Self.length($1) }
         if bytes > Self.maxNameBytes || names.isEmpty && !isComplete {
             self = .unknown
         } else {
-            self.init(names: names.sorted(), isComplete: isComplete)
+            self.init(names: Self.sorted(names), isComplete: isComplete)
         }
+    }
+
+    /// Returns the names in order, each once. Names that differ only in Unicode's normal form are different tables.
+    private static func sorted(_ names: some Collection<String>) -> [String] {
+        let sorted = names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+        return zip(sorted.indices, sorted).filter { place, name in
+            place == 0 || !sorted[place - 1].utf8.elementsEqual(name.utf8)
+        }.map(\.1)
+    }
+
+    package static func == (one: ChangedTables, other: ChangedTables) -> Bool {
+        guard one.isComplete == other.isComplete, let first = one.names, let second = other.names else {
+            return one.isComplete == other.isComplete && one.names == nil && other.names == nil
+        }
+        return first.count == second.count && zip(first, second).allSatisfy { $0.utf8.elementsEqual($1.utf8) }
     }
 
     /// The limit in bytes for the names, so that the line has room for a store and a token.
@@ -44,7 +59,7 @@ package struct ChangedTables: Sendable, Equatable {
     package func union(_ other: ChangedTables) -> ChangedTables {
         if self == other { return self }
         return ChangedTables(
-            Set(names ?? []).union(other.names ?? []), isComplete: isComplete && other.isComplete)
+            (names ?? []) + (other.names ?? []), isComplete: isComplete && other.isComplete)
     }
 }
 
@@ -66,8 +81,13 @@ package struct TableFilter: Sendable, Equatable {
 
     package func admits(_ name: String) -> Bool { folded.contains(Self.fold(name)) }
 
-    /// Returns the name with its ASCII letters in lower case.
+    /// Returns a key that is equal for names that SQLite takes for the same: ASCII letters regardless of case, and all
+    /// else byte by byte. Swift takes some texts for equal that SQLite keeps apart, but none of characters below
+    /// U+0100.
     package static func fold(_ name: String) -> String {
-        String(decoding: name.utf8.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 }, as: UTF8.self)
+        if name.utf8.allSatisfy({ $0 < 0x80 }) { return name.lowercased() }
+        var scalars = String.UnicodeScalarView()
+        for byte in name.utf8 { scalars.append(UnicodeScalar(0x41...0x5A ~= byte ? byte + 0x20 : byte)) }
+        return String(scalars)
     }
 }

@@ -3,7 +3,7 @@ import SQLiteFormat
 /// The virtual tables that show another table's content. They have no pages of their own.
 struct ExternalContentTables {
     private struct Table {
-        let name: String
+        let name: ExactName
         let module: String
         /// The lowercased SQL without quotes, so that names end where it ends too.
         let sql: String
@@ -15,18 +15,18 @@ struct ExternalContentTables {
         tables = entries.compactMap { entry in
             guard entry.type == "table", entry.root == 0, !entry.sql.isEmpty else { return nil }
             let sql = entry.sql.lowercased()
-            return Table(name: entry.name, module: Self.module(sql), sql: Self.unquoted(sql))
+            return Table(name: ExactName(entry.name), module: Self.module(sql), sql: Self.unquoted(sql))
         }
     }
 
     /// Returns the virtual tables that change when `table` does.
-    func dependents(of table: String) -> Set<String> {
+    func dependents(of table: ExactName) -> Set<ExactName> {
         guard !tables.isEmpty else { return [] }
-        var found: Set<String> = []
+        var found: Set<ExactName> = []
         var next = [table]
         while let name = next.popLast() {
             for virtual in tables where virtual.name != table && !found.contains(virtual.name) {
-                guard Self.shows(virtual, name.lowercased()) else { continue }
+                guard Self.shows(virtual, name.text.lowercased()) else { continue }
                 found.insert(virtual.name)
                 next.append(virtual.name)
             }
@@ -45,7 +45,7 @@ struct ExternalContentTables {
     ]
 
     private static func shows(_ virtual: Table, _ table: String) -> Bool {
-        let prefix = virtual.name.lowercased() + "_"
+        let prefix = virtual.name.text.lowercased() + "_"
         let known = shadows[virtual.module]
         if table.hasPrefix(prefix), known?.contains(String(table.dropFirst(prefix.count))) != false { return true }
         switch virtual.module {

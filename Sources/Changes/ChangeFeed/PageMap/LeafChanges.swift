@@ -3,7 +3,7 @@ import SQLiteFormat
 /// The fast path for most transactions, which write only leaves.
 extension PageMap {
     /// Applies one transaction, and returns the tables that own or owned its pages. An error invalidates the map.
-    mutating func apply(_ transaction: WALTransaction) throws -> Set<String> {
+    mutating func apply(_ transaction: WALTransaction) throws -> Set<ExactName> {
         if let names = chargeLeaves(transaction) { return names }
         let pages = transaction.pages()
         return try apply(pages, pages.changed)
@@ -11,7 +11,7 @@ extension PageMap {
 
     /// Returns the owners of the pages if each is a leaf that keeps its place and links to nothing, so that the map
     /// stays as it is. Returns nil in any other case.
-    private mutating func chargeLeaves(_ transaction: WALTransaction) -> Set<String>? {
+    private mutating func chargeLeaves(_ transaction: WALTransaction) -> Set<ExactName>? {
         let count = transaction.pageCount
         guard Int(count) == roles.count - 1 else { return nil }
         var trees = SmallSet()

@@ -24,7 +24,7 @@ struct PageMap: Sendable {
     private(set) var parents: [UInt32]
     private(set) var schema = SchemaTrees()
     /// The last result of `chargeLeaves`, valid until the schema changes.
-    var lastCharge: (trees: [Int], names: Set<String>)?
+    var lastCharge: (trees: [Int], names: Set<ExactName>)?
 
     /// 32 MiB of map, and 16 GiB of store with pages of 4 KiB. Changes of a larger store aren't attributed to tables.
     static let maxPages = 4 << 20
@@ -54,7 +54,7 @@ struct PageMap: Sendable {
 
     /// Applies one transaction that wrote the pages `changed`, and returns the tables that own or owned them. An error
     /// invalidates the map.
-    mutating func apply(_ source: some PageSource, _ changed: some Collection<UInt32>) throws -> Set<String> {
+    mutating func apply(_ source: some PageSource, _ changed: some Collection<UInt32>) throws -> Set<ExactName> {
         var pass = Pass(source: source, visited: [])
         pass.visited?.reserveCapacity(changed.count)
         let formerCount = roles.count - 1
@@ -93,7 +93,7 @@ struct PageMap: Sendable {
         }
     }
 
-    func names(_ trees: some Collection<Int>) -> Set<String> {
+    func names(_ trees: some Collection<Int>) -> Set<ExactName> {
         // Usually there is one tree.
         if trees.count == 1, let tree = trees.first { return schema.charged(tree) }
         return trees.reduce(into: []) { $0.formUnion(schema.charged($1)) }
@@ -131,7 +131,7 @@ private struct Pass<Source: PageSource> {
     /// Visited pages whose links are still to be followed.
     var queue: [UInt32] = []
     var trees: Set<Int> = []
-    var names: Set<String> = []
+    var names: Set<ExactName> = []
 }
 
 extension PageMap {

@@ -6,13 +6,13 @@ struct SchemaTrees: Sendable {
     private struct Tree {
         var entry: SchemaEntry
         /// The table and the virtual tables that show its content.
-        var charged: Set<String>
+        var charged: Set<ExactName>
     }
 
     /// The number of `sqlite_schema`'s own b-tree.
     static let ownTree = 0
     /// SQLite's name for the schema table.
-    static let name = "sqlite_schema"
+    static let name: ExactName = "sqlite_schema"
 
     /// The pages of the schema's b-tree and its overflow chains, by number.
     private var pages: [UInt32: CompactPage] = [:]
@@ -29,11 +29,11 @@ struct SchemaTrees: Sendable {
     struct Update {
         /// The trees that are new or have another root page.
         var roots: [(root: UInt32, tree: Int)] = []
-        var charged: Set<String> = []
+        var charged: Set<ExactName> = []
     }
 
     /// Returns the names that a change of the tree is charged to.
-    func charged(_ tree: Int) -> Set<String> { trees[tree]?.charged ?? [] }
+    func charged(_ tree: Int) -> Set<ExactName> { trees[tree]?.charged ?? [] }
 
     /// True if the tree's root is that page.
     func hasRoot(_ page: UInt32, _ tree: Int) -> Bool { trees[tree]?.entry.root == page }
@@ -76,7 +76,7 @@ struct SchemaTrees: Sendable {
         var update = Update()
         let now = Set(new)
         for entry in entries.symmetricDifference(now) where entry.type != "trigger" && entry.type != "view" {
-            update.charged.insert(entry.table)
+            update.charged.insert(ExactName(entry.table))
         }
         update.charged.insert(Self.name)
         for name in update.charged {
@@ -106,10 +106,11 @@ struct SchemaTrees: Sendable {
         }
         guard trees.count <= Self.maxTrees else { throw .tooLarge }
         for number in former.unclaimed { trees[number] = nil }
-        var charges: [String: Set<String>] = [:]
+        var charges: [ExactName: Set<ExactName>] = [:]
         for (number, entry) in numbered {
-            let charged = charges[entry.table] ?? virtual.dependents(of: entry.table).union([entry.table])
-            charges[entry.table] = charged
+            let table = ExactName(entry.table)
+            let charged = charges[table] ?? virtual.dependents(of: table).union([table])
+            charges[table] = charged
             trees[number] = Tree(entry: entry, charged: charged)
         }
         return update
@@ -122,14 +123,14 @@ private struct FormerTrees {
     static let matchOrder: [Match] = [.nameAndRoot, .unwrittenRoot, .name, .root]
 
     private var byRoot: [UInt32: Int] = [:]
-    private var byName: [String: Int] = [:]
+    private var byName: [ExactName: Int] = [:]
     private(set) var unclaimed: Set<Int> = []
 
     init(_ entries: [SchemaEntry?]) {
         for (number, entry) in entries.enumerated() {
             guard let entry else { continue }
             byRoot[entry.root] = number
-            byName[entry.name] = number
+            byName[ExactName(entry.name)] = number
             unclaimed.insert(number)
         }
     }
@@ -137,10 +138,10 @@ private struct FormerTrees {
     mutating func claim(_ entry: SchemaEntry, by match: Match, isWritten: (UInt32) -> Bool) -> Int? {
         let found =
             switch match {
-            case .nameAndRoot: byRoot[entry.root].flatMap { byName[entry.name] == $0 ? $0 : nil }
+            case .nameAndRoot: byRoot[entry.root].flatMap { byName[ExactName(entry.name)] == $0 ? $0 : nil }
             // A page that becomes another tree's root is written.
             case .unwrittenRoot: isWritten(entry.root) ? nil : byRoot[entry.root]
-            case .name: byName[entry.name]
+            case .name: byName[ExactName(entry.name)]
             case .root: byRoot[entry.root]
             }
         return found.flatMap { unclaimed.remove($0) }

@@ -1,11 +1,13 @@
+import SQLiteFormat
+
 /// The tables that one or more transactions changed, as far as they are known.
 package struct TableChanges: Sendable, Equatable {
     /// The tables' names as in `sqlite_schema`: a superset of the changed ones if `isComplete`, else only those known.
-    package private(set) var names: Set<String>
+    package private(set) var names: Set<ExactName>
     /// True if no other table was changed.
     package private(set) var isComplete: Bool
 
-    package init(_ names: Set<String>, isComplete: Bool) {
+    package init(_ names: Set<ExactName>, isComplete: Bool) {
         self.names = names
         self.isComplete = isComplete
     }

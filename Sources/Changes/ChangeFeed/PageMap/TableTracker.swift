@@ -109,7 +109,7 @@ struct TableTracker {
 
     /// Returns the trees that were charged together last, and the tables that own them, if the map describes this
     /// commit in the open WAL.
-    func lastCharge(at commit: WALPosition, in files: StoreFiles) -> (trees: [Int], names: Set<String>)? {
+    func lastCharge(at commit: WALPosition, in files: StoreFiles) -> (trees: [Int], names: Set<ExactName>)? {
         guard let map, map.continuity == .same, map.log != nil, map.log === files.wal,
             map.commit.map(WALPosition.init) == commit
         else { return nil }
@@ -167,7 +167,7 @@ struct TableTracker {
                 current.session = counts
             }
             let transactions = try Self.transactions(from: current, to: index, in: files, events: events)
-            var names: Set<String> = []
+            var names: Set<ExactName> = []
             for transaction in transactions {
                 let more = try current.pageMap.apply(transaction)
                 if names.isEmpty { names = more } else { names.formUnion(more) }

@@ -34,10 +34,10 @@ struct RollbackTables {
 
     /// The tables that the journals named last, and the change counter of the commit that they lead to: a poll for a
     /// commit that was already there then gets them too.
-    private var lastJournaled: (names: Set<String>, changeCounter: UInt32)?
+    private var lastJournaled: (names: Set<ExactName>, changeCounter: UInt32)?
     /// The tables of commits that `catchUp` has passed before they were published. They belong to the next change,
     /// whichever commits it stands for.
-    private var unpublished: Set<String> = []
+    private var unpublished: Set<ExactName> = []
 
     /// - Parameter journals: Begun before the store was read.
     init(_ pageMap: PageMap, _ digests: PageDigests?, _ journals: JournalWatch?, at changeCounter: UInt32) {
@@ -126,7 +126,7 @@ struct RollbackTables {
         let journalCount: Int
     }
 
-    private mutating func advance(_ found: Advance) throws -> Set<String> {
+    private mutating func advance(_ found: Advance) throws -> Set<ExactName> {
         let names = try pageMap.apply(found.pages, found.pages.pages)
         try digests?.update(found.pages)
         journals?.drop(found.journalCount)

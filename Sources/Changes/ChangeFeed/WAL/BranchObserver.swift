@@ -85,7 +85,7 @@ package final class BranchObserver: Sendable {
         var map = state.pageMap.take()
         guard map != nil, last.salt == known.salt, last.frame > known.frame else { return .unknown }
         do {
-            var names: Set<String> = []
+            var names: Set<ExactName> = []
             for transaction in try WALFrames.transactions(file, after: known.frame, to: last) {
                 if let more = try map?.apply(transaction) { names.formUnion(more) }
             }

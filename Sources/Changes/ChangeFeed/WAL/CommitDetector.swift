@@ -1,3 +1,5 @@
+import SQLiteFormat
+
 /// Decides which look at a WAL finds its next commit, so that each commit is published once.
 ///
 /// There are three looks, each dearer than the one before. The probe finds a commit like the last one, even before its
@@ -61,7 +63,7 @@ struct CommitDetector {
     ///
     /// - Parameter charge: The trees and the names of their tables; nil if nobody wants to know the tables.
     mutating func expect(
-        after commit: WALPosition, _ charge: (trees: [Int], names: Set<String>)?, in files: StoreFiles
+        after commit: WALPosition, _ charge: (trees: [Int], names: Set<ExactName>)?, in files: StoreFiles
     ) {
         if probe?.isValid(files, after: commit, trees: charge?.trees) == true { return }
         probe = CommitProbe(files, after: commit, trees: charge?.trees)

@@ -1,3 +1,4 @@
+import SQLiteFormat
 import SQLiteStore
 
 /// A row that changed, as it is now.
@@ -53,7 +54,7 @@ package struct ChangedRow: Sendable, Equatable {
         number = change.number
         (author, time, transaction) = (change.author, change.time, change.transaction)
         if let known = columns, change.operation == .update, let later = change.columns {
-            columns = known + later.filter { !known.contains($0) }
+            columns = known + later.filter { !known.containsExact($0) }
         } else {
             columns = nil
         }

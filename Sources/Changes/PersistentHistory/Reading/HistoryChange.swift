@@ -53,6 +53,7 @@ extension SQLiteValue {
 
 /// Selects changes; a nil property selects all of them.
 package struct HistoryFilter: Sendable, Equatable {
+    /// By `DatabaseSchema.key(of:)`.
     package var tables: Set<String>?
     package var entities: Set<String>?
     package var operations: Set<HistoryChange.Operation>?
@@ -65,7 +66,7 @@ package struct HistoryFilter: Sendable, Equatable {
     /// Returns true if the filter selects a change. A gap may concern anything in its table, and a change without an
     /// entity may be of any.
     package func admits(_ change: HistoryChange) -> Bool {
-        if let tables, !tables.contains(change.table.lowercased()) {
+        if let tables, !tables.contains(DatabaseSchema.key(of: change.table)) {
             if entities == nil || change.operation != .gap { return false }
         }
         if change.operation == .gap { return true }

@@ -1,3 +1,4 @@
+import SQLiteFormat
 import SQLiteStore
 
 /// The triggers that record one table's changes, in the order in which they must be created: of several AFTER triggers,
@@ -71,7 +72,7 @@ struct HistoryTriggers {
     /// do no harm there.
     func columns(of rules: [UniqueRule]) -> String {
         var columns: [String] = []
-        for column in rules.flatMap(\.columns) where !columns.contains(column) { columns.append(column) }
+        for column in rules.flatMap(\.columns) where !columns.containsExact(column) { columns.append(column) }
         return columns.isEmpty ? "" : "OF \(columns.map(\.sqlName).joined(separator: ", ")) "
     }
 
@@ -148,7 +149,7 @@ struct HistoryTriggers {
             let name = "GS_\(number)_C\(index)"
             guard let sql = triggers[name] else { return column }
             let expected = "CREATE TRIGGER \(name) \(assigning)\(column.sqlName) ON "
-            return sql.hasPrefix(expected) ? column : SQLText.assignedColumn(ofTrigger: sql) ?? column
+            return sql.utf8.starts(with: expected.utf8) ? column : SQLText.assignedColumn(ofTrigger: sql) ?? column
         }
     }
 

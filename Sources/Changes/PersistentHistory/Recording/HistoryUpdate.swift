@@ -1,4 +1,5 @@
 import FoundationEssentials
+import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
@@ -163,7 +164,8 @@ struct HistoryUpdate {
             expected.essential.allSatisfy { present.contains($0.sql) }
             || isOlder && LegacyTriggers(table: table, number: number, triggers: triggers).areComplete
         let runsFirst = !installed.isOvertaken(number, table.name)
-        if present == Set(expected.all.map(\.sql)), known[number] == table.name, !mayBeRenumbered, runsFirst {
+        let isNamed = known[number]?.hasSameBytes(as: table.name) == true
+        if present == Set(expected.all.map(\.sql)), isNamed, !mayBeRenumbered, runsFirst {
             known[number] = nil
             numbers[DatabaseSchema.key(of: table.name)] = number
             // A renamed column took its trigger along.

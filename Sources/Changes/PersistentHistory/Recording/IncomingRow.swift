@@ -1,3 +1,4 @@
+import SQLiteFormat
 import SQLiteStore
 
 /// The row that a statement writes, as a BEFORE trigger must predict it. With OR REPLACE, NULL may become a default
@@ -7,9 +8,9 @@ struct IncomingRow {
     let columns: [String]
     /// The column that is an alias of the rowid; nil if there is none.
     let alias: String?
-    /// The defaults of NOT NULL columns, by name in lower case.
+    /// The defaults of NOT NULL columns, by `DatabaseSchema.key(of:)`.
     let defaults: [String: String]
-    /// The expressions of generated columns, by name in lower case.
+    /// The expressions of generated columns, by `DatabaseSchema.key(of:)`.
     let generated: [String: String]
 
     /// Returns SQL of a column's value.
@@ -21,7 +22,7 @@ struct IncomingRow {
     /// - Parameter open: The generated columns whose expressions are being expanded: a column may have the same name as
     ///   a function.
     private func value(of column: String, within open: Set<String>) -> String {
-        let name = column.lowercased()
+        let name = DatabaseSchema.key(of: column)
         if let expression = generated[name], !open.contains(name) {
             return value(ofExpression: expression, within: open.union([name]))
         }
@@ -41,7 +42,7 @@ struct IncomingRow {
 
     func mentioned(in expression: String) -> [String] {
         let words = SQLText.identifiers(expression)
-        return columns.filter { words.contains($0.lowercased()) }
+        return columns.filter { words.contains(DatabaseSchema.key(of: $0)) }
     }
 
     /// Returns the columns and all columns that they are computed from.
@@ -49,15 +50,17 @@ struct IncomingRow {
         var found: [String] = []
         var pending = names
         while let name = pending.popLast() {
-            guard !found.contains(name) else { continue }
+            guard !found.containsExact(name) else { continue }
             found.append(name)
-            pending += generated[name.lowercased()].map(mentioned) ?? []
+            pending += generated[DatabaseSchema.key(of: name)].map(mentioned) ?? []
         }
-        return columns.filter(found.contains) + found.filter { !columns.contains($0) }
+        return columns.filter(found.containsExact) + found.filter { !columns.containsExact($0) }
     }
 
-    func isGenerated(_ column: String) -> Bool { generated[column.lowercased()] != nil }
+    func isGenerated(_ column: String) -> Bool { generated[DatabaseSchema.key(of: column)] != nil }
 
     /// Returns whether a NULL in one of the columns becomes a default value.
-    func isReplacedByDefault(_ names: [String]) -> Bool { names.contains { defaults[$0.lowercased()] != nil } }
+    func isReplacedByDefault(_ names: [String]) -> Bool {
+        names.contains { defaults[DatabaseSchema.key(of: $0)] != nil }
+    }
 }

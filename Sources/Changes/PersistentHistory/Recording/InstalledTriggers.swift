@@ -1,3 +1,4 @@
+import SQLiteFormat
 import SQLiteStore
 
 /// The triggers of a store.
@@ -52,7 +53,7 @@ struct InstalledTriggers {
     /// - Parameter known: The names that the history knows, by number.
     func renames(from known: [Int64: String]) -> [Rename] {
         known.sorted { $0.key < $1.key }.compactMap { number, former in
-            guard let present = byNumber[number]?.first?.table, present != former else { return nil }
+            guard let present = byNumber[number]?.first?.table, !present.hasSameBytes(as: former) else { return nil }
             return Rename(number: number, former: former, present: present)
         }
     }

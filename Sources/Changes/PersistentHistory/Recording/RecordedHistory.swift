@@ -1,4 +1,5 @@
 import FoundationEssentials
+import SQLiteFormat
 import SQLiteStore
 
 /// The history that groupstore's triggers record.
@@ -63,11 +64,10 @@ struct RecordedHistory: HistorySource {
             let columns = names(row.text(3)).map {
                 HistoryTriggers.columns($0, number: row.integer(0), triggers: columnTriggers)
             }
-            let present = Set(
-                try DatabaseSchema.columns(of: name, in: reader).filter(\.isAssignable).map(\.name))
+            let present = try DatabaseSchema.columns(of: name, in: reader).filter(\.isAssignable).map(\.name)
             found[row.integer(0)] = Table(
                 name: name, isInstalled: row.integer(4) == 1, hasKeyColumns: row.integer(2) == 1,
-                columns: columns.flatMap { present.isSubset(of: $0) ? $0 : nil })
+                columns: columns.flatMap { present.allSatisfy($0.containsExact) ? $0 : nil })
         }
         return found
     }
@@ -204,7 +204,7 @@ struct RecordedHistory: HistorySource {
         guard bits != 0, let columns = table.columns, columns.count <= HistoryTriggers.maxColumns else { return nil }
         let assigned = columns.enumerated().filter { bits & (1 << Int64($0.offset)) != 0 }.map(\.element)
         // A column that took the name of a dropped one has two bits.
-        return assigned.enumerated().filter { !assigned[..<$0.offset].contains($0.element) }.map(\.element)
+        return assigned.enumerated().filter { !assigned[..<$0.offset].containsExact($0.element) }.map(\.element)
     }
 }
 

@@ -99,7 +99,7 @@ extension IncomingRow {
         defaults = Dictionary(
             table.columns.compactMap { column -> (String, String)? in
                 guard column.isMandatory, let value = column.defaultValue else { return nil }
-                return (column.name.lowercased(), "(\(value))")
+                return (DatabaseSchema.key(of: column.name), "(\(value))")
             }, uniquingKeysWith: { first, _ in first })
         let isComputed = table.columns.contains { $0.storage == .virtual || $0.storage == .stored }
         generated = SQLText.generatedColumns(isComputed ? table.creation : "")

@@ -1,3 +1,5 @@
+import SQLiteStore
+
 /// Parses parts of the statements in `sqlite_schema`: SQLite's pragmas don't report an index's expressions. SQLite has
 /// no public parser, so this tokenizer is hand-written.
 enum SQLText {
@@ -16,7 +18,8 @@ enum SQLText {
         )
     }
 
-    /// Returns the expressions of the generated columns of a CREATE TABLE statement, by name in lower case.
+    /// Returns the expressions of the generated columns of a CREATE TABLE statement, by `DatabaseSchema.key(of:)`
+    /// of the name.
     static func generatedColumns(_ sql: String) -> [String: String] {
         var found: [String: String] = [:]
         for definition in list(tokens(of: sql)[...]).terms {
@@ -28,7 +31,7 @@ enum SQLText {
                 guard depth == 0, token.isWord, token.text.uppercased() == "AS" else { continue }
                 // One expression in parentheses, which may contain commas.
                 let parts = list(definition[(position + 1)...]).terms
-                found[unquoted(first).lowercased()] = parts.map(joined).joined(separator: ", ")
+                found[DatabaseSchema.key(of: unquoted(first))] = parts.map(joined).joined(separator: ", ")
                 break
             }
         }
@@ -87,12 +90,12 @@ enum SQLText {
         return String(token.text.dropFirst().dropLast()).replacing(quote + quote, with: quote)
     }
 
-    /// Returns the names in an expression in lower case and without quotes, whatever they refer to.
+    /// Returns the names in an expression without quotes, by `DatabaseSchema.key(of:)`, whatever they refer to.
     static func identifiers(_ sql: String) -> Set<String> {
         Set(
             tokens(of: sql).compactMap { token in
                 let isName = token.isWord || "\"`[".contains(token.text.first ?? " ")
-                return isName ? unquoted(token).lowercased() : nil
+                return isName ? DatabaseSchema.key(of: unquoted(token)) : nil
             })
     }
 

@@ -1,3 +1,4 @@
+import SQLiteFormat
 import SQLiteStore
 
 /// Values that no two rows of a table share. With OR REPLACE, a row is replaced by an incoming row that has the same
@@ -103,7 +104,7 @@ extension UniqueRule {
             index.terms.compactMap(\.column)
             + (expressions + [index.condition ?? ""]).flatMap(row.mentioned)
         let sources = row.sources(of: named)
-        let computed = expressions + sources.compactMap { row.generated[$0.lowercased()] }
+        let computed = expressions + sources.compactMap { row.generated[DatabaseSchema.key(of: $0)] }
         // SQLite computes no index expression for a row that a partial index leaves out.
         let condition = computed.contains(where: SQLText.mayFail) ? index.condition : nil
         func guarded(_ value: String, by condition: String?) -> String {
@@ -130,7 +131,7 @@ extension UniqueRule {
         columns = sources.filter { !row.isGenerated($0) }
         droppable = index.isDroppable ? sources : []
         isCompared = mayFail || computed.contains(where: SQLText.compares)
-        needsRowid = !computed.isEmpty && sources.contains { $0 == row.alias }
+        needsRowid = !computed.isEmpty && (row.alias.map(sources.containsExact) ?? false)
         isPlain = computed.isEmpty && index.condition == nil
     }
 }

@@ -68,7 +68,7 @@ struct BaseProof {
 
     /// Returns the number of a side's rows that the plan takes out or changes.
     private func planned(_ subject: BaseSubject, isGroup: Bool) -> Int64 {
-        guard let change = changes.first(where: { $0.table == subject.name }) else { return 0 }
+        guard let change = changes.first(where: { subject.isNamed($0.table) }) else { return 0 }
         return isGroup
             ? change.deletedByLegacy.count + change.changedByLegacy.count
             : change.deletedByGroup.count + change.changedByGroup.count

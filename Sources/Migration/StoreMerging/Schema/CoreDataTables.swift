@@ -13,10 +13,8 @@ struct CoreDataTables {
 
     private var model: ManagedObjectModel { layout.model }
 
-    /// The tables of the group's store that the model describes, in capitals.
-    var names: Set<String> {
-        Set((layout.tables.map(\.name) + layout.joinTables.map(\.name)).map { $0.uppercased() })
-    }
+    /// The tables of the group's store that the model describes.
+    var names: [String] { layout.tables.map(\.name) + layout.joinTables.map(\.name) }
 
     func add(to schema: inout MergeSchema) throws {
         try check()

@@ -38,14 +38,13 @@ struct MergePreparation {
         } else {
             try checkSettings(settings, legacySettings)
         }
-        let isModelled = { (name: String) in tables?.names.contains(name.uppercased()) ?? false }
-        let joins = Set((tables?.legacyLayout.joinTables ?? []).map { $0.name.uppercased() })
+        let modelled = Set(
+            ((tables?.names ?? []) + (tables?.legacyLayout.joinTables ?? []).map(\.name)).map(DatabaseSchema.key))
         func others(_ stored: DatabaseSchema) -> [DatabaseSchema.Table] {
             stored.tables.filter { table in
-                let name = table.name.uppercased()
-                return !table.isShadow && !isModelled(name) && !joins.contains(name)
+                !table.isShadow && !modelled.contains(DatabaseSchema.key(of: table.name))
                     && !HistorySchema.isOwn(table)
-                    && !(tables != nil && FrameworkTables.contains(name))
+                    && !(tables != nil && FrameworkTables.contains(table.name.uppercased()))
             }
         }
         let shadows = shadowNames(groupStored).union(shadowNames(legacyStored))

@@ -67,9 +67,3 @@ extension AttributeType {
     var isWhole: Bool { [.integer16, .integer32, .integer64, .boolean].contains(self) }
     var isFractional: Bool { [.decimal, .double, .float].contains(self) }
 }
-
-extension String {
-    /// True if SQLite treats the two names as equal. SQLite compares bytes, but Swift's `==` treats different Unicode
-    /// normal forms of a text as equal.
-    func hasSameBytes(as other: String) -> Bool { utf8.elementsEqual(other.utf8) }
-}

@@ -1,6 +1,7 @@
 import CoreDataStore
 import ManagedObjectModels
 import MappingModels
+import SQLiteFormat
 import SQLiteStore
 
 /// Migrates many-to-many relationships, which are stored in join tables.

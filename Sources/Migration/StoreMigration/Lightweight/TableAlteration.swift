@@ -1,4 +1,5 @@
 import CoreDataStore
+import SQLiteFormat
 
 /// The statements that alter a table in place: they drop, add and rename columns, and update rows.
 struct TableAlteration {

@@ -1,5 +1,6 @@
 import CoreDataStore
 import MappingModels
+import SQLiteFormat
 import SQLiteStore
 
 /// The change that turns a source table into a destination table.

@@ -1,6 +1,7 @@
 import CoreDataStore
 import ManagedObjectModels
 import MappingModels
+import SQLiteFormat
 import SQLiteStore
 
 /// The source, rows and columns of one destination table.

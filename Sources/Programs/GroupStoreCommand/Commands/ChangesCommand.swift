@@ -5,6 +5,7 @@ import FoundationEssentials
 import GroupStoreAgent
 import LinuxSystem
 import PersistentHistory
+import SQLiteStore
 import SystemPackage
 
 struct ChangesCommand: ParsableCommand {
@@ -187,7 +188,7 @@ struct HistoryFilterOptions: ParsableArguments {
 
     var filter: HistoryFilter {
         var filter = rows.filter
-        filter.tables = RowFilterOptions.names(tables).map { Set($0.map { $0.lowercased() }) }
+        filter.tables = RowFilterOptions.names(tables).map { Set($0.map { DatabaseSchema.key(of: $0) }) }
         return filter
     }
 }

@@ -5,6 +5,7 @@ import GroupStore
 import LinuxSystem
 import PersistentHistory
 import RowShadow
+import SQLiteFormat
 import StoreWatching
 import SystemPackage
 
@@ -259,7 +260,7 @@ final class DirectRows {
         let last = follower.shadow.lastStep
         var hasLeftOut = false
         while told.step < last {
-            let tables: Set<String>?
+            let tables: Set<ExactName>?
             do {
                 guard let reader = try follower.shadow.step(after: told.step) else { break }
                 tables =
@@ -281,7 +282,7 @@ final class DirectRows {
             if printer.admits(tables) {
                 rest = printer.rest
                 defer { rest = [] }
-                try body(.change(ChangedTables(tables, isComplete: true)))
+                try body(.change(ChangedTables(tables.map(\.text), isComplete: true)))
             } else {
                 hasLeftOut = true
             }

@@ -1,4 +1,5 @@
 import AgentProtocol
+import SQLiteFormat
 import SystemPackage
 
 /// The input of one run of an event's command: one event, or several that came before the command could run.
@@ -6,7 +7,7 @@ struct EventCommandInput: Sendable {
     private(set) var event: String
     /// The position up to which all is done once the run has succeeded.
     private(set) var token: String
-    private var tables: Set<String>
+    private var tables: Set<ExactName>
     private var isComplete: Bool
     /// The process that has committed to files which only it has, if all events are of that kind and of one process.
     private var branch: Int32?
@@ -16,7 +17,7 @@ struct EventCommandInput: Sendable {
     init(_ event: FeedEvent) {
         self.event = event.type
         token = event.token ?? event.store.token
-        tables = Set(event.tables?.names ?? [])
+        tables = Set((event.tables?.names ?? []).map { ExactName($0) })
         isComplete = event.tables?.isComplete ?? true
         branch = event.branch
         store = event.store.bytes
@@ -40,7 +41,7 @@ struct EventCommandInput: Sendable {
         [
             ("GROUPSTORE_EVENT", Array(event.utf8)), ("GROUPSTORE_TOKEN", Array(token.utf8)),
             ("GROUPSTORE_SINCE", Array(done.utf8)),
-            ("GROUPSTORE_TABLES", Array(tables.sorted().joined(separator: "\n").utf8)),
+            ("GROUPSTORE_TABLES", Array(tables.map(\.text).sorted().joined(separator: "\n").utf8)),
             ("GROUPSTORE_COMPLETE", Array((isComplete && event == "change" ? "1" : "0").utf8)),
             ("GROUPSTORE_BRANCH", Array((branch.map { String($0) } ?? "").utf8)),
             ("GROUPSTORE_STORE", store), ("GROUPSTORE_PATH", path),

@@ -34,9 +34,9 @@ struct StepPrinter {
     }
 
     /// True if the step that was printed last, which changed these tables, is to be reported.
-    func admits(_ names: Set<String>) -> Bool {
+    func admits(_ names: Set<ExactName>) -> Bool {
         if form.operations != nil, !hasContent { return false }
-        return tables.map { names.contains(where: $0.admits) } ?? true
+        return tables.map { filter in names.contains { filter.admits($0.text) } } ?? true
     }
 
     /// Prints a step, but its `rest`. Returns the names of its tables; nil if they can't be told, because SQLite
@@ -45,11 +45,11 @@ struct StepPrinter {
     /// - Parameter meanwhile: Called after some rows: a step may have many.
     mutating func print(
         _ reader: StepReader, from token: String, meanwhile: () throws -> Void = {}
-    ) throws -> Set<String>? {
+    ) throws -> Set<ExactName>? {
         if reader.step.encoding != knownEncoding || known.count > 512 { (known, recent) = ([:], []) }
         knownEncoding = reader.step.encoding
         rest = []
-        var names: Set<String> = []
+        var names: Set<ExactName> = []
         var isPrinted = false
         var table: StepTable?
         var length = 0
@@ -57,8 +57,8 @@ struct StepPrinter {
         let encoding = TextEncoding(reader.step.encoding)
         do {
             try reader.forEach { logged in
-                if let former = logged.before?.name { names.insert(former) }
-                if let present = logged.after?.name { names.insert(present) }
+                if let former = logged.before?.name { names.insert(ExactName(former)) }
+                if let present = logged.after?.name { names.insert(ExactName(present)) }
                 if logged.before != logged.after { names.insert("sqlite_schema") }
                 guard logged.isAdmitted(by: tables) else { return table = nil }
                 if !isPrinted { lines.addBatch(encoding) }

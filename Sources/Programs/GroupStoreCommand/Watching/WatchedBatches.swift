@@ -4,6 +4,7 @@ import Glibc
 import GroupStore
 import LinuxSystem
 import PersistentHistory
+import SQLiteFormat
 import SystemPackage
 
 /// The rows of `watch --values`: after each change of a store, the change batch since the last one, from the agent.
@@ -121,14 +122,14 @@ final class WatchedBatches {
     /// wanted; nil if it isn't a step.
     private func printBatch(_ index: Int) throws -> FeedEvent? {
         let start = positions[index].step
-        var tables: Set<String> = []
+        var tables: Set<ExactName> = []
         var (hasLines, isReset) = (false, false)
         repeat {
             guard let lines = try page(index) else { return nil }
             for line in lines {
                 hasLines = true
                 isReset = isReset || line.string("type") == "reset"
-                if let table = line.string("table") { tables.insert(table) }
+                if let table = line.string("table") { tables.insert(ExactName(table)) }
                 if line.string("type") == "table", line["schema"] != nil { tables.insert("sqlite_schema") }
             }
         } while positions[index].hasMore && start != nil && positions[index].step?.nonce == start?.nonce
@@ -136,7 +137,8 @@ final class WatchedBatches {
         let store = feed.stores[index]
         let token = SubscriptionToken(feed: SubscriptionToken(store.told)?.feed, history: end.description).description
         guard hasLines else { return FeedEvent(store, bookmark: token) }
-        return FeedEvent(store, .change(isReset ? .unknown : ChangedTables(tables, isComplete: true)), token: token)
+        let changed = ChangedTables(tables.map(\.text), isComplete: true)
+        return FeedEvent(store, .change(isReset ? .unknown : changed), token: token)
     }
 
     /// Advances to the position from which rows lead on after a reset: another file may have come to the store's name,

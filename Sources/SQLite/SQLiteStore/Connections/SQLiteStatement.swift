@@ -1,14 +1,26 @@
 import CSQLite
 import Glibc
+import SQLiteFormat
 import SystemPackage
 
-/// A value of one of SQLite's storage classes.
+/// A value of one of SQLite's storage classes. Texts are equal if their bytes are.
 package enum SQLiteValue: Equatable, Sendable {
     case null
     case integer(Int64)
     case real(Double)
     case text(String)
     case blob([UInt8])
+
+    package static func == (one: SQLiteValue, other: SQLiteValue) -> Bool {
+        switch (one, other) {
+        case (.null, .null): true
+        case (.integer(let first), .integer(let second)): first == second
+        case (.real(let first), .real(let second)): first == second
+        case (.text(let first), .text(let second)): first.hasSameBytes(as: second)
+        case (.blob(let first), .blob(let second)): first == second
+        case (.null, _), (.integer, _), (.real, _), (.text, _), (.blob, _): false
+        }
+    }
 }
 
 /// A prepared statement, stepped through row by row. Confined to one thread.

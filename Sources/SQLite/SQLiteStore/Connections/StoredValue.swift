@@ -2,7 +2,7 @@ import CSQLite
 import SQLiteFormat
 
 /// A value exactly as a store holds it. `SQLiteValue` repairs text that isn't valid in the store's encoding; this type
-/// keeps its bytes.
+/// keeps its bytes. Texts are equal if SQLite's BINARY collation takes them as equal: byte by byte.
 package enum StoredValue: Hashable, Sendable {
     case null
     case integer(Int64)
@@ -83,10 +83,31 @@ extension SQLiteStatement {
 }
 
 extension StoredValue {
-    /// True if SQL can't tell the values apart. Swift takes some texts for equal that have other characters.
+    package static func == (one: StoredValue, other: StoredValue) -> Bool {
+        switch (one, other) {
+        case (.null, .null): true
+        case (.integer(let first), .integer(let second)): first == second
+        case (.real(let first), .real(let second)): first == second
+        case (.text(let first), .text(let second)): first.hasSameBytes(as: second)
+        case (.malformedText(let first), .malformedText(let second)): first == second
+        case (.blob(let first), .blob(let second)): first == second
+        case (.null, _), (.integer, _), (.real, _), (.text, _), (.malformedText, _), (.blob, _): false
+        }
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        switch self {
+        case .null: hasher.combine(0)
+        case .integer(let number): hasher.combine(number)
+        case .real(let number): hasher.combine(number)
+        case .text(let text): hasher.combine(bytesOf: text)
+        case .malformedText(let bytes), .blob(let bytes): hasher.combine(bytes)
+        }
+    }
+
+    /// True if SQL can't tell the values apart.
     package func isIdentical(to other: StoredValue) -> Bool {
         switch (self, other) {
-        case (.text(let first), .text(let second)): first.utf8.elementsEqual(second.utf8)
         case (.real(let first), .real(let second)): first.bitPattern == second.bitPattern
         default: self == other
         }

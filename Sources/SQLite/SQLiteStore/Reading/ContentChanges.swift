@@ -1,3 +1,5 @@
+import SQLiteFormat
+
 /// How a store that has been written to differs from an earlier copy of it: its rows by table, and its schema.
 package struct ContentChanges: Equatable, Sendable {
     /// The rows of one table that the copy or the store has.
@@ -45,16 +47,17 @@ extension StoreContent {
     package func changes(to later: StoreContent) throws -> ContentChanges {
         let mine = tables.filter { $0.kind != .virtual && !$0.isShadow }
         let theirs = later.tables.filter { $0.kind != .virtual && !$0.isShadow }
-        let names = Set(mine.map(\.name)).union(theirs.map(\.name))
+        let names = Set((mine + theirs).map { ExactName($0.name) }).map(\.text)
         return ContentChanges(
             tables: try names.sorted().map { name in
-                let kept = try mine.first { $0.name == name }.flatMap { table in
+                let kept = try mine.first { $0.name.hasSameBytes(as: name) }.flatMap { table in
                     // SQLite permits any number of rows whose key is NULL.
                     let isUnique = try !reader.hasNullKeys(table) && !later.reader.hasNullKeys(table)
                     return try retention(of: table, in: later, pairing: isUnique ? .primaryKey : .rowid)
                 }
-                let after = try theirs.first { $0.name == name }.map { try later.reader.rowCount($0) } ?? 0
-                return ContentChanges.Table(name, kept, after: after, isMissing: !theirs.contains { $0.name == name })
+                let present = theirs.first { $0.name.hasSameBytes(as: name) }
+                let after = try present.map { try later.reader.rowCount($0) } ?? 0
+                return ContentChanges.Table(name, kept, after: after, isMissing: present == nil)
             }, schema: try schemaChanges(to: later))
     }
 }
@@ -64,8 +67,8 @@ extension StoreReader {
     /// columns: then its keys are others.
     fileprivate func hasNullKeys(_ table: DatabaseSchema.Table) throws -> Bool {
         let key = table.primaryKey.map(\.name)
-        let mine = try DatabaseSchema(self).tablesByName.first { $0.name == table.name }
-        guard !key.isEmpty, mine?.primaryKey.map(\.name) == key else { return false }
+        let mine = try DatabaseSchema(self).tablesByName.first { $0.name.hasSameBytes(as: table.name) }
+        guard !key.isEmpty, mine?.primaryKey.map(\.name).hasSameBytes(as: key) == true else { return false }
         let isNull = key.map { "\($0.sqlName) IS NULL" }.joined(separator: " OR ")
         return try prepare("SELECT 1 FROM \(table.name.sqlName) WHERE \(isNull) LIMIT 1").step()
     }

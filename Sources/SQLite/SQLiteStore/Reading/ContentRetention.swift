@@ -1,4 +1,5 @@
 import CSQLite
+import SQLiteFormat
 
 /// What a store that has been written to still has of an earlier copy of it.
 package struct ContentRetention: Equatable, Sendable {
@@ -99,7 +100,10 @@ extension StoreContent {
     ) throws -> ContentRetention.Table? {
         var found = ContentRetention.Table(name: table.name, rows: try reader.rowCount(table))
         guard found.rows > 0 else { return nil }
-        guard let counterpart = other.tables.first(where: { $0.name == table.name && $0.kind == table.kind }) else {
+        let isCounterpart = { (one: DatabaseSchema.Table) in
+            one.name.hasSameBytes(as: table.name) && one.kind == table.kind
+        }
+        guard let counterpart = other.tables.first(where: isCounterpart) else {
             (found.missing, found.obstacle) = (found.rows, "has no table \(table.name)")
             return found
         }
@@ -112,12 +116,12 @@ extension StoreContent {
             return found
         }
         let theirs = counterpart.assignableColumns.map(\.name)
-        if let lost = table.assignableColumns.map(\.name).first(where: { !theirs.contains($0) }) {
+        if let lost = table.assignableColumns.map(\.name).first(where: { !theirs.containsExact($0) }) {
             (found.changed, found.obstacle) = (found.rows, "has no column \(lost) in \(table.name)")
             return found
         }
         let key = pairing.key(of: table)
-        guard !key.isEmpty, key == pairing.key(of: counterpart) else {
+        guard !key.isEmpty, key.hasSameBytes(as: pairing.key(of: counterpart)) else {
             (found.changed, found.obstacle) = (found.rows, "has other keys in \(table.name)")
             return found
         }
@@ -135,7 +139,7 @@ extension StoreContent {
         let counterpart = try other.reader.prepare(
             "SELECT \(names.map(\.sqlName).joined(separator: ", ")) FROM \(table.name.sqlName) WHERE "
                 + key.map { "\($0.sqlName) IS ?" }.joined(separator: " AND "))
-        let positions = key.compactMap { names.firstIndex(of: $0) }.map(Int32.init)
+        let positions = key.compactMap { names.firstIndex(ofExact: $0) }.map(Int32.init)
         let columns = Int32(0)..<Int32(names.count)
         var (had, lost) = (names.map { _ in Int64(0) }, names.map { _ in Int64(0) })
         while try rows.step() {

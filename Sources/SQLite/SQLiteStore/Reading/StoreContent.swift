@@ -1,3 +1,5 @@
+import SQLiteFormat
+
 /// A store's content, independent of its layout on disk. `VACUUM`, the journal mode, the page size and free pages don't
 /// affect it.
 package struct StoreContent {
@@ -73,18 +75,18 @@ extension StoreContent {
     /// Returns what differs in the schemas, by type and name, without what SQLite makes for constraints.
     func schemaChanges(to later: StoreContent) throws -> [ContentChanges.SchemaChange] {
         let (mine, theirs) = (try definitions(), try later.definitions())
-        return Set(mine.keys).union(theirs.keys).sorted { ($0.type, $0.name) < ($1.type, $1.name) }.compactMap {
-            entry in
+        let all = Set(mine.keys).union(theirs.keys).sorted { ($0.type, $0.name.text) < ($1.type, $1.name.text) }
+        return all.compactMap { entry in
             guard mine[entry] != theirs[entry] else { return nil }
             let kind: ContentChanges.SchemaChange.Kind =
                 mine[entry] == nil ? .created : theirs[entry] == nil ? .dropped : .changed
-            return .init(kind: kind, type: entry.type, name: entry.name)
+            return .init(kind: kind, type: entry.type, name: entry.name.text)
         }
     }
 
     private struct SchemaEntry: Hashable {
         let type: String
-        let name: String
+        let name: ExactName
     }
 
     /// Returns each entry's table and statement.
@@ -93,7 +95,7 @@ extension StoreContent {
             "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
         var found: [SchemaEntry: [[UInt8]?]] = [:]
         while try rows.step() {
-            let entry = SchemaEntry(type: rows.text(0) ?? "", name: rows.text(1) ?? "")
+            let entry = SchemaEntry(type: rows.text(0) ?? "", name: ExactName(rows.text(1) ?? ""))
             found[entry, default: []] += [rows.bytes(2, limit: .max), rows.bytes(3, limit: .max)]
         }
         return found

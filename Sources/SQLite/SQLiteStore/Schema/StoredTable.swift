@@ -52,7 +52,7 @@ package final class StoredTable {
         for (place, column) in table.columns.enumerated() where column.isAssignable {
             stored.append(
                 Column(
-                    field: places[place] ?? Int.max, isRowid: column.name == alias,
+                    field: places[place] ?? Int.max, isRowid: alias?.hasSameBytes(as: column.name) == true,
                     isReal: Self.isReal(column.type, isStrict: isStrict),
                     missing: try Self.defaultValue(of: column, isStrict: isStrict)))
         }
@@ -62,7 +62,7 @@ package final class StoredTable {
         self.columns = columns
         let key = table.kind == .withoutRowid ? table.primaryKey.map(\.name) : alias.map { [$0] } ?? []
         self.key = key
-        keyPlaces = key.compactMap { columns.firstIndex(of: $0) }
+        keyPlaces = key.compactMap { columns.firstIndex(ofExact: $0) }
         let keyIsReal = keyColumns.map { Self.isReal(table.columns[$0].type, isStrict: isStrict) }
         self.keyIsReal = keyIsReal.isEmpty ? nil : keyIsReal
     }
@@ -137,7 +137,7 @@ package final class StoredTable {
     /// place, or its default if there was none.
     package func keepsValues(of former: StoredTable) -> Bool {
         zip(columns, stored).enumerated().allSatisfy { place, column in
-            if let source = former.columns.firstIndex(of: column.0), source != place { return false }
+            if let source = former.columns.firstIndex(ofExact: column.0), source != place { return false }
             guard place < former.stored.count else { return column.1.field >= former.fieldCount }
             return column.1.isRead(as: former.stored[place])
         }

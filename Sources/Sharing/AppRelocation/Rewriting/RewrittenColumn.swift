@@ -1,6 +1,7 @@
 import FoundationEssentials
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SystemPackage
 
 /// The cells of one column that hold an old path.
@@ -42,7 +43,9 @@ package struct RewrittenColumn: Sendable, Equatable {
 extension [RewrittenColumn] {
     /// Counts a changed cell, and keeps the first three values.
     mutating func add(_ store: FilePath, _ table: String, _ column: String, _ old: [UInt8], _ new: [UInt8]) {
-        let place = firstIndex { $0.store == store && $0.table == table && $0.column == column }
+        let place = firstIndex {
+            $0.store == store && $0.table.hasSameBytes(as: table) && $0.column.hasSameBytes(as: column)
+        }
         if place == nil { append(RewrittenColumn(store: store, table: table, column: column)) }
         let index = place ?? count - 1
         self[index].count += 1

@@ -1,5 +1,6 @@
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import SQLiteStore
 import StoreRelocation
 import SystemPackage
@@ -85,8 +86,10 @@ struct StoreRestoration {
     private func countChanged(
         _ provable: [RewrittenCell], _ reading: TableReading, _ result: inout StoreRewrite.Result
     ) {
-        for (column, cells) in Dictionary(grouping: provable, by: \.column) {
-            let given = result.columns.first { $0.table == reading.table.name && $0.column == column }?.count ?? 0
+        for (column, cells) in Dictionary(grouping: provable, by: { ExactName($0.column) }) {
+            let given = result.columns.first {
+                $0.table.hasSameBytes(as: reading.table.name) && $0.column.hasSameBytes(as: column.text)
+            }?.count ?? 0
             result.left.add(Array(cells.dropFirst(given)), .changed)
         }
     }
@@ -97,7 +100,8 @@ extension [LeftCells] {
     mutating func add(_ cells: [RewrittenCell], _ reason: LeftCells.Reason) {
         for cell in cells {
             let place = firstIndex {
-                $0.store == cell.store && $0.table == cell.table && $0.column == cell.column && $0.reason == reason
+                $0.store == cell.store && $0.table.hasSameBytes(as: cell.table)
+                    && $0.column.hasSameBytes(as: cell.column) && $0.reason == reason
             }
             if let place {
                 self[place].count += 1
