@@ -179,6 +179,13 @@ final class ObserverRig {
     /// Polls once without an event.
     func poll() -> Observation { observer.poll(drainEvents) }
 
+    /// Drops the events that are queued, as an overflow of the kernel's queue does.
+    func loseEvents() throws {
+        while try !source.next(timeout: .zero).isEmpty {}
+        unrecorded = []
+        observer.recordLostEvents()
+    }
+
     private func record(_ event: DirectoryEvent) {
         guard let part = name.part(named: event.name) else { return }
         observer.recordEvent(

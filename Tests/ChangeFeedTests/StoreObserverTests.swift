@@ -45,6 +45,26 @@ import Testing
         }
     }
 
+    /// The events of a program that closed the store are lost, and must not be awaited: those of a later program, which
+    /// comes and goes between two others, would be taken for them.
+    @Test func findsAShortLivedProgramAfterLostEvents() throws {
+        let rig = try rig("WAL")
+        let first = try open(rig, "WAL")
+        _ = try rig.findings()
+        try first.execute("INSERT INTO note (text) VALUES ('x')")
+        #expect(try rig.findings() == [.changed])
+        try first.close()
+        try rig.loseEvents()
+        _ = try rig.findings()
+        let second = try open(rig, "WAL")
+        _ = try rig.findings()
+        try second.close()
+        try rig.once("INSERT INTO note (text) VALUES ('y')")
+        let third = try open(rig, "WAL")
+        #expect(try rig.findings() == [.changed])
+        try third.close()
+    }
+
     @Test(arguments: modes) func ignoresAReader(_ mode: String) throws {
         let rig = try rig(mode)
         try rig.once("INSERT INTO note (text) VALUES ('x')")

@@ -25,10 +25,10 @@ final class DirectRig {
         var found: [Found] = []
     }
 
-    init(_ scratch: TemporaryDirectory? = nil) throws {
+    init(_ scratch: TemporaryDirectory? = nil, source: (any EventSource)? = nil) throws {
         self.scratch = try scratch ?? TemporaryDirectory()
         store = self.scratch.path.appending("Notes.sqlite")
-        loop = FeedLoop(source: try InotifySource())
+        loop = FeedLoop(source: try source ?? InotifySource())
         let events = Events()
         self.events = events
         feed = DirectFeed(loop: loop, log: .none) {

@@ -207,6 +207,7 @@ package final class StoreObserver {
     package func recordLostEvents() {
         discardPageMap()
         bracket.recordLostEvents()
+        sessions.recordLostEvents()
         touchedParts.insert(.database)
     }
 

@@ -182,10 +182,12 @@ extension FollowedStores {
     func poll(_ store: FollowedStore, atLeast event: StoreEvent? = nil) {
         guard released[store.address] == nil else { return }
         guard !store.isDormant else { return inspectDormant(store, event) }
+        store.postpone(event)
         guard !store.isPaused else {
             pollScheduled.insert(store.address)
             return
         }
+        let event = store.takePostponed()
         if !store.isReserved, !reserve(for: store, mayExceed: !isHeard(store.address)) { return lose(store) }
         let found = store.poll { readQueuedEvents(of: store) }
         if case .reset? = found {

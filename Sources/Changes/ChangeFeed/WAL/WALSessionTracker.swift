@@ -25,6 +25,8 @@ struct WALSessionTracker {
     private var ended = Count()
     /// The observed sessions whose events are still to come.
     private var owed = Count()
+    /// True if events were lost since the last poll, perhaps those of a session's end.
+    private var hasLostEvents = false
 
     mutating func record(_ part: StorePart, created: Bool, modified: Bool, removed: Bool) {
         switch part {
@@ -55,11 +57,20 @@ struct WALSessionTracker {
         return isModifiedBetween
     }
 
-    mutating func recordObservedEnd(hasCommitted: Bool) { owed.add(written: hasCommitted) }
+    mutating func recordObservedEnd(hasCommitted: Bool) {
+        if !hasLostEvents { owed.add(written: hasCommitted) }
+    }
+
+    /// Records that events were lost. None is owed any more: events that come after all, of a session that was
+    /// observed, report it twice, but those of a later session must not be taken for them.
+    mutating func recordLostEvents() {
+        owed = Count()
+        hasLostEvents = true
+    }
 
     /// Returns true if an unobserved session wrote the database since the last poll.
     mutating func takeMissed() -> Bool {
-        defer { ended = Count() }
+        defer { (ended, hasLostEvents) = (Count(), false) }
         let isMissed = ended.written > owed.written
         // When as many ends arrived as are owed, none of the owed ones is outstanding.
         if ended.all >= owed.all {

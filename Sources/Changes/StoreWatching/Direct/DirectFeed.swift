@@ -128,12 +128,12 @@ package final class DirectFeed {
             plan.stores.insert(store.address)
             plan.nameDirectories.formUnion(store.place.linkDirectories)
         }
+        // What is reported of new ones is known to whoever asked for them.
+        receiver.silenced = plan.stores.subtracting(receiver.stores)
         receiver.stores = plan.stores
         receiver.detailed = Set(watched.values.filter(\.wantsTables).map(\.address))
-        // What it reports is known to whoever asked for it.
-        receiver.isSilent = true
         stores.configure(plan)
-        receiver.isSilent = false
+        receiver.silenced = []
         receiver.linkDirectories = plan.nameDirectories
     }
 
@@ -208,8 +208,8 @@ private final class DirectReceiver: StoreEventReceiver {
     nonisolated(unsafe) var linkDirectories: Set<FilePath> = []
     /// The stores whose changes are to name their tables.
     nonisolated(unsafe) var detailed: Set<StoreAddress> = []
-    /// True while stores are added and removed.
-    @exclusivity(unchecked) nonisolated(unsafe) var isSilent = false
+    /// The stores that are being added.
+    @exclusivity(unchecked) nonisolated(unsafe) var silenced: Set<StoreAddress> = []
     /// True if a path may lead to another place now.
     nonisolated(unsafe) var mayLeadElsewhere = false
 
@@ -218,13 +218,13 @@ private final class DirectReceiver: StoreEventReceiver {
     func close(_ store: StoreAddress) -> Bool { !stores.contains(store) }
 
     func publish(_ event: StoreEvent, of store: StoreAddress) {
-        guard !isSilent else { return }
+        guard !silenced.contains(store) else { return }
         if case .reset = event { mayLeadElsewhere = true }
         publish(event, store)
     }
 
     func publish(repeated change: StoreEvent, of store: FollowedStore) {
-        if !isSilent { publishRepeated(change, store) }
+        if silenced.isEmpty { publishRepeated(change, store) }
     }
 
     func subscribedStores() -> Set<StoreAddress> { stores }
