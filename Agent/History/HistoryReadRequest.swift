@@ -36,7 +36,9 @@ extension Publisher {
         var cursor = RowCursor(operation)
         var events: [EventLog.Numbered] = []
         if let since = operation.since, isKnown || position == nil {
-            let feed = token?.feed?.description ?? since
+            // A history's token that isn't understood can't be placed, whatever the feed knows.
+            let isUnderstood = position != nil || token?.history == nil
+            let feed = isUnderstood ? token?.feed?.description ?? since : since
             for missed in eventLog.missed(since: feed, epoch: epoch) where subscription.admits(missed.event) {
                 if case .change(let tables) = missed.event {
                     let known = events.last?.number ?? token?.feed?.number ?? eventLog.number
@@ -188,7 +190,8 @@ extension Publisher {
             cursor.begin(at: position)
             outcome = cursor.finishReading(own, isReturning: !joining.isKnown)
         } else {
-            outcome = cursor.finishReading(reading.withoutRows)
+            // The present position isn't that of a token that couldn't be placed.
+            outcome = cursor.finishReading(own?.isFailed == true ? .failed : reading.withoutRows)
             // The changes after its token are unknown.
             if joining.position != nil, !joining.isKnown { outcome = .reset(.epoch) }
         }
