@@ -104,6 +104,58 @@ import Testing
         try watch.process.killAtOnce()
     }
 
+    /// An agent whose store's file was replaced, and that sends the second of two resets after another commit.
+    private static let lateAgent = #"""
+        import json, socket, sys, threading
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(sys.argv[1])
+        listener.listen()
+        print("ready", flush=True)
+        def serve(connection):
+            lines = connection.makefile("rw")
+            def send(**line): print(json.dumps(line), file=lines, flush=True)
+            def answer(**members): send(id=request["id"], **members)
+            def event(reason, token): send(type="reset", store=request["store"], reason=reason, token=token)
+            send(type="hello", proto=1, agent="test", max_line=32768)
+            for text in lines:
+                request = json.loads(text)
+                since = request.get("since")
+                if request["op"] == "status":
+                    answer(type="group", group="g", directory="/")
+                    answer(ok=True)
+                elif request["op"] == "subscribe":
+                    answer(ok=True, token="e-0/h1.pages-a.0.0", path="/g/Notes.sqlite", history=True)
+                    event("replaced", "e-1/h1.pages-a.0.0")
+                    event("epoch", "e-1/h1.pages-b.1.1.f")
+                elif since == "h1.pages-a.0.0":
+                    answer(type="reset", reason="epoch", token="h1.pages-b.0.0")
+                    answer(ok=True, type="summary", outcome="reset", token="h1.pages-b.0.0")
+                else:
+                    if since == "h1.pages-b.0.0":
+                        answer(type="row", number=1, table="t", op="insert", key=1, values=[1])
+                    answer(ok=True, type="summary", outcome="changes", more=False, token="h1.pages-b.1.1.f")
+        while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+        """#
+
+    /// The reset that isn't told again has a position after rows that weren't told yet.
+    @Test func aResetThatIsNotToldAgainPassesNoRow() throws {
+        let places = try Places()
+        let (socket, tokenFile) = (places.scratch("agent.sock"), places.scratch("token"))
+        let agent = try RunningProcess("/usr/bin/env", ["python3", "-c", Word(Self.lateAgent), Word(socket)])
+        #expect(try agent.line() == "ready")
+        let watch = try RunningProcess(
+            Programs.groupstore,
+            ["watch", "--agent", "--values", "--json", "--token-file", Word(tokenFile), "g/Notes.sqlite"],
+            environment: AgentProcess.environment(socket))
+        var lines: [JSONObject] = []
+        while lines.last?.type != "change" { lines.append(try #require(JSONObject(line: watch.line() ?? ""))) }
+        #expect(lines.map(\.type) == ["subscribed", "reset", "row", "change"])
+        #expect(lines[1].string("token") == "e-1/h1.pages-b.0.0")
+        #expect(lines[3].string("token") == "e-1/h1.pages-b.1.1.f")
+        try watch.killAtOnce()
+        try agent.killAtOnce()
+    }
+
     /// Renames a file until the kernel's queue is full.
     private func overflowQueue(in directory: FilePath) throws {
         let path: FilePath = "/proc/sys/fs/inotify/max_queued_events"

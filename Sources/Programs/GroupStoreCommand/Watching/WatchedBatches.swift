@@ -55,7 +55,7 @@ final class WatchedBatches {
     var hasMore: Bool { positions.contains { $0.hasMore } }
 
     /// Prints the rows that an event stands for. Returns the event to tell, whose position isn't before that of the
-    /// rows.
+    /// rows; nil if it isn't to be told.
     ///
     /// - Parameter tell: Tells the change of a step that isn't the event's last one. Returns false if nothing is to
     ///   follow: then nil is returned.
@@ -65,7 +65,9 @@ final class WatchedBatches {
         switch event.event {
         case .reset(let reason):
             if let reached, try isTold(index, reason, reached) {
-                return FeedEvent(event.store, bookmark: position(event.store, notBefore: event.token ?? reached))
+                // Its position is after what was committed since the earlier reset, which is yet to be told.
+                positions[index].hasMore = true
+                return nil
             }
         case .relocating, .progress: break
         case .change, .branchChange, .relocated, .migrated, .abandoned, .hazard, .hazardOver, nil:
@@ -143,19 +145,19 @@ final class WatchedBatches {
 
     /// Advances to the position from which rows lead on after a reset: another file may have come to the store's name,
     /// and then the copy of its pages is a new one. Returns true if an earlier reset stands for this one: it was told
-    /// when that copy had been made.
+    /// when that copy had been made, and rows lead on from what was printed.
     private func isTold(_ index: Int, _ reason: StoreEvent.ResetReason, _ reached: String) throws -> Bool {
         // All is stale, so the rows until here don't matter.
         guard let given = HistoryToken(reached), given.isOfPages else {
             positions[index] = Position(token: reached)
             return false
         }
-        let printed = positions[index].step
-        if reason == .epoch, printed?.history == given.history { return true }
-        let ahead = printed.flatMap { $0.history == given.history ? nil : $0.description }
-        let position = try leading(from: ahead ?? reached, index, after: reason)
-        if ahead != nil, position == ahead, [.appeared, .replaced].contains(reason) { return true }
-        positions[index] = Position(token: position ?? ahead ?? reached)
+        let isOfCopy = positions[index].step?.history == given.history
+        // A copy that was put back from a backup has its name, and the number of a printed step may be another one's.
+        let printed = isOfCopy && reason != .epoch ? nil : positions[index].step?.description
+        let position = try leading(from: printed ?? reached, index, after: reason)
+        if printed != nil, position == printed, [.appeared, .replaced, .epoch].contains(reason) { return true }
+        positions[index] = Position(token: position ?? (isOfCopy ? reached : printed ?? reached))
         return false
     }
 
