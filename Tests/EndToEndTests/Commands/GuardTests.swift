@@ -23,6 +23,24 @@ import Testing
         try groupstore("guard", Word(store), options: options + ["--", "sh", "-c", script, "sh", Word(store)])
     }
 
+    @Test(arguments: ["", " && mkdir data && sqlite3 data/app.db 'CREATE TABLE note (id INTEGER PRIMARY KEY, text)'"])
+    func readsTheStoreOfTheDirectoryThatTheCommandHasPutThere(script: String) throws {
+        let data = scratch.path.appending("data")
+        #expect(mkdir(data.string, 0o755) == 0)
+        let store = data.appending("app.db")
+        try sqlite(store, "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note (text) VALUES ('one')")
+        let done = try groupstore(
+            "guard", Word(store),
+            options: [
+                "--json", "--fail-on-loss", "note", "--", "sh", "-c", Word("cd \"$1\" && mv data data.old\(script)"),
+                "sh",
+                Word(scratch.path),
+            ])
+        #expect(done.status == 65, "\(done.output)\(done.errors)")
+        let restore = "archive restore \(scratch.path.appending("data.old").shellWord)"
+        #expect((done.output + done.errors).contains(restore), "\(done.output)\(done.errors)")
+    }
+
     /// The command would read the log, and a copy without it is another store's.
     @Test func runsNoCommandBesideALogThatContradictsTheStore() throws {
         let other = scratch.path.appending("other.db")

@@ -1,6 +1,7 @@
 import AgentProtocol
 import ArgumentParser
 import CommandSupport
+import FoundationEssentials
 import Glibc
 import GroupContainers
 import LinuxSystem
@@ -110,14 +111,18 @@ struct GuardCommand: ParsableCommand {
         _ exit: Int32, _ location: StoreLocation, _ copy: ArchivedStore, _ engine: Relocation, _ output: Output
     ) throws -> Int32 {
         guard let archived = copy.location else { return exit }
+        // The command may have put another directory at the path, or none: the copy is where the first one is now.
+        let present = try? StoreArgument(store).location()
+        let place = Self.path(of: location.directory) ?? location.directory.path
         let suffixes = [".before"] + (2...).prefix(1000).map { ".before-\($0)" }
         let free = suffixes.map { location.path.appending(suffix: $0) }.first { FileStatus(following: $0) == nil }
         let remedy =
-            "groupstore archive restore \(location.directory.path.shellWord) \(copy.id) --to "
+            "groupstore archive restore \(place.shellWord) \(copy.id) --to "
             + (free ?? location.path.appending(suffix: ".before")).shellWord
         let report: GuardReport
         do {
-            report = try GuardReport(location, since: archived, guarding: failOnLoss)
+            guard let present else { throw StoreError.missing(location.path) }
+            report = try GuardReport(present, since: archived, guarding: failOnLoss)
         } catch let error as StoreError {
             throw CommandFailure(
                 .badData, code: error.errorCode, "after the command (exit code \(exit)): \(error.message)",
@@ -146,6 +151,14 @@ struct GuardCommand: ParsableCommand {
             lines: ["the command's exit code: \(exit)"] + report.lines + loss + former.map(\.line)
                 + ["the store as it was: \(remedy)"])
         return status
+    }
+
+    /// The path that a directory has now; nil if it was removed.
+    private static func path(of directory: Directory) -> FilePath? {
+        let link = "/proc/self/fd/\(directory.raw)"
+        guard let path = try? FileManager.default.destinationOfSymbolicLink(atPath: link) else { return nil }
+        let isThere = FileStatus(following: FilePath(path))?.identity == (try? directory.status().identity)
+        return isThere ? FilePath(path) : nil
     }
 
     /// An older copy that `--keep` doesn't count.
