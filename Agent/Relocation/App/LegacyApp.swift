@@ -49,8 +49,9 @@ final class LegacyApp {
     /// No event reports that the last program has left a directory: it is looked at again, sooner at first.
     private var waitBackoff = Backoff(first: .milliseconds(100), longest: .seconds(10))
     private var retryBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
-    /// The pause after an attempt, as a multiple of its duration: it scans all processes.
-    private static let pauseFactor = 50
+    /// The pause after an attempt, as a multiple of its duration, and at most: it scans all processes.
+    private static let pauseFactor = 20
+    private static let longestPause = Duration.seconds(10)
 
     init(_ app: Configuration.App, of group: Configuration.Group) {
         (self.group, directory, configuration) = (group.identifier, group.directory, app)
@@ -155,7 +156,8 @@ final class LegacyApp {
             if attempted == nil, left != nil { isInspectionDue = true }
         case .failure(let failure) where failure.kind == .busy:
             state = .waiting(failure.message)
-            dueAt = now.advanced(by: max(waitBackoff.next(), began.duration(to: now) * Self.pauseFactor))
+            let pause = min(began.duration(to: now) * Self.pauseFactor, Self.longestPause)
+            dueAt = now.advanced(by: max(waitBackoff.next(), pause))
         case .failure(let failure):
             state = .failed(LegacyStore.Failure(failure))
             // Other files than those that are watched may decide it, such as those in the directory.

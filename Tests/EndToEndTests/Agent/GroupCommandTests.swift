@@ -44,6 +44,24 @@ import Testing
             refused?.hasPrefix("no_container: ") == true && refused?.contains("group.b") == true, "\(refused ?? "")")
     }
 
+    @Test func showsTheProgramsDirectoriesThatWereMovedThere() throws {
+        #expect(try user.command("group", "create", "group.a").status == 0)
+        let app = user.scratch("app")
+        try run("mkdir", [Word(app)])
+        try makeStore(app.appending("Notes.sqlite"), rows: 1)
+        #expect(try user.command("move-app", Word(app), "group.a").status == 0)
+        let shown = try user.command("group", "show", "group.a", "--json")
+        let moved = try #require(shown.objects.first { $0.type == "moved_app" })
+        #expect(moved.string("path") == directory.appending("app").string, "\(moved.text)")
+        #expect(moved.string("from") == app.string && moved.integer("stores") == 2)
+        #expect(shown.summary.integer("stores") == 0 && shown.summary.integer("apps") == 1)
+        let listed = try user.command("group", "list")
+        #expect(listed.output.contains("0 stores, 1 app"), "\(listed.output)")
+        #expect(try user.command("move-app", "--undo", Word(app)).status == 0)
+        let left = try user.command("group", "show", "group.a", "--json")
+        #expect(!left.objects.contains { $0.type == "moved_app" })
+    }
+
     @Test func createsTheConfiguredDirectory() throws {
         let place = user.scratch("elsewhere")
         try write("groups: [{ id: group.a, directory: \(place) }]\n", to: user.vendorDropIns.appending("a.yaml"))
