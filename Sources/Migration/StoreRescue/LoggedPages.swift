@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SQLiteFormat
 import SQLiteStore
