@@ -81,14 +81,14 @@ struct BranchCopy {
                     ? Self.proofRemedy : "try again once the program has committed its next transaction")
         }
         if ownWriters, log != nil, let foreign = try place.foreignLog() {
-            throw Self.damaged(subject, store, foreign.description)
+            throw Self.damaged(subject, store, foreign.description, isHeld: database.isHeld)
         }
         for (index, commit) in reported where log != nil {
             guard let finding = try place.loss(index, commit, of: indexes.count) else { continue }
-            throw Self.damaged(subject, store, finding)
+            throw Self.damaged(subject, store, finding, isHeld: database.isHeld)
         }
         if let log, log.isLost, try place.hasHeaderlessLog() {
-            throw Self.damaged(subject, store, "its log has no valid header")
+            throw Self.damaged(subject, store, "its log has no valid header", isHeld: database.isHeld)
         }
         self.lastWrite = lastWrite
         let logged = try LoggedPages(place)
@@ -101,11 +101,11 @@ struct BranchCopy {
             let hidden = try logged.hidden(place)
             findings = try StoreReader.read(place) { try $0.integrityFindings() } + [hidden].compactMap(\.self)
         } catch let error as StoreError where !error.isOfSystem {
-            throw Self.damaged(subject, store, "\(error)")
+            throw Self.damaged(subject, store, "\(error)", isHeld: database.isHeld)
         } catch let error as StoreError where Self.lacksInode(error, in: directory) {
             throw SystemError("open", .noSpace, path: error.path)
         }
-        if let first = findings.first { throw Self.damaged(subject, store, first) }
+        if let first = findings.first { throw Self.damaged(subject, store, first, isHeld: database.isHeld) }
         try directory.open(building.database, flags: O_RDWR).synchronize(path: place.path)
         if var record {
             record.branch.hadWAL = hadWAL
@@ -192,10 +192,15 @@ struct BranchCopy {
         error.code.map { $0 & 0xFF } == 14 && (try? directory.fileSystem().availableFiles) == 0
     }
 
-    private static func damaged(_ subject: String, _ store: FilePath, _ finding: String) -> RelocationFailure {
+    private static func damaged(
+        _ subject: String, _ store: FilePath, _ finding: String, isHeld: Bool
+    ) -> RelocationFailure {
         RelocationFailure(
             .badData, code: "branch_damaged", "\(PrintablePath(store)): \(subject) is damaged: \(finding)",
-            remedy: "keep the process running, and save its files: groupstore doctor \(store.shellWord) names them")
+            remedy: isHeld
+                ? "keep the process running, and save its files: groupstore doctor \(store.shellWord) names them"
+                : "copy what the other programs have committed, and join it by other means: "
+                    + "groupstore rescue --copy-only \(store.shellWord)")
     }
 }
 
