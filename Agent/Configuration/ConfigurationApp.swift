@@ -54,8 +54,8 @@ extension ConfigurationFile {
         _ node: YAMLNode, in group: FilePath
     ) throws(ConfigurationError) -> FilePath.Component {
         let text = try string(node, "destination")
-        let isName = !text.contains("/") && !text.hasPrefix("~")
-        let path = isName ? group.appending(text) : try absolute(text, at: node)
+        let isPath = text.hasPrefix("/") || text.hasPrefix("~")
+        let path = isPath ? try absolute(text, at: node) : group.appending(text)
         guard let name = path.lastComponent, name.kind == .regular, path.removingLastComponent() == group,
             name != GroupContainer.bookkeepingName, name.bytes.count <= NAME_MAX
         else {

@@ -69,9 +69,9 @@ struct CellChanges {
         let columns = Set(rows.flatMap(\.columns)).sorted().map { reading.columns[$0].sqlName }
         guard !columns.isEmpty else { return }
         do {
-            // Compiled as the change is, and not run.
+            // Compiled as the change is, and not run. EXPLAIN would accept an unknown function.
             let assignments = columns.map { "\($0) = \($0)" }.joined(separator: ", ")
-            _ = try store.integer("EXPLAIN UPDATE main.\(table.name.sqlName) SET \(assignments)")
+            _ = try store.prepare("UPDATE main.\(table.name.sqlName) SET \(assignments)")
         } catch StoreError.sqlite(let code, let message, _) where code == SQLITE_ERROR {
             throw RelocationFailure.app(
                 .badData, "function", "\(PrintablePath(name)): table \(table.name) can't be changed here: \(message)",
