@@ -145,6 +145,11 @@ struct RescueRig {
     var entries: [String] { get throws { try store.directory.names().map(\.string).sorted() } }
 }
 
+extension RescueReport {
+    /// Whether a note says that the shared database may have been written depends on the store's age, too.
+    var otherNotes: [String] { notes.filter { !$0.contains("under another side's log") } }
+}
+
 extension SQLiteHolder {
     /// Commits a change of the database's first page, which has its size: the log then shows on what it follows.
     func changeFirstPage() throws {

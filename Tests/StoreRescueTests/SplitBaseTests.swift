@@ -41,7 +41,7 @@ struct SplitBaseTests {
         #expect(report.merge?.base.isEmpty == true && report.merge?.deletedByOneSide == 0)
         #expect(try rig.rows() == ["1=base", "2=b", "3=c", "4=D", "5=e"])
         // It is the store's own log.
-        #expect(report.notes.isEmpty)
+        #expect(report.otherNotes.isEmpty)
     }
 
     /// A log without page 1 contradicts no base.

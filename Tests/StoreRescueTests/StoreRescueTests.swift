@@ -55,8 +55,8 @@ import Testing
         try first.run("c.execute('CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT 1; END')")
         rig.unlink("-wal", "-shm")
         let note = "only the branch has the view v, the trigger r, the index i: not in the result"
-        #expect(try rig.rescue().dryRun().notes == [note])
-        #expect(try rig.rescue().run().notes == [note])
+        #expect(try rig.rescue().dryRun().otherNotes == [note])
+        #expect(try rig.rescue().run().otherNotes == [note])
     }
 
     @Test(arguments: ["-wal", "-shm"]) func joinsABranchThatLostOneFile(suffix: String) throws {

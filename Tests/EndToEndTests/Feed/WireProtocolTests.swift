@@ -109,6 +109,7 @@ private final class WireStage {
         isUnauthorized = setting.contains("stranger")
         repeatsProgress = setting.contains("progress")
         let modelKey = setting.contains("model") ? ", model: '\(try Self.bundle(places))'" : ""
+        let apps = setting.contains("app") ? "apps: [{ app: \(places.legacy)/app }]" : ""
         let limit = setting.compactMap { $0.wholeMatch(of: /connections-per-user=([0-9]+)/)?.1 }.first
         let configuration = places.scratch("config.yaml")
         try write(
@@ -118,6 +119,7 @@ private final class WireStage {
               - id: group.com.example.notes
                 directory: \(group)
                 stores: [{ name: Notes.sqlite, legacy: [\(places.legacy)/Notes.sqlite], settle: 1ms\(modelKey) }]
+                \(apps)
 
             """, to: configuration)
         if isUnauthorized { try TestSupport.run("chmod", ["755", Word(places.scratch("."))]) }
