@@ -50,11 +50,13 @@ import Testing
     }
 
     @Test func aBranchIsCopiedWhoseProgramEndsMeanwhile() throws {
-        let branch = try branch
-        let held = try HeldBranch(branch)
-        try first.kill()
-        let copy = try BranchCopies.copy(branch, 0, of: rig.store, in: run(), recording: true, held)
-        #expect(try rig.rows(copy.location.path) == ["1=base", "2=first"])
+        func copied() throws -> FilePath {
+            let branch = try branch
+            let held = try HeldBranch(branch)
+            try first.kill()
+            return try BranchCopies.copy(branch, 0, of: rig.store, in: run(), recording: true, held).location.path
+        }
+        #expect(try rig.rows(copied()) == ["1=base", "2=first"])
         #expect(try rig.rescue().run().outcome == .rescued)
         #expect(try rig.rows() == ["1=base", "2=first"])
     }

@@ -44,11 +44,12 @@ import Testing
         try writing.insert(305, "acknowledged")
         try freeing.run("c.execute('DELETE FROM t WHERE id = 300')")
         try checkpoint(freeing)
+        // The log at the name stays: the program that has lost its own has the database open.
+        try other.run("c.close()")
         for failure in refusals() {
             #expect(failure?.code == "branch_damaged" && failure?.message.contains("has freed") == true)
         }
-        try writing.run("assert c.execute('SELECT v FROM t WHERE id = 305').fetchone()")
-        // The rows that another log has of such a page are its own program's.
+        if isBranch { try first.run("assert c.execute('SELECT v FROM t WHERE id = 305').fetchone()") }
         #expect(try rig.archivedRows().isEmpty)
     }
 
@@ -60,6 +61,7 @@ import Testing
         for id in 10..<20 { try first.run("c.execute('UPDATE t SET v = zeroblob(7000) WHERE id = \(id)0')") }
         try first.run("c.execute('DELETE FROM t WHERE id BETWEEN 100 AND 150')")
         try other.insert(3, "other")
+        try other.end()
         #expect(try rig.rescue(prefer: .legacy).run().outcome == .rescued)
         #expect(try rig.rows().contains("3=other"))
     }
