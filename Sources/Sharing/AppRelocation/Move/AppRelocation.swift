@@ -58,7 +58,7 @@ package struct AppRelocation {
                     try places.checkWritable()
                 }
             }
-            return try underLock(of: container) {
+            let result = try underLock(of: container) {
                 try startingAgain(container) {
                     if let finished = try recover(container, continuing: places) { return finished }
                     try startStopped(before: places, container)
@@ -69,6 +69,9 @@ package struct AppRelocation {
                     return try move(places, container, undoing: nil)
                 }
             }
+            // Another command may have moved it meanwhile.
+            markConfigured(places, container)
+            return result
         }
     }
 

@@ -87,9 +87,10 @@ struct StoreRestoration {
         _ provable: [RewrittenCell], _ reading: TableReading, _ result: inout StoreRewrite.Result
     ) {
         for (column, cells) in Dictionary(grouping: provable, by: { ExactName($0.column) }) {
-            let given = result.columns.first {
-                $0.table.hasSameBytes(as: reading.table.name) && $0.column.hasSameBytes(as: column.text)
-            }?.count ?? 0
+            let given =
+                result.columns.first {
+                    $0.table.hasSameBytes(as: reading.table.name) && $0.column.hasSameBytes(as: column.text)
+                }?.count ?? 0
             result.left.add(Array(cells.dropFirst(given)), .changed)
         }
     }
