@@ -69,7 +69,7 @@ struct CellChanges {
         let columns = Set(rows.flatMap(\.columns)).sorted().map { reading.columns[$0].sqlName }
         guard !columns.isEmpty else { return }
         do {
-            // Compiled as the change is, and not run. EXPLAIN would accept an unknown function.
+            // Compiled as the change is, and not run. For a read-only connection, SQLite compiles no CHECK.
             let assignments = columns.map { "\($0) = \($0)" }.joined(separator: ", ")
             _ = try store.prepare("UPDATE main.\(table.name.sqlName) SET \(assignments)")
         } catch StoreError.sqlite(let code, let message, _) where code == SQLITE_ERROR {
