@@ -16,7 +16,7 @@ import Testing
         (AppFacts(source: .other, destination: .nothing), .refuse(.sourceIsFile)),
         (AppFacts(source: .link(to: other), destination: .directory(other)), .alreadyMoved),
         (AppFacts(source: .link(to: root), destination: .directory(other)), .refuse(.sourceIsLink)),
-        (AppFacts(source: .link(to: nil), destination: .nothing), .refuse(.sourceIsLink)),
+        (AppFacts(source: .link(to: nil), destination: .nothing), .refuse(.sourceLeadsNowhere)),
         (AppFacts(source: .directory(root), destination: .directory(root)), .alreadyMoved),
         (AppFacts(source: .directory(root), destination: .directory(other)), .refuse(.taken)),
         (AppFacts(source: .directory(root), destination: .other), .refuse(.taken)),

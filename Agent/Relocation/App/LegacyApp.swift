@@ -104,9 +104,14 @@ final class LegacyApp {
         schedule(at: isNew ? now.advanced(by: configuration.settle - age(of: entry)) : now)
     }
 
-    /// Records that something has left its new place, which may have been in the way.
+    /// Records that something has left its new place: what was in the way, or the directory itself, by an undo that may
+    /// have been killed.
     func destinationIsFree() {
-        if case .failed(let failure) = state, failure.code == "destination_taken" { recheck() }
+        switch state {
+        case .failed(let failure) where failure.code == "destination_taken": recheck()
+        case .moved: recheck()
+        case .absent, .arriving, .waiting, .moving, .undone, .failed: break
+        }
     }
 
     /// Looks anew, whatever was there at the last attempt.

@@ -109,6 +109,48 @@ import Testing
         #expect(try agent.stop().status == 0)
     }
 
+    private func kill(_ call: String, _ number: Int, _ words: [Word], _ places: Places) throws {
+        let killed = try RunningProcess(
+            "strace",
+            [
+                "-f", "-qq", "-o", "/dev/null", "-e", Word("trace=\(call)"),
+                "-e", Word("inject=\(call):signal=KILL:when=\(number)"), Programs.groupstore,
+            ] + words, environment: AgentProcess.environment(places.scratch("killed.sock")))
+        try killed.wait()
+    }
+
+    /// An agent is killed before its move is decided, and a person takes that back.
+    @Test func leavesADirectoryWhoseMoveAPersonTookBackBeforeItsEnd() throws {
+        let places = try Places(.another)
+        let app = places.legacy.appending("app")
+        try makeApp(app)
+        let config = try configure(places)
+        try kill("renameat2", 1, ["agent", "--config", Word(config)], places)
+        #expect(FileStatus(following: places.group.pushing(".groupstore/app-journal.json")) != nil)
+        #expect(try groupstore("move-app", "--undo", Word(app), "--json").outcome == "undone")
+        let agent = try agent(places)
+        _ = try agent.appRow { $0 == "undone" }
+        #expect(try !isLink(app))
+        #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
+        #expect(try agent.stop().status == 0)
+    }
+
+    /// The path leads nowhere until then.
+    @Test func endsTheUndoThatWasKilled() throws {
+        let places = try Places(.another)
+        let app = places.legacy.appending("app")
+        try makeApp(app)
+        let agent = try agent(places)
+        try expectMoved(places, agent)
+        try kill("renameat2", 2, ["move-app", "--undo", Word(app)], places)
+        _ = try agent.appRow { state in
+            ["moved", "undone"].contains(state) && FileStatus(following: app.appending("Notes.sqlite")) != nil
+                && FileStatus(following: places.group.pushing(".groupstore/app-journal.json")) == nil
+        }
+        #expect(try noteCount(app.appending("Notes.sqlite")) == 9)
+        #expect(try agent.stop().status == 0)
+    }
+
     /// Neither the agent that has moved it, nor one that has found it moved, nor the next one moves it again.
     @Test(arguments: [true, false], Places.FileSystem.allCases)
     func leavesADirectoryThatAPersonMovedBack(_ isByAgent: Bool, _ fileSystem: Places.FileSystem) throws {

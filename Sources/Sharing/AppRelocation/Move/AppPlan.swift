@@ -34,7 +34,7 @@ enum AppPlan: Equatable, Sendable {
     case refuse(Refusal)
 
     enum Refusal: Equatable, Sendable {
-        case noSource, sourceIsLink, sourceIsFile, taken, inside, records
+        case noSource, sourceIsLink, sourceLeadsNowhere, sourceIsFile, taken, inside, records
         case mounted(FilePath)
         case holdsApp(FilePath)
     }
@@ -43,12 +43,9 @@ enum AppPlan: Equatable, Sendable {
         switch facts.source {
         case .nothing: self = .refuse(.noSource)
         case .other: self = .refuse(.sourceIsFile)
-        case .link(let target):
-            guard let target, facts.destination == .directory(target) else {
-                self = .refuse(.sourceIsLink)
-                return
-            }
-            self = .alreadyMoved
+        case .link(to: nil): self = .refuse(.sourceLeadsNowhere)
+        case .link(let target?):
+            self = facts.destination == .directory(target) ? .alreadyMoved : .refuse(.sourceIsLink)
         case .directory(let root): self = Self.moving(root, facts)
         }
     }
@@ -89,6 +86,10 @@ extension AppPlan.Refusal {
             .app(
                 .unusablePlace, "symbolic_link", "\(from) is a symbolic link to another place than \(to)",
                 "name the directory that it leads to: readlink -f \(source.shellWord)")
+        case .sourceLeadsNowhere:
+            .app(
+                .unusablePlace, "symbolic_link", "\(from) is a symbolic link that leads nowhere",
+                "put the directory back to where it leads: readlink -m \(source.shellWord)")
         case .sourceIsFile:
             .app(
                 .unusablePlace, "not_a_directory", "\(from) is not a directory",

@@ -239,6 +239,7 @@ package struct AppRelocation {
             report(.recovered("the move of \(from) to \(to) was interrupted before it was decided"))
             notes.forEach { report(.note($0)) }
             if journal.move.undoes == nil, former.source == places.destination, former.destination == places.source {
+                if journal.move.isConfigured == true { try container.recordUndone(journal.move) }
                 return summary(.undone, places)
             }
             guard isRequested, recovery.hasCopy else { return nil }

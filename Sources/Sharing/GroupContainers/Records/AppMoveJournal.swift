@@ -233,6 +233,13 @@ extension GroupContainer {
         }
     }
 
+    /// Records that a move which an agent's configuration has was taken back before it was decided.
+    package func recordUndone(_ move: AppMove) throws {
+        var receipt = AppMoveReceipt(move, at: Date(), method: .rename, published: move.root)
+        receipt.isUndone = true
+        try write(receipt)
+    }
+
     /// Removes a receipt with the cells that the move has changed.
     package func removeAppReceipt(_ id: TransferIdentifier) throws(SystemError) {
         guard let name = FilePath.Component("\(id).json") else { return }
