@@ -105,7 +105,7 @@ def writer(path, mode, pause, shots, seed, stop, count):
 
 def position(line):
     """The epoch and the step of a line's token."""
-    epoch, step = line["token"].rsplit("-", 1)
+    _, epoch, step, *_ = line["token"].split("-")
     return epoch, int(step)
 
 
