@@ -14,9 +14,15 @@ package struct ExactName: Hashable, Sendable, ExpressibleByStringLiteral {
     package func hash(into hasher: inout Hasher) { hasher.combine(bytesOf: text) }
 }
 
-extension StringProtocol {
+extension String {
     /// True if the texts are the same to SQLite, which compares bytes. Swift takes the normal forms of a text as equal.
-    package func hasSameBytes(as other: some StringProtocol) -> Bool { utf8.elementsEqual(other.utf8) }
+    package func hasSameBytes(as other: String) -> Bool {
+        guard utf8.count == other.utf8.count else { return false }
+        var (one, other) = (self, other)
+        return one.withUTF8 { first in
+            other.withUTF8 { UnsafeRawBufferPointer(first).hasSameBytes(as: UnsafeRawBufferPointer($0)) }
+        }
+    }
 }
 
 extension Collection<String> {
