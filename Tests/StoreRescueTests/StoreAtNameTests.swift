@@ -101,15 +101,20 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "3=other"])
     }
 
-    @Test func refusesALinkThatLeadsNowhere() throws {
+    /// The branch is copied nevertheless: its program may end before the link is gone.
+    @Test(arguments: [false, true]) func copiesTheBranchOfAStoreWhoseNameIsALink(leadsToAStore: Bool) throws {
+        let other = rig.path.appending(suffix: ".other")
+        if leadsToAStore { try rig.sql(other, "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)") }
         rig.unlink("")
-        #expect(symlink("nowhere/Notes.sqlite", rig.path.string) == 0)
+        #expect(symlink(leadsToAStore ? other.string : "nowhere/Notes.sqlite", rig.path.string) == 0)
         for failure in [
             #expect(throws: RelocationFailure.self) { try rig.rescue().dryRun() },
             #expect(throws: RelocationFailure.self) { try rig.rescue().run() },
         ] {
-            #expect(failure?.code == "dangling_link" && failure?.message.contains("pid \(first.pid)") == true)
+            #expect(failure?.code == (leadsToAStore ? "symbolic_link" : "dangling_link"))
+            #expect(failure?.message.contains("pid \(first.pid)") == true)
         }
+        try first.kill()
         #expect(unlink(rig.path.string) == 0)
         #expect(try rig.rescue().run().outcome == .rescued)
         #expect(try rig.rows() == ["1=base", "2=first"])

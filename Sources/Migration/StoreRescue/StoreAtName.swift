@@ -1,3 +1,4 @@
+import Glibc
 import LinuxSystem
 import SQLiteFormat
 import SQLiteStore
@@ -20,15 +21,22 @@ extension StoreLocation {
         }
     }
 
-    /// Throws if the store's name is a link that leads nowhere, or if its database and another store's have changed
-    /// places under their programs.
-    func checkName(_ branches: [OrphanedBranch]) throws(RelocationFailure) {
-        if let status = try? directory.status(name.database), status.kind == .symbolicLink {
-            throw RelocationFailure(
-                .badData, code: "dangling_link", "\(PrintablePath(path)) is a symbolic link that leads to no file",
-                remedy: "remove the link, and put the store back: "
-                    + "rm \(path.shellWord) && groupstore rescue \(path.shellWord)")
-        }
+    /// Throws if the store's name is a symbolic link: what it leads to isn't the store that the branches are of.
+    func checkLink() throws(RelocationFailure) {
+        guard let status = try? directory.status(name.database), status.kind == .symbolicLink else { return }
+        let target = path.withPlatformString { realpath($0, nil) }
+        defer { free(target) }
+        let place = target.flatMap { FilePath(platformString: $0) }
+        throw RelocationFailure(
+            .badData, code: place == nil ? "dangling_link" : "symbolic_link",
+            "\(PrintablePath(path)) is a symbolic link that leads to "
+                + (place.map { "\(PrintablePath($0)), and not to the former store" } ?? "no file"),
+            remedy: "remove the link, and put the store back: "
+                + "rm \(path.shellWord) && groupstore rescue \(path.shellWord)")
+    }
+
+    /// Throws if the store's database and another store's have changed places under their programs.
+    func checkSwapped(_ branches: [OrphanedBranch]) throws(RelocationFailure) {
         guard let swapped = branches.first(where: \.isSwapped), let other = swapped.otherName else { return }
         let (mine, free, theirs) = (path.shellWord, path.appending(suffix: ".swapped").shellWord, other.shellWord)
         throw RelocationFailure(

@@ -89,7 +89,10 @@ package struct StoreRescue {
             return nothing
         }
         noteDamaged()
-        do { try store.checkName(branches) } catch { throw error.described(of: store) }
+        do throws(RelocationFailure) {
+            try store.checkSwapped(branches)
+            try store.checkLink()
+        } catch { throw error.described(of: store) }
         let scratch = try ScratchDirectory()
         try withExtendedLifetime(scratch) {
             var copies = try BranchCopies(
@@ -117,10 +120,11 @@ package struct StoreRescue {
         let id = TransferIdentifier()
         var result: RescueReport
         do {
-            try store.checkName(branches)
+            try store.checkSwapped(branches)
             // First of all: the claim asks presenters to close the store, and a program that has a branch may be one
             // of them, or end while others are waited for.
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
+            try store.checkLink()
             let entriesChanged = branches.first?.entriesChanged
             result = try engine.joiningBranches { try join($0, saved: id, entriesChanged) }
             if branches.isEmpty, result.branches.isEmpty { try checkDamaged() }

@@ -145,6 +145,9 @@ package enum RollbackJournal {
         return sum == number(bytes, fromEnd: 12) ? FilePath(bytes: name) : nil
     }
 
+    /// The length of a super-journal's name with the fields around it, which begin with the number of the lock page.
+    package static func length(ofSuperJournal name: FilePath) -> Int64 { Int64(name.bytes.count) + 20 }
+
     private static func number(_ bytes: [UInt8], fromEnd: Int) -> UInt32 {
         bytes.suffix(fromEnd).prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
     }

@@ -141,8 +141,9 @@ extension StoreError {
                 + "\(path.shellWord).other"
         case .corrupt(_, _, let path): "restore a backup, or \(Self.recovery(of: path))"
         case .busy: "close the programs that use it, or try again"
-        case .superJournalElsewhere:
-            "open it once where that path is valid: in its container, or at its former location"
+        case .superJournalElsewhere(_, let path):
+            "open it once where that path is valid: in its container, or at its former location; if it has always been "
+                + "here: sqlite3 \(path.shellWord) 'SELECT count(*) FROM sqlite_schema'"
         case .sqlite(let code, _, _):
             switch code & 0xFF {
             case SQLITE_PERM, SQLITE_AUTH, SQLITE_READONLY: "run this as the owner of these files"

@@ -54,6 +54,28 @@ import Testing
         }
     }
 
+    /// SQLite removes a super-journal once it has rolled a store back, unless a journal at a place that it lists names it.
+    @Test(.enabled(if: Programs.canTrace, "strace can't attach here"), arguments: ["inspect", "guard"])
+    func readingAStoreThatWasRenamedLeavesTheSuperJournal(command: String) throws {
+        let places = try Places()
+        let (notes, tags) = (places.legacy.appending("Notes.sqlite"), places.legacy.appending("Tags.sqlite"))
+        try fill([notes, tags])
+        try interrupt(notes, tags, atRemoval: 1)
+        let renamed = places.legacy.appending("Renamed.sqlite")
+        for suffix in ["", "-journal"] {
+            try run("mv", [Word(notes.appending(suffix: suffix)), Word(renamed.appending(suffix: suffix))])
+            let other = places.legacy.appending("Others.sqlite")
+            try run("mv", [Word(tags.appending(suffix: suffix)), Word(other.appending(suffix: suffix))])
+        }
+        let superJournals = { try Directory(places.legacy).names().filter { $0.string.contains("-mj") } }
+        #expect(try superJournals().count == 1)
+
+        let options: [Word] = command == "guard" ? ["--", "true"] : []
+        #expect(try groupstore(Word(command), Word(renamed), "--json", options: options).status == 0)
+        #expect(try superJournals().count == 1)
+        #expect(try changed(renamed) == "0\n")
+    }
+
     private func fill(_ stores: [FilePath]) throws {
         for store in stores {
             try sqlite(

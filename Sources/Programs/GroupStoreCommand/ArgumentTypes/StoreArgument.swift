@@ -29,6 +29,17 @@ struct StoreArgument {
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
+    /// The place of the symbolic link that the path is; nil if it is none. Programs may still have the store open that had
+    /// this name before.
+    var link: StoreLocation? {
+        let path = ArgumentBytes.path(text).absolute(in: FilePath(workingDirectory()))
+        guard let last = path.lastComponent, let name = StoreName.existing(last),
+            let directory = try? Directory(resolving: path.removingLastComponent()),
+            (try? directory.status(last))?.kind == .symbolicLink
+        else { return nil }
+        return StoreLocation(directory: directory, name: name)
+    }
+
     /// Returns the path of `GROUP_ID/NAME`, where there need not be a store yet; nil if there is no such group. A store
     /// may also be in a directory of the group, as in a program's that was moved there.
     static func groupStore(_ given: FilePath) throws -> FilePath? {

@@ -62,7 +62,8 @@ struct InspectCommand: ParsableCommand {
 
     /// Says which processes have commits that this one doesn't see. Returns true if there is any.
     private func warnOfHazards(to location: StoreLocation, _ output: Output) -> Bool {
-        let hazards = HazardDiagnosis(location.directory.path, only: location.name).findings()
+        let places = [location] + [StoreArgument(store).link].compactMap(\.self)
+        let hazards = places.flatMap { HazardDiagnosis($0.directory.path, only: $0.name).findings() }
         for hazard in hazards {
             let remedy = hazard.remedy ?? ""
             output.record([

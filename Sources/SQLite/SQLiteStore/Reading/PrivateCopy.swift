@@ -24,11 +24,25 @@ final class PrivateCopy {
         location = StoreLocation(directory: try parent.directory(name), name: copied)
         // The database comes last: without it, nothing can be read without its journal.
         try copy(original.name.journal, as: copied.journal, from: original)
+        try detachFromSuperJournal()
         try copy(original.name.wal, as: copied.wal, from: original)
         try copy(original.name.database, as: copied.database, from: original)
     }
 
     deinit { try? parent.removeTree(name) }
+
+    /// Makes the copied journal roll back by itself while its super-journal exists. SQLite would remove the super-journal
+    /// afterwards if no journal at the places that it lists names it, as after the stores were renamed (pager_delsuper,
+    /// pager.c): the store itself would count as committed then.
+    private func detachFromSuperJournal() throws {
+        guard let superJournal = try SuperJournal.name(in: location), FileStatus(following: superJournal) != nil else {
+            return
+        }
+        let (name, path) = (location.name.journal, location.directory.path.appending(location.name.journal))
+        let journal = try location.directory.open(name, flags: O_RDWR)
+        let length = RollbackJournal.length(ofSuperJournal: superJournal)
+        try journal.truncate(to: journal.status(path: path).size - length, path: path)
+    }
 
     private func copy(
         _ name: FilePath.Component, as other: FilePath.Component, from original: StoreLocation

@@ -194,6 +194,7 @@ struct RescueCommand: ParsableCommand {
 
     /// Returns the store's location. There need not be a file at the name: it may be what was removed.
     private func location() throws -> StoreLocation {
+        if let link = StoreArgument(store).link, !OrphanedBranch.find(link).isEmpty { return link }
         do {
             let location = try StoreArgument(store).location()
             guard try location.directory.status(location.name.database)?.kind == .regular else {

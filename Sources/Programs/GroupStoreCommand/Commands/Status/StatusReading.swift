@@ -142,7 +142,8 @@ struct StatusReading {
     private var hazards: [AgentProblem] {
         let directories = target?.directory.map { [$0] } ?? groups
         let only = target?.store.flatMap { StoreName($0) }
-        return directories.flatMap { HazardDiagnosis($0, only: only).findings() }.map { finding in
+        let link = target?.link.map { HazardDiagnosis($0.directory.path, only: $0.name).findings() } ?? []
+        return (directories.flatMap { HazardDiagnosis($0, only: only).findings() } + link).map { finding in
             AgentProblem(
                 check: "hazard", word: "hazard", code: finding.code,
                 message: finding.remedy.map { "\(finding.message) (\($0))" } ?? finding.message,

@@ -16,6 +16,8 @@ struct StatusTarget {
     private(set) var directory: FilePath?
     /// The only store to show; nil for the whole group.
     private(set) var store: FilePath.Component?
+    /// The place of the symbolic link that was named; nil if it is none.
+    private(set) var link: StoreLocation?
 
     /// Finds out what the text names: a directory, a store as `watch` takes it, the former place of a store, or a
     /// group's identifier. `served`: the agent's groups, if there is an agent. Throws `CommandFailure` if it is none.
@@ -35,6 +37,7 @@ struct StatusTarget {
         } else if let location = try Self.location(text) {
             directory = location.directory.path
             store = location.name.database
+            link = StoreArgument(text).link
         } else {
             // A group that exists may lack the store.
             if let failure = try MissingStore(given).groupFailure(), failure.errorCode != NamedGroup.missingCode {
