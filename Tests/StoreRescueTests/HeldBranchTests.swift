@@ -102,6 +102,29 @@ import Testing
         try first.end()
     }
 
+    /// Two rescues run at once: the one with the earlier copy goes on after the other has made its own.
+    @Test(arguments: [false, true]) func theCopyThatWasBegunLastCounts(isArchivedLast: Bool) throws {
+        let branch = try branch
+        func copy(in run: Directory) throws -> FilePath {
+            try BranchCopies.copy(branch, 0, of: rig.store, in: run, recording: true).location.path
+        }
+        let early = try copy(in: run())
+        try first.insert(3, "late")
+        let late = try copy(in: run("8-b"))
+        let settlement = BranchSettlement(container)
+        _ = try settlement.run(
+            of: nil, keeping: TransferIdentifier("7-a"), isOpen: { $0.isOpen([branch.record]) }, discard: { _, _ in false })
+        #expect(FileStatus(following: early) != nil && FileStatus(following: late) != nil)
+
+        try first.kill()
+        for waiting in [isArchivedLast ? late : early, nil] {
+            _ = try settlement.run(of: nil, isOpen: { $0.location.path == waiting }, discard: { _, _ in false })
+        }
+        #expect(try rig.rescue().run().outcome == .rescued)
+        #expect(try rig.rows() == ["1=base", "2=first", "3=late"])
+        #expect(try rig.rescue().run().outcome == .nothingToDo)
+    }
+
     /// A whole copy that was begun earlier hasn't got what the program has committed since.
     @Test(arguments: [false, true]) func anUnfinishedCopyStaysUnlessALaterOneIsWhole(isLater: Bool) throws {
         let branch = try branch

@@ -54,9 +54,7 @@ extension RelocationFailure {
                 + "groupstore rescue --copy-only \(store.path.shellWord)"
         }
         let saved = SavedBranches(GroupContainer(directory: store.directory))
-        let archived = ((try? saved.archived()) ?? []).filter {
-            $0.name == store.name.database && !$0.branch.isJoined
-        }
+        let archived = (try? saved.unjoined(store.name.database, open: [])) ?? []
         let copies = ((try? saved.copies()) ?? []).filter { $0.name == store.name.database && !$0.isOfName }
         let damaged = ((try? saved.damaged()) ?? []).filter { $0.name == store.name.database }
         for branch in OrphanedBranch.find(store) {

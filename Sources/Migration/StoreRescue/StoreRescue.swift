@@ -253,9 +253,9 @@ package struct StoreRescue {
                 damage: copy.damage)
         }
         let copies = ((try? saved.copies()) ?? []).filter { !$0.isOfName } + ((try? saved.damaged()) ?? [])
-        let archived = ((try? saved.archived()) ?? []).filter { !$0.branch.isJoined }
+        let archived = (try? saved.unjoined(name, open: [])) ?? []
         return copies.filter { $0.name == name }.map { entry($0, isArchive: false) }
-            + archived.filter { $0.name == name }.map { entry($0, isArchive: true) }
+            + archived.map { entry($0, isArchive: true) }
     }
 
     private func checkSpace(for branch: OrphanedBranch, size: Int64, limit: Int64, in run: Directory) throws {

@@ -32,6 +32,10 @@ package struct SavedBranches {
 
         private var begun: Int64? { location.directory.birth(location.name.database) }
 
+        /// The place among the copies of the same files: a copy that was begun later has all that an earlier one has. Where
+        /// the file system has no creation times, the time at which the copy got its name.
+        var order: Int64 { get throws { try begun ?? finished } }
+
         /// A sentence on a damaged branch and the place of its files.
         package var damageSentence: String? {
             damage.map { damage in
@@ -77,19 +81,23 @@ package struct SavedBranches {
     ///
     /// - Parameter open: The branches that programs have open. A copy of one is older than its files.
     package func unjoined(_ store: FilePath.Component, open: [ArchiveNote.Branch]) throws -> [Saved] {
-        var found: [Saved] = []
-        for saved in try archived() where saved.name == store {
-            // A later copy of the same files has everything that an earlier one has.
-            found.removeAll { $0.branch.isOfSameFiles(as: saved.branch) }
-            if !saved.branch.isJoined, !open.contains(where: saved.branch.isOfSameFiles) { found.append(saved) }
-        }
-        return found
+        let copies = try archived().filter { $0.name == store }
+        // Rescues that run at once may archive an earlier copy after a later one.
+        let order = try copies.map { try $0.order }
+        return copies.indices.filter { place in
+            let copy = copies[place].branch
+            guard !copy.isJoined, !open.contains(where: copy.isOfSameFiles) else { return false }
+            return !copies.indices.contains { other in
+                (order[other], other) > (order[place], place) && copies[other].branch.isOfSameFiles(as: copy)
+            }
+        }.map { copies[$0] }
     }
 
-    /// Returns the copies in `.groupstore/rescue`, of all stores.
+    /// Returns the copies in `.groupstore/rescue`, of all stores, those first that were begun first.
     package func copies() throws -> [Saved] {
         guard let parent = try directory() else { return [] }
-        return try parent.names().flatMap { try copies(in: parent.directory($0)) }
+        let found = try parent.names().flatMap { try copies(in: parent.directory($0)) }
+        return try found.map { (try $0.order, $0) }.sorted { $0.0 < $1.0 }.map(\.1)
     }
 
     /// Returns the whole copies of one run; none if its directory is gone.
@@ -194,7 +202,7 @@ package struct BranchSettlement {
     ///
     /// - Parameters:
     ///   - name: The store; nil for all stores.
-    ///   - kept: A run whose copies of open files stay, and are the last ones.
+    ///   - kept: A run whose copies of open files stay.
     ///   - isOpen: Returns true if a program had the branch's files open a moment ago.
     ///   - discard: Removes a copy whose content the open files alone have, in the directory of its run, while they
     ///     can't go. Returns false if the program has ended: the copy, or what takes its place, stays.
@@ -256,20 +264,20 @@ package struct BranchSettlement {
         return notes
     }
 
-    /// Returns the places of the last copy of each branch: of those of the run, or else the one that was finished last.
-    /// Of two that were finished at once, both. Of damaged branches, also those of the first copy.
+    /// Returns the places of the copies that stay: those of the run, and of each branch the one that was begun last, perhaps
+    /// by another run at the same time. Of two that were begun at once, both. Of damaged branches, also those of the first
+    /// copy.
     private static func last(of copies: [SavedBranches.Saved], run: TransferIdentifier?) throws -> Set<FilePath> {
-        let times = try copies.map { copy in
-            let isOfRun = copy.location.directory.path.removingLastComponent().lastComponent == run?.component
-            return isOfRun ? .max : try copy.finished
-        }
+        let order = try copies.map { try $0.order }
         return Set(
             copies.indices.filter { index in
                 let others = copies.indices.filter {
                     copies[$0].name == copies[index].name && copies[$0].isOfSameFiles(as: copies[index])
-                }.map { times[$0] }
-                let isFirst = copies[index].damage != nil && times[index] == others.min()
-                return isFirst || times[index] == others.max()
+                }.map { order[$0] }
+                let place = copies[index].location.directory.path
+                let isFirst = copies[index].damage != nil && order[index] == others.min()
+                let isOfRun = place.removingLastComponent().lastComponent == run?.component
+                return isOfRun || isFirst || order[index] == others.max()
             }.map { copies[$0].location.directory.path })
     }
 
