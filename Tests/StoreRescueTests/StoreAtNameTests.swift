@@ -101,21 +101,26 @@ import Testing
         #expect(try rig.rows() == ["1=base", "2=first", "3=other"])
     }
 
-    /// The branch is copied nevertheless: its program may end before the link is gone.
-    @Test(arguments: [false, true]) func copiesTheBranchOfAStoreWhoseNameIsALink(leadsToAStore: Bool) throws {
+    enum Obstacle: CaseIterable { case danglingLink, linkToAStore, directory, pipe }
+
+    /// The branch is copied nevertheless: its program may end before the name is free.
+    @Test(arguments: Obstacle.allCases) func copiesTheBranchOfAStoreWhoseNameSomethingElseHas(obstacle: Obstacle) throws {
         let other = rig.path.appending(suffix: ".other")
-        if leadsToAStore { try rig.sql(other, "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)") }
+        if obstacle == .linkToAStore { try rig.sql(other, "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)") }
         rig.unlink("")
-        #expect(symlink(leadsToAStore ? other.string : "nowhere/Notes.sqlite", rig.path.string) == 0)
+        let code: String
+        switch obstacle {
+        case .danglingLink: (code, _) = ("dangling_link", symlink("nowhere/Notes.sqlite", rig.path.string))
+        case .linkToAStore: (code, _) = ("symbolic_link", symlink(other.string, rig.path.string))
+        case .directory: (code, _) = ("not_a_file", mkdir(rig.path.string, 0o755))
+        case .pipe: (code, _) = ("not_a_file", mkfifo(rig.path.string, 0o644))
+        }
         for failure in [
             #expect(throws: RelocationFailure.self) { try rig.rescue().dryRun() },
             #expect(throws: RelocationFailure.self) { try rig.rescue().run() },
-        ] {
-            #expect(failure?.code == (leadsToAStore ? "symbolic_link" : "dangling_link"))
-            #expect(failure?.message.contains("pid \(first.pid)") == true)
-        }
+        ] { #expect(failure?.code == code && failure?.message.contains("pid \(first.pid)") == true, "\(failure as Any)") }
         try first.kill()
-        #expect(unlink(rig.path.string) == 0)
+        #expect(remove(rig.path.string) == 0)
         #expect(try rig.rescue().run().outcome == .rescued)
         #expect(try rig.rows() == ["1=base", "2=first"])
     }

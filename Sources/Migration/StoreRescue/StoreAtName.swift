@@ -21,9 +21,18 @@ extension StoreLocation {
         }
     }
 
-    /// Throws if the store's name is a symbolic link: what it leads to isn't the store that the branches are of.
-    func checkLink() throws(RelocationFailure) {
-        guard let status = try? directory.status(name.database), status.kind == .symbolicLink else { return }
+    /// Throws if the store's name is that of a symbolic link, a directory or another file that is no store: neither it nor
+    /// what it leads to is the store that the branches are of.
+    func checkKind() throws(RelocationFailure) {
+        guard let status = try? directory.status(name.database), status.kind != .regular else { return }
+        guard status.kind == .symbolicLink else {
+            let other = path.appending(suffix: ".other").shellWord
+            throw RelocationFailure(
+                .badData, code: "not_a_file",
+                "\(PrintablePath(path)) is \(status.kind == .directory ? "a directory" : "no regular file")",
+                remedy: "move it away, and put the store back: mv -nT \(path.shellWord) \(other) && "
+                    + "groupstore rescue \(path.shellWord)")
+        }
         let target = path.withPlatformString { realpath($0, nil) }
         defer { free(target) }
         let place = target.flatMap { FilePath(platformString: $0) }

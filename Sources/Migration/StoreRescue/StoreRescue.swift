@@ -91,7 +91,7 @@ package struct StoreRescue {
         noteDamaged()
         do throws(RelocationFailure) {
             try store.checkSwapped(branches)
-            try store.checkLink()
+            try store.checkKind()
         } catch { throw error.described(of: store) }
         let scratch = try ScratchDirectory()
         try withExtendedLifetime(scratch) {
@@ -124,7 +124,7 @@ package struct StoreRescue {
             // First of all: the claim asks presenters to close the store, and a program that has a branch may be one
             // of them, or end while others are waited for.
             if !branches.isEmpty { try engine.withoutClaim { try save(branches, $0, in: $0.copies(id)) } }
-            try store.checkLink()
+            try store.checkKind()
             let entriesChanged = branches.first?.entriesChanged
             result = try engine.joiningBranches { try join($0, saved: id, entriesChanged) }
             if branches.isEmpty, result.branches.isEmpty { try checkDamaged() }

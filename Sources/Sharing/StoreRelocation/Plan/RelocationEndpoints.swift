@@ -24,6 +24,16 @@ struct RelocationEndpoints {
         try checkLegacyIsNotInGroup(request.source)
     }
 
+    /// The places of a store that stays in its directory, whatever is at its name: the source isn't resolved.
+    init(inPlace request: RelocationRequest) throws {
+        container = try Self.container(request.group, request.identifier)
+        guard let name = request.source.lastComponent.flatMap(StoreName.init) else {
+            throw RelocationFailure.badName(request.source)
+        }
+        group = StoreLocation(directory: container.directory, name: name)
+        legacy = group
+    }
+
     /// Throws `RelocationFailure` if the source is, through any links, a store of this group with a name other than the
     /// requested one. Programs know such a store by the name that it has.
     private func checkLegacyIsNotInGroup(_ source: FilePath) throws {

@@ -151,7 +151,7 @@ extension Relocation {
     /// Runs `body` under the group's lock alone: no presenter is asked for anything, and no program waited for.
     package func withoutClaim<Result>(_ body: (BranchJoin) throws -> Result) throws(RelocationFailure) -> Result {
         do {
-            let endpoints = try RelocationEndpoints(request)
+            let endpoints = try RelocationEndpoints(inPlace: request)
             return try withGroupLock(endpoints.container) {
                 try body(BranchJoin(relocation: self, endpoints: endpoints))
             }

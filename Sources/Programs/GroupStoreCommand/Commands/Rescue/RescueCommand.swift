@@ -204,15 +204,13 @@ struct RescueCommand: ParsableCommand {
         } catch {
             let path = ArgumentBytes.path(store).absolute(in: FilePath(workingDirectory()))
             let kind = FileStatus(following: path)?.kind
-            guard kind == nil || kind == .directory, let name = path.lastComponent.flatMap(StoreName.existing),
+            guard kind != .regular, let name = path.lastComponent.flatMap(StoreName.existing),
                 let directory = try? Directory(resolving: path.removingLastComponent())
             else { throw error }
             let location = StoreLocation(directory: directory, name: name)
-            if kind == .directory {
-                guard let exchanged = try exchangedLocation(location) else { throw error }
-                return exchanged
-            }
-            guard try !OrphanedBranch.find(location).isEmpty || StoreRescue.isUnfinished(location) else { throw error }
+            if kind == .directory, let exchanged = try exchangedLocation(location) { return exchanged }
+            let isUnfinished = try kind == nil && StoreRescue.isUnfinished(location)
+            guard isUnfinished || !OrphanedBranch.find(location).isEmpty else { throw error }
             return location
         }
     }
