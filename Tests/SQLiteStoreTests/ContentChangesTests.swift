@@ -72,4 +72,88 @@ import Testing
                 "created index i", "changed table note", "dropped table tag",
             ])
     }
+
+    private static let withoutRowid = """
+        CREATE TABLE tag2(name TEXT PRIMARY KEY, n) WITHOUT ROWID; INSERT INTO tag2 SELECT * FROM tag; DROP TABLE tag;
+        ALTER TABLE tag2 RENAME TO tag;
+        """
+
+    /// Returns what a second change does to a store on which a first one was made.
+    private func changes(after first: String, _ second: String) throws -> ContentChanges {
+        let (before, after) = (try Fixture(), try Fixture())
+        try before.make(Self.sql + first)
+        try after.make(Self.sql + first + second)
+        return try before.read { copy in
+            try after.read { try StoreContent(copy).changes(to: StoreContent($0)) }
+        }
+    }
+
+    @Test func comparesATableThatIsRebuiltWithoutRowidOrBack() throws {
+        let lost = "DELETE FROM tag WHERE name = 'x'; UPDATE tag SET n = 7 WHERE name = 'y';"
+        #expect(try counts(Self.withoutRowid).isEmpty)
+        #expect(try counts(Self.withoutRowid + lost) == ["tag": [0, 1, 1]])
+        let note = """
+            CREATE TABLE note2(id INTEGER PRIMARY KEY, title TEXT) WITHOUT ROWID; INSERT INTO note2 SELECT * FROM note;
+            DROP TABLE note; ALTER TABLE note2 RENAME TO note; DELETE FROM note WHERE id = 2;
+            """
+        #expect(try counts(note) == ["note": [0, 1, 0]])
+        let back = """
+            CREATE TABLE tag2(name TEXT PRIMARY KEY, n); INSERT INTO tag2 SELECT * FROM tag; DROP TABLE tag;
+            ALTER TABLE tag2 RENAME TO tag; DELETE FROM tag WHERE name = 'z';
+            """
+        let found = try changes(after: Self.withoutRowid, back)
+        let tag = try #require(found.tables.first { $0.name == "tag" })
+        #expect([tag.came, tag.went, tag.changed] == [0, 1, 0] && tag.obstacle == nil)
+    }
+
+    @Test func comparesATableWhoseNamesChangeInCaseOnly() throws {
+        let renamed = """
+            ALTER TABLE tag RENAME TO tag2; ALTER TABLE tag2 RENAME TO TAG; ALTER TABLE TAG RENAME COLUMN name TO x;
+            ALTER TABLE TAG RENAME COLUMN x TO Name;
+            """
+        let found = try changes(renamed)
+        #expect(found.tables.map(\.name) == ["TAG", "entry", "note"] && found.tables.allSatisfy(\.isSame))
+        #expect(found.schema == [.init(kind: .changed, type: "table", name: "TAG")])
+        #expect(try counts(renamed + "DELETE FROM tag WHERE name = 'x';") == ["TAG": [0, 1, 0]])
+    }
+
+    /// SQLite folds ASCII letters alone, and compares all else byte by byte.
+    @Test(arguments: [("\u{E9}", "e\u{301}"), ("\u{E9}", "\u{C9}")])
+    func keepsNamesApartThatSQLiteKeepsApart(former: String, present: String) throws {
+        let table = "CREATE TABLE \(former.sqlName)(id INTEGER PRIMARY KEY); INSERT INTO \(former.sqlName) VALUES (1);"
+        let found = try changes(after: table, "ALTER TABLE \(former.sqlName) RENAME TO \(present.sqlName);")
+        let lost = try #require(found.tables.first { $0.name.utf8.elementsEqual(former.utf8) })
+        #expect(lost.isLoss && lost.went == 1)
+        #expect(Set(found.schema.map(\.kind)) == [.created, .dropped])
+    }
+
+    @Test(arguments: [
+        (
+            "CREATE TABLE x(name, n PRIMARY KEY); INSERT INTO x SELECT * FROM tag; DROP TABLE tag; "
+                + "ALTER TABLE x RENAME TO tag;",
+            "has other keys in tag"
+        ),
+        (
+            "CREATE TABLE x(name TEXT PRIMARY KEY, m, n AS (m)); INSERT INTO x SELECT * FROM tag; DROP TABLE tag; "
+                + "ALTER TABLE x RENAME TO tag;",
+            "computes the column n in tag"
+        ),
+        (
+            "DROP TABLE tag; CREATE VIRTUAL TABLE tag USING fts5(name, n);", "has a virtual table tag"
+        ),
+    ])
+    func rowsThatCannotBeComparedAreNeitherLostNorKept(rebuilt: String, obstacle: String) throws {
+        let tag = try #require(try changes(rebuilt).tables.first { $0.name == "tag" })
+        #expect(tag.obstacle == obstacle && !tag.isLoss && !tag.isSame)
+    }
+
+    @Test func countsRowsWhoseKeysHaveBecomeOneAsLost() throws {
+        let merged = """
+            CREATE TABLE x(name TEXT COLLATE NOCASE PRIMARY KEY, n); INSERT OR IGNORE INTO x SELECT * FROM tag;
+            DROP TABLE tag; ALTER TABLE x RENAME TO tag;
+            """
+        let found = try changes(after: "INSERT INTO tag VALUES ('X', 1);", merged)
+        let tag = try #require(found.tables.first { $0.name == "tag" })
+        #expect([tag.came, tag.went] == [0, 1] && tag.isLoss)
+    }
 }

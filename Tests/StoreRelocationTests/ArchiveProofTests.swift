@@ -160,7 +160,7 @@ import Testing
         ("DELETE FROM note WHERE id > 99", "lacks 101 of 200 rows in note"),
         ("DELETE FROM tag", "has no rows in tag"), ("DROP TABLE tag", "has no table tag"),
         ("DROP INDEX by_text; ALTER TABLE note DROP COLUMN text", "has no column text in note"),
-        ("DROP TABLE tag; CREATE TABLE tag (name TEXT); INSERT INTO tag VALUES ('one')", "has no table tag"),
+        ("DROP TABLE tag; CREATE TABLE tag (name TEXT); INSERT INTO tag VALUES ('one')", "has no column weight in tag"),
     ])
     func aStoreWithoutATablesRowsIsNone(_ sql: String, _ reason: String) throws {
         try archiveCopy()

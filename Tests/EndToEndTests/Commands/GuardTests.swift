@@ -109,4 +109,23 @@ import Testing
         let kept = try groupstore("archive", "list", Word(scratch.path), "--json").objects
         #expect(kept.filter { $0.type == "archive" }.count == 2, "after a loss all are kept")
     }
+
+    /// A migration tool rebuilds a table under the same name, or under one that differs in case only.
+    @Test(arguments: [
+        "CREATE TABLE x (id INTEGER PRIMARY KEY, text) WITHOUT ROWID; INSERT INTO x SELECT * FROM note; "
+            + "DROP TABLE note; ALTER TABLE x RENAME TO note",
+        "ALTER TABLE note RENAME TO x; ALTER TABLE x RENAME TO Note; ALTER TABLE Note RENAME text TO x; "
+            + "ALTER TABLE Note RENAME x TO Text",
+    ])
+    func aRebuiltTableWithAllItsRowsIsNoLoss(statements: String) throws {
+        let done = try guarding(
+            "--json", "--fail-on-loss", "NOTE", running: Word("sqlite3 \"$1\" '\(statements)'"))
+        #expect(done.status == 0 && done.outcome == "changed", "\(done.output)\(done.errors)")
+        let tables = done.objects.filter { $0.type == "table" }
+        #expect(tables.count == 1 && tables[0].integer("went") == 0 && tables[0].integer("changed") == 0)
+        let lost = try guarding(
+            "--json", "--fail-on-loss", "note",
+            running: Word("sqlite3 \"$1\" '\(statements); DELETE FROM note WHERE id = 1'"))
+        #expect(lost.status == 65 && lost.outcome == "lost", "\(lost.output)\(lost.errors)")
+    }
 }

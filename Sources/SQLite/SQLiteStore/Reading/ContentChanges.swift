@@ -43,45 +43,61 @@ package struct ContentChanges: Equatable, Sendable {
 
 extension StoreContent {
     /// Compares this copy with what became of the store: each row with the one that has its primary key, or else its
-    /// row identifier. Both readers must be valid. Throws `StoreError`.
+    /// row identifier. Tables and columns correspond by the names that SQLite takes for the same. Both readers must be
+    /// valid. Throws `StoreError`.
     package func changes(to later: StoreContent) throws -> ContentChanges {
         let mine = tables.filter { $0.kind != .virtual && !$0.isShadow }
-        let theirs = later.tables.filter { $0.kind != .virtual && !$0.isShadow }
-        let names = Set((mine + theirs).map { ExactName($0.name) }).map(\.text)
-        return ContentChanges(
-            tables: try names.sorted().map { name in
-                let kept = try mine.first { $0.name.hasSameBytes(as: name) }.flatMap { table in
-                    // SQLite permits any number of rows whose key is NULL.
-                    let isUnique = try !reader.hasNullKeys(table) && !later.reader.hasNullKeys(table)
-                    return try retention(of: table, in: later, pairing: isUnique ? .primaryKey : .rowid)
+        let known = Set(mine.map { DatabaseSchema.key(of: $0.name) })
+        let created = later.tables.filter {
+            $0.kind != .virtual && !$0.isShadow && !known.contains(DatabaseSchema.key(of: $0.name))
+        }
+        let found =
+            try mine.map { table in
+                // SQLite permits any number of rows whose key is NULL.
+                let isUnique = try !hasNullKeys(table) && !later.hasNullKeys(table)
+                let kept = try retention(of: table, in: later, pairing: isUnique ? .primaryKey : .rowid)
+                guard let present = later.schema.table(table.name) else {
+                    return ContentChanges.Table(missing: table.name, before: kept?.rows ?? 0)
                 }
-                let present = theirs.first { $0.name.hasSameBytes(as: name) }
-                let after = try present.map { try later.reader.rowCount($0) } ?? 0
-                return ContentChanges.Table(name, kept, after: after, isMissing: present == nil)
-            }, schema: try schemaChanges(to: later))
+                if present.kind == .virtual { return ContentChanges.Table(virtual: present.name, kept) }
+                return ContentChanges.Table(present.name, kept, after: try later.reader.rowCount(present))
+            } + created.map { ContentChanges.Table($0.name, nil, after: try later.reader.rowCount($0)) }
+        return ContentChanges(tables: found.sorted { $0.name < $1.name }, schema: try schemaChanges(to: later))
     }
-}
 
-extension StoreReader {
     /// True if a row has NULL in a column of the table's declared primary key. False also if this store has no such
     /// columns: then its keys are others.
-    fileprivate func hasNullKeys(_ table: DatabaseSchema.Table) throws -> Bool {
+    private func hasNullKeys(_ table: DatabaseSchema.Table) throws -> Bool {
         let key = table.primaryKey.map(\.name)
-        let mine = try DatabaseSchema(self).tablesByName.first { $0.name.hasSameBytes(as: table.name) }
-        guard !key.isEmpty, mine?.primaryKey.map(\.name).hasSameBytes(as: key) == true else { return false }
+        guard !key.isEmpty, let own = schema.table(table.name), own.kind != .virtual,
+            own.primaryKey.map({ DatabaseSchema.key(of: $0.name) }) == key.map(DatabaseSchema.key)
+        else { return false }
         let isNull = key.map { "\($0.sqlName) IS NULL" }.joined(separator: " OR ")
-        return try prepare("SELECT 1 FROM \(table.name.sqlName) WHERE \(isNull) LIMIT 1").step()
+        return try reader.prepare("SELECT 1 FROM \(table.name.sqlName) WHERE \(isNull) LIMIT 1").step()
     }
 }
 
 extension ContentChanges.Table {
-    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, after: Int64, isMissing: Bool) {
+    fileprivate init(missing name: String, before: Int64) {
+        self.init(
+            name: name, before: before, after: 0, came: 0, went: before, changed: 0, obstacle: "has no table \(name)")
+    }
+
+    /// The rows of a virtual table can't be counted without its module: they are neither lost nor kept.
+    fileprivate init(virtual name: String, _ kept: ContentRetention.Table?) {
         let before = kept?.rows ?? 0
-        let obstacle = isMissing ? "has no table \(name)" : after == 0 ? nil : kept?.obstacle
-        // Rows that can't be compared one by one may all have changed, and are counted.
-        let went = obstacle == nil ? kept?.missing ?? 0 : max(0, before - after)
+        self.init(
+            name: name, before: before, after: 0, came: 0, went: 0, changed: before, obstacle: kept?.obstacle)
+    }
+
+    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, after: Int64) {
+        let before = kept?.rows ?? 0
+        let obstacle = after == 0 ? nil : kept?.obstacle
+        // Rows that can't be compared one by one may all have changed, and are counted. So are two rows whose keys
+        // are one key to the store, by another collation.
+        let went = max(obstacle == nil ? kept?.missing ?? 0 : 0, before - after)
         self.init(
             name: name, before: before, after: after, came: after - (before - went), went: went,
-            changed: obstacle == nil ? kept?.changed ?? 0 : before - went, obstacle: obstacle)
+            changed: obstacle == nil ? min(kept?.changed ?? 0, before - went) : before - went, obstacle: obstacle)
     }
 }

@@ -94,17 +94,19 @@ extension StoreContent {
             isAnotherStore: Set(identities).count > 1)
     }
 
-    /// Returns nil if the table is empty.
+    /// Returns nil if the table is empty. Its counterpart is what SQLite takes its name for: the case of ASCII letters
+    /// doesn't matter, nor whether either is `WITHOUT ROWID`, as long as both have the key.
     func retention(
         of table: DatabaseSchema.Table, in other: StoreContent, pairing: RowPairing
     ) throws -> ContentRetention.Table? {
         var found = ContentRetention.Table(name: table.name, rows: try reader.rowCount(table))
         guard found.rows > 0 else { return nil }
-        let isCounterpart = { (one: DatabaseSchema.Table) in
-            one.name.hasSameBytes(as: table.name) && one.kind == table.kind
-        }
-        guard let counterpart = other.tables.first(where: isCounterpart) else {
+        guard let counterpart = other.schema.table(table.name) else {
             (found.missing, found.obstacle) = (found.rows, "has no table \(table.name)")
+            return found
+        }
+        guard counterpart.kind != .virtual else {
+            (found.changed, found.obstacle) = (found.rows, "has a virtual table \(table.name)")
             return found
         }
         guard try other.reader.hasRows(table) else {
@@ -115,13 +117,14 @@ extension StoreContent {
             (found.changed, found.obstacle) = (found.rows, "has another text encoding")
             return found
         }
-        let theirs = counterpart.assignableColumns.map(\.name)
-        if let lost = table.assignableColumns.map(\.name).first(where: { !theirs.containsExact($0) }) {
-            (found.changed, found.obstacle) = (found.rows, "has no column \(lost) in \(table.name)")
+        let theirs = Set(counterpart.assignableColumns.map { DatabaseSchema.key(of: $0.name) })
+        if let lost = table.assignableColumns.first(where: { !theirs.contains(DatabaseSchema.key(of: $0.name)) }) {
+            let verb = counterpart.column(lost.name) == nil ? "has no" : "computes the"
+            (found.changed, found.obstacle) = (found.rows, "\(verb) column \(lost.name) in \(table.name)")
             return found
         }
         let key = pairing.key(of: table)
-        guard !key.isEmpty, key.hasSameBytes(as: pairing.key(of: counterpart)) else {
+        guard !key.isEmpty, key.map(DatabaseSchema.key) == pairing.key(of: counterpart).map(DatabaseSchema.key) else {
             (found.changed, found.obstacle) = (found.rows, "has other keys in \(table.name)")
             return found
         }

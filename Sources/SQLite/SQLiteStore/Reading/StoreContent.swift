@@ -4,13 +4,15 @@ import SQLiteFormat
 /// affect it.
 package struct StoreContent {
     let reader: StoreReader
+    let schema: DatabaseSchema
     /// The tables by name, without views and SQLite's own tables.
     package let tables: [DatabaseSchema.Table]
 
     /// Creates the content as seen by `reader`. It is valid while the reader is.
     package init(_ reader: StoreReader) throws {
         self.reader = reader
-        tables = try DatabaseSchema(reader).tablesByName
+        schema = try DatabaseSchema(reader)
+        tables = schema.tablesByName
     }
 
     /// Returns the number of rows by table, without virtual tables.
@@ -72,31 +74,35 @@ extension StoreContent {
         return try sequenceDifference(from: other)
     }
 
-    /// Returns what differs in the schemas, by type and name, without what SQLite makes for constraints.
+    /// Returns what differs in the schemas, by type and name, without what SQLite makes for constraints. An entry whose
+    /// name has changed in case only is the same one to SQLite, and a change.
     func schemaChanges(to later: StoreContent) throws -> [ContentChanges.SchemaChange] {
         let (mine, theirs) = (try definitions(), try later.definitions())
-        let all = Set(mine.keys).union(theirs.keys).sorted { ($0.type, $0.name.text) < ($1.type, $1.name.text) }
-        return all.compactMap { entry in
-            guard mine[entry] != theirs[entry] else { return nil }
+        let changes: [ContentChanges.SchemaChange] = Set(mine.keys).union(theirs.keys).compactMap { entry in
+            let (former, present) = (mine[entry], theirs[entry])
+            guard former?.definition != present?.definition else { return nil }
             let kind: ContentChanges.SchemaChange.Kind =
-                mine[entry] == nil ? .created : theirs[entry] == nil ? .dropped : .changed
-            return .init(kind: kind, type: entry.type, name: entry.name.text)
+                former == nil ? .created : present == nil ? .dropped : .changed
+            return .init(kind: kind, type: entry.type, name: present?.name ?? former?.name ?? "")
         }
+        return changes.sorted { ($0.type, $0.name) < ($1.type, $1.name) }
     }
 
     private struct SchemaEntry: Hashable {
         let type: String
-        let name: ExactName
+        /// `DatabaseSchema.key(of:)` its name.
+        let key: String
     }
 
-    /// Returns each entry's table and statement.
-    private func definitions() throws -> [SchemaEntry: [[UInt8]?]] {
+    /// Returns each entry's name, and its name, table and statement as they are stored.
+    private func definitions() throws -> [SchemaEntry: (name: String, definition: [[UInt8]?])] {
         let rows = try reader.prepare(
             "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
-        var found: [SchemaEntry: [[UInt8]?]] = [:]
+        var found: [SchemaEntry: (name: String, definition: [[UInt8]?])] = [:]
         while try rows.step() {
-            let entry = SchemaEntry(type: rows.text(0) ?? "", name: ExactName(rows.text(1) ?? ""))
-            found[entry, default: []] += [rows.bytes(2, limit: .max), rows.bytes(3, limit: .max)]
+            let name = rows.text(1) ?? ""
+            let entry = SchemaEntry(type: rows.text(0) ?? "", key: DatabaseSchema.key(of: name))
+            found[entry, default: (name, [])].definition += (1...3).map { rows.bytes($0, limit: .max) }
         }
         return found
     }

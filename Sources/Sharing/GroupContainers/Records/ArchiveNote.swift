@@ -22,7 +22,8 @@ package struct ArchiveNote: Codable, Sendable, Equatable {
     package var restored: [Restoration]?
     /// True if `guard` made the copy before a command, nil otherwise.
     package var isGuard: Bool?
-    /// True if that command has lost rows, columns or tables, false if it has not; nil if that isn't known.
+    /// True if that command has lost rows, columns or tables, or may have: some can't be compared. False if it has not;
+    /// nil if that isn't known.
     package var hasLoss: Bool?
     /// The lost files of which the archived store is a copy, if `rescue` made it, nil otherwise.
     package var branch: Branch?

@@ -37,7 +37,8 @@ extension Relocation {
         }
     }
 
-    /// Records in a copy's note whether the command before which it was made has lost something of the store.
+    /// Records in a copy's note whether the command before which it was made has lost something of the store, or may
+    /// have.
     package func noteLoss(_ hasLoss: Bool, after copy: ArchivedStore) throws(RelocationFailure) {
         do {
             let container = try RelocationEndpoints.container(request.group, request.identifier)

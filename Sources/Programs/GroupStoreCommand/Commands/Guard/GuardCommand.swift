@@ -138,7 +138,7 @@ struct GuardCommand: ParsableCommand {
         ]
         if !report.losses.isEmpty { summary["lost"] = .array(report.losses.map { .string($0) }) }
         // Without the record, the copy is compared before it is removed.
-        try? engine.noteLoss(report.hasLoss || isLoss, after: copy)
+        try? engine.noteLoss(!report.hasAll || isLoss, after: copy)
         // After a loss, an older copy may be the better one.
         let keepsAll = status == ExitStatus.badData.rawValue
         let former = keepsAll ? [] : removeOldCopies(of: location, keeping: copy.id, engine)
@@ -188,7 +188,7 @@ struct GuardCommand: ParsableCommand {
                     return FormerCopy(id: copy.id, reason: nil)
                 } catch {
                     guard !force else { throw error }
-                    return FormerCopy(id: copy.id, reason: "\(error.message); its command has lost rows")
+                    return FormerCopy(id: copy.id, reason: "\(error.message); its command may have lost rows")
                 }
             }
         } catch {
@@ -202,6 +202,6 @@ struct GuardCommand: ParsableCommand {
         guard let archived = copy.location, let now = try? GuardReport(store, since: archived, guarding: []) else {
             return false
         }
-        return !now.hasLoss
+        return now.hasAll
     }
 }

@@ -26,8 +26,8 @@ struct GuardReport {
         losses = changes.tables.filter { $0.isLoss && guarded.contains(DatabaseSchema.key(of: $0.name)) }.map(\.name)
     }
 
-    /// True if a table has lost rows or columns, or is gone.
-    var hasLoss: Bool { changes.tables.contains(where: \.isLoss) }
+    /// True if the store is known to have each table, column and row of the copy, by their keys.
+    var hasAll: Bool { changes.tables.allSatisfy { !$0.isLoss && $0.obstacle == nil } }
 
     var outcome: String {
         if !damage.isEmpty { return "damaged" }
