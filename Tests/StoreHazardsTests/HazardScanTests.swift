@@ -324,6 +324,55 @@ import Testing
         #expect(try hazards().isEmpty)
     }
 
+    /// A parent in exclusive locking mode has no index that could show whether the child uses the files: the database
+    /// has all of the log.
+    @Test(arguments: ["c.close()", "c.execute('PRAGMA journal_mode = DELETE').fetchall()"])
+    func acceptsAForkedChildWithoutAnIndexUntilItUsesTheLog(manner: String) throws {
+        let first = try exclusiveHolder()
+        try first.run("(r, w), (s, t) = os.pipe(), os.pipe()")
+        let work = "os.read(r, 1), c.execute('INSERT INTO t VALUES (2)'), os.write(t, b'x'), os.read(r, 1)"
+        try first.run("child = os.fork() or (os.close(w), \(work), os._exit(0))")
+        try first.run(manner)
+        #expect(access(side("-wal"), F_OK) != 0)
+        #expect(try hazards().isEmpty)
+        try first.run("os.write(w, b'x'); os.read(s, 1)")
+        let found = try hazards()
+        #expect(found.map(\.code) == [.orphanedLog] && found.first?.holder.pid != first.pid)
+        try first.run("os.close(w); os.waitpid(child, 0)")
+        #expect(try hazards().isEmpty)
+    }
+
+    /// A look without descriptors leaves the comparison to its caller. Once others have changed the pages, nothing
+    /// proves that the database had all of the log.
+    @Test func saysThatAHolderMayBeAForkedChild() throws {
+        let name = try #require(store.lastComponent.flatMap { StoreName($0) })
+        let directory = try Directory(scratch.path)
+        let scan = HazardScan([(name, directory)], recordingIn: KnownSideFiles())
+        let first = try exclusiveHolder()
+        try first.run("r, w = os.pipe(); child = os.fork() or (os.close(w), os.read(r, 1), os._exit(0))")
+        #expect(unlink(side("-wal")) == 0)
+        #expect(scan.hazards().first { $0.holder.pid == first.pid }?.mayBeInherited == false, "it has a lock")
+        try first.run("c.close()")
+        let inherited = try #require(scan.hazards().first)
+        #expect(inherited.mayBeInherited && inherited.logVersion != nil)
+        #expect(inherited.isInDatabase(name, in: directory))
+        #expect(try hazards().isEmpty)
+        #expect(try run("sqlite3", [Word(store), "DELETE FROM t"]).status == 0)
+        let found = try #require(try hazards().first)
+        #expect(found.logVersion == inherited.logVersion && found.message.contains("may be a forked child"))
+        #expect(found.remedy.hasPrefix("end a child"))
+        try first.run("os.close(w); os.waitpid(child, 0)")
+    }
+
+    /// Returns a process that has the store open in WAL mode, without an index.
+    private func exclusiveHolder() throws -> SQLiteHolder {
+        let holder = try SQLiteHolder(store)
+        try holder.run("c.execute('PRAGMA locking_mode = EXCLUSIVE').fetchall()")
+        try holder.run("c.execute('PRAGMA journal_mode = WAL').fetchall(); c.execute('CREATE TABLE t (a)')")
+        try holder.insert()
+        return holder
+    }
+
     @Test func findsAStoreWithTwoNames() throws {
         let first = try holder()
         let other = scratch.path.appending("Other.sqlite")

@@ -4,7 +4,8 @@ import SQLiteFormat
 import SystemPackage
 
 /// Looks for hazards to stores: at the names of their files, at the open files of all processes that this one may
-/// inspect, and at the kernel's list of locks. It takes no lock, opens no file of a store and writes nothing.
+/// inspect, and at the kernel's list of locks. It takes no lock and writes nothing. Unless `readsLogs` is true, it
+/// opens no file of a store.
 package struct HazardScan {
     private let stores: [(name: StoreName, directory: Directory)]
     private let readsLogs: Bool
@@ -14,8 +15,9 @@ package struct HazardScan {
 
     /// - Parameters:
     ///   - stores: The stores' names, with their directories.
-    ///   - readsLogs: True to recognise a renamed log by its first bytes. The process must have no SQLite connection:
-    ///     closing a descriptor would drop the connection's locks if the file is a database.
+    ///   - readsLogs: True to recognise a renamed log by its first bytes, and to leave out a forked child's log if the
+    ///     database has all of it. The process must have no SQLite connection: closing a descriptor would drop the
+    ///     connection's locks if the file is a database. Else the caller asks `StoreHazard.isInDatabase`.
     ///   - known: Where to record the files at the stores' names. A renamed log is recognised if an earlier look at the
     ///     stores has recorded it.
     ///   - versions: The versions of SQLite that are known already; nil to leave out the warnings.
@@ -40,9 +42,17 @@ package struct HazardScan {
         return look().filter { first.contains($0.sighting) }.compactMap { found in
             let unknown = found.sighting.pid == 0 ? FileHolder(pid: 0, program: "?") : nil
             guard let holder = unknown ?? FileHolder(process: found.sighting.pid) else { return nil }
-            return StoreHazard(
+            var hazard = StoreHazard(
                 found.sighting.code, found.store, holder, found.file, expected: found.expected, lost: found.lost,
                 cause: found.cause)
+            hazard.mayBeInherited = found.mayBeInherited
+            return readsLogs && isInDatabase(hazard) ? nil : hazard
+        }
+    }
+
+    private func isInDatabase(_ hazard: StoreHazard) -> Bool {
+        stores.contains { name, directory in
+            directory.path.appending(name.database) == hazard.store && hazard.isInDatabase(name, in: directory)
         }
     }
 
@@ -54,6 +64,7 @@ package struct HazardScan {
         let expected: FileIdentity?
         let lost: HeldStore?
         let cause: String
+        var mayBeInherited = false
     }
 
     private func look() -> [Found] {
@@ -87,7 +98,8 @@ package struct HazardScan {
         let version = sighting.code == .oldSQLite ? versions?.version(inProcess: sighting.pid)?.description : nil
         return Found(
             sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
-            lost: lost, cause: version ?? "")
+            lost: lost, cause: version ?? "",
+            mayBeInherited: sighting.code == .orphanedLog && lost?.mayBeInherited(by: process.pid, locks) == true)
     }
 
     /// Returns the stores on file systems that can hide writers. No process is known: they are elsewhere.

@@ -112,4 +112,50 @@ import Testing
             #expect(done.output.contains("are kept in"), "\(command): \(done.output)")
         }
     }
+
+    /// The child has the log of a parent in exclusive locking mode, and no lock. Whoever looks for the first time after
+    /// other programs have changed the rows can't know that nothing was lost.
+    @Test func aForkedChildThatWaitsIsNoHazard() throws {
+        let places = try Places()
+        let store = places.group.appending("Notes.sqlite")
+        let parent = try SQLiteHolder(store)
+        try parent.run("c.execute('PRAGMA locking_mode = EXCLUSIVE').fetchall()")
+        try parent.run("c.execute('PRAGMA journal_mode = WAL').fetchall()")
+        try parent.run("c.execute('CREATE TABLE t (id INTEGER PRIMARY KEY)')")
+        try parent.run("c.execute('INSERT INTO t VALUES (1), (2)')")
+        let agent = try AgentProcess(places, legacy: [])
+        let subscriber = try agent.subscribe("Notes.sqlite")
+        try parent.run("r, w = os.pipe(); child = os.fork() or (os.close(w), os.read(r, 1), os._exit(0))")
+        try parent.run("c.close()")
+        func doctor() throws -> FinishedProcess {
+            try groupstore("doctor", Word(store), environment: agent.environment)
+        }
+        #expect(try doctor().status == 0)
+        let rescued = try groupstore("rescue", Word(store), options: ["--json"], environment: agent.environment)
+        #expect(rescued.status == 0 && rescued.outcome == "nothing_to_do", "\(rescued.output)")
+        // The look that finds the other's log sees the child too.
+        let other = try sqliteShell(store)
+        try other.execute("INSERT INTO t VALUES (3)")
+        #expect(unlink(store.string + "-wal") == 0 && unlink(store.string + "-shm") == 0)
+        #expect(try subscriber.next("hazard").integer("pid") == Int64(other.pid))
+        other.closeInput()
+        try other.wait()
+        try subscriber.next("hazard_over")
+        try sqlite(store, "DELETE FROM t WHERE id = 1")
+        // A program that closes a store locks it for a moment, and the agent can't read it then.
+        let deadline = Deadline(after: .ample)
+        let check = { try groupstore("status", "--check", environment: agent.environment) }
+        var checked = try check()
+        while checked.status == 74, !deadline.hasPassed { checked = try check() }
+        #expect(checked.status == 0, "\(checked.output)\(checked.errors)")
+
+        let named = try doctor()
+        #expect(named.status == 65 && named.output.contains("may be a forked child"), "\(named.output)")
+        let planned = try groupstore(
+            "rescue", Word(store), options: ["--dry-run"], environment: agent.environment)
+        let said = planned.output + planned.errors
+        #expect(said.contains("may be a forked child"), "\(said)")
+        try parent.run("os.close(w); os.waitpid(child, 0)")
+        #expect(try doctor().status == 0)
+    }
 }
