@@ -47,12 +47,16 @@ import Testing
         return try ArchiveValue(of: ArchivedStore(entry, in: container), in: container)
     }
 
-    @Test(arguments: [Transfer.Method.migrate, .replace])
-    func undoingAMigrationNeedsTheStoreAsItWas(_ method: Transfer.Method) throws {
+    @Test(arguments: [
+        (Transfer.Method.migrate, "as it was before a migration"), (.replace, "which could not be migrated"),
+        (.merge, "as it was before a merge or a rescue"),
+    ])
+    func undoingAChangeNeedsTheStoreAsItWas(_ method: Transfer.Method, why: String) throws {
         try makeStore(at: published, "new")
         let id = try archive("old")
         try addReceipt(id, method)
-        #expect(try value(id).word == "needed_by_undo")
+        let needed = try value(id)
+        #expect(needed.word == "needed_by_undo" && needed.reason.hasSuffix(why), "\(needed.reason)")
         // A later relocation can be undone, this one no longer; but nothing else holds the old rows.
         try addReceipt(TransferIdentifier(), .rename, at: Date().addingTimeInterval(10))
         #expect(try value(id).word == "only_copy")

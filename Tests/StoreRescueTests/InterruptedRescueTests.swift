@@ -207,6 +207,30 @@ import Testing
         }
     }
 
+    /// A rescue was killed before it copied anything: no content is there.
+    @Test(arguments: ["rescue", "copy", "recover", "record half written", "no record"])
+    func removesADirectoryWithoutACopy(how: String) throws {
+        let first = try split()
+        let branch = try #require(OrphanedBranch.find(rig.store).first)
+        let container = try Relocation.container(at: rig.store.directory.path)
+        let run = try GroupContainer.child("7-a", of: GroupContainer.child("rescue", of: container.bookkeeping()))
+        let place = try GroupContainer.child("branch-0", of: run)
+        let record = BranchRecord(name: rig.store.name.database, branch: branch.record)
+        if how != "no record" { try record.write(in: place) }
+        if how == "record half written" { try place.rename("branch.json", to: "branch.json.new", in: place, .refuse) }
+        try first.end()
+        // The branch's program may have closed the store as the last one.
+        let directory = rig.store.directory.path
+        #expect(try StoreRescue.interrupted(in: directory, settling: false, rig.request()).isEmpty)
+        #expect(FileStatus(following: place.path) != nil, "a dry run removes nothing")
+        switch how {
+        case "copy": _ = try rig.rescue().copyBranches()
+        case "recover": _ = try StoreRescue.interrupted(in: directory, settling: true, rig.request())
+        default: #expect(try rig.rescue().run().outcome == .nothingToDo)
+        }
+        #expect(FileStatus(following: run.path.removingLastComponent()) == nil)
+    }
+
     /// Another store of the same directory.
     @Test func leavesTheCopiesOfOtherStores() throws {
         let first = try split()

@@ -30,10 +30,12 @@ extension StoreRescue {
             let archived = try saved.archived().filter { !$0.branch.isJoined }
             let unfinished = try saved.unfinished()
             let names = Set((copies + archived + unfinished.compactMap(\.self)).map(\.name))
-            guard !names.isEmpty || !unfinished.isEmpty else { return [] }
+            // Nothing is lost with a directory that has a record alone, and nothing is said of it.
+            let hasEmptyPlaces = try saved.hasEmptyPlaces()
+            guard !names.isEmpty || !unfinished.isEmpty || hasEmptyPlaces else { return [] }
             let branches = try open(names, in: container)
             let isOpen = branches.mapValues { $0.map(\.record) }
-            if settling, !copies.isEmpty || !unfinished.isEmpty {
+            if settling, !copies.isEmpty || !unfinished.isEmpty || hasEmptyPlaces {
                 let notes = try Relocation(request).settleBranches { copy in
                     copy.isOpen(isOpen[copy.name] ?? [])
                 } discard: { copy, run in

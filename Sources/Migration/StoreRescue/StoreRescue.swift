@@ -61,6 +61,12 @@ package struct StoreRescue {
         return report
     }
 
+    /// Removes directories without a copy, which an interrupted rescue has left. Returns that there is nothing to do.
+    private func removingEmptyPlaces(_ engine: Relocation) throws -> RescueReport {
+        if try SavedBranches(container).hasEmptyPlaces() { try engine.withoutClaim { try settle($0, []) } }
+        return nothing
+    }
+
     /// The damaged branches of the store that rescues have kept.
     private var damaged: [SavedBranches.Saved] {
         ((try? SavedBranches(container).damaged()) ?? []).filter { $0.name == name }
@@ -123,9 +129,9 @@ package struct StoreRescue {
     /// Joins the branches. Throws `RelocationFailure`; the store at the name then has what it had.
     package func run() throws -> RescueReport {
         let branches = OrphanedBranch.find(store)
-        guard try !branches.isEmpty || Self.isUnfinished(store) else { return nothing }
-        noteInherited(branches)
         let engine = Relocation(request, registry: registry, isCancelled: isCancelled, report: report)
+        guard try !branches.isEmpty || Self.isUnfinished(store) else { return try removingEmptyPlaces(engine) }
+        noteInherited(branches)
         let id = TransferIdentifier()
         var result: RescueReport
         do {
@@ -166,8 +172,11 @@ package struct StoreRescue {
     /// - Throws: `RelocationFailure` for the first branch that can't be copied, once the others are.
     package func copyBranches(limit: Int64? = nil) throws -> RescueReport {
         let branches = OrphanedBranch.find(store)
-        guard !branches.isEmpty else { return try earlierCopies() }
         let engine = Relocation(request, registry: registry, isCancelled: isCancelled, report: report)
+        guard !branches.isEmpty else {
+            _ = try removingEmptyPlaces(engine)
+            return try earlierCopies()
+        }
         return try engine.withoutClaim { join in
             var result = RescueReport()
             result.outcome = .copied

@@ -107,9 +107,7 @@ struct ArchiveProof {
             switch receipt.method {
             case .migrate, .replace, .merge:
                 let isLast = receipts.last { $0.name == receipt.name }?.id == receipt.id
-                if isThere, isLast {
-                    return .undo("it is \(PrintablePath(path)) as it was before a migration")
-                }
+                if isThere, isLast { return .undo("it is \(receipt.method.former(of: path))") }
             case .rename, .reflink, .copy:
                 // Only the file that was published may have gone on: any other must have the same content.
                 places.append(.init(path: path, basis: isThere ? basis(note.archived, archived, note) : .equal))
@@ -141,6 +139,17 @@ struct ArchiveProof {
             let status = try found.directory.status(found.name.database)
         else { return false }
         return restored.isCopy(status, birth: found.directory.birth(found.name.database))
+    }
+}
+
+extension Transfer.Method {
+    /// A phrase for the store that was changed in place, as it was.
+    fileprivate func former(of path: FilePath) -> String {
+        switch self {
+        case .merge: "\(PrintablePath(path)) as it was before a merge or a rescue"
+        case .replace: "the former store of \(PrintablePath(path)), which could not be migrated"
+        case .migrate, .rename, .reflink, .copy: "\(PrintablePath(path)) as it was before a migration"
+        }
     }
 }
 

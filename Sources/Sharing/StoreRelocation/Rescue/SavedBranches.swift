@@ -153,6 +153,19 @@ package struct SavedBranches {
         }
     }
 
+    /// True if an interrupted run has left directories without a file of a copy. They aren't among the unfinished ones.
+    package func hasEmptyPlaces() throws -> Bool {
+        guard let parent = try directory() else { return false }
+        let runs = try parent.names().map { try parent.directory($0) }
+        return try runs.isEmpty || runs.contains { try $0.names().isEmpty || !emptyPlaces(in: $0).isEmpty }
+    }
+
+    /// Returns the directories of one run that have nothing but a record.
+    func emptyPlaces(in run: Directory) throws -> Set<FilePath.Component> {
+        let empty = try places(in: run).filter { try $0.names().allSatisfy(BranchRecord.isRecord) }
+        return Set(empty.compactMap(\.path.lastComponent))
+    }
+
     private func places(in run: Directory) throws -> [Directory] {
         try run.names().sorted { $0.string < $1.string }.compactMap { name in
             try run.status(name)?.kind == .directory ? run.directory(name) : nil
@@ -255,8 +268,9 @@ package struct BranchSettlement {
             }
             let ofName = try copies.filter { try $0.isOfName && isOpen($0) && !discard($0, directory) }
             let stay = last.union(left.map(\.place.path) + ofName.map(\.location.directory.path))
+            let empty = try saved.emptyPlaces(in: directory)
             for name in try directory.names() where !stay.contains(directory.path.appending(name)) {
-                try directory.removeTree(name)
+                try empty.contains(name) ? directory.removeRecords(of: name) : directory.removeTree(name)
             }
             if try directory.names().isEmpty { try parent.removeDirectory(run) }
         }
@@ -309,5 +323,14 @@ package struct BranchSettlement {
         note.archived = try archive.status(store.database).map { .init($0) }
         try container.write(note)
         return StoreLocation(directory: archive, name: store)
+    }
+}
+
+extension Directory {
+    /// Removes a copy's directory that has nothing but a record. Throws ENOTEMPTY if it has a file.
+    fileprivate func removeRecords(of name: FilePath.Component) throws {
+        let place = try directory(name)
+        for record in try place.names() where BranchRecord.isRecord(record) { try place.removeFile(record) }
+        try removeDirectory(name)
     }
 }
