@@ -2,6 +2,7 @@ import AppRelocation
 import Glibc
 import GroupContainers
 import LinuxSystem
+import SQLiteFormat
 import StrictYAML
 import SystemPackage
 
@@ -22,8 +23,10 @@ extension ConfigurationFile {
         guard let last = source.lastComponent else {
             throw invalid(place.line, "\(PrintablePath(source)) is no program's directory", "name that")
         }
+        try checkHome(source, place)
         var name = last
         if let value = section["destination"] { name = try destination(value, in: group) }
+        try checkReserved(name, section["destination"] ?? place)
         var app = Configuration.App(source: source, name: name)
         app.recipe = recipe
         app.rewritesOwnPath = recipe?.rewrite ?? false
@@ -47,6 +50,25 @@ extension ConfigurationFile {
             throw invalid(value.line, "the recipe doesn't say where the directory is", "name it: add app:")
         }
         return (try absolute(text, at: value), value)
+    }
+
+    /// Throws for a name that a store beside the directory, or groupstore itself, may have for a file.
+    private func checkReserved(_ name: FilePath.Component, _ node: YAMLNode) throws(ConfigurationError) {
+        guard StoreName.isReserved(name) else { return }
+        throw invalid(
+            node.line, "\(PrintablePath(name)) can't be a directory in the group: a store's files have such names",
+            "add destination: with a name that doesn't end in -wal, -shm or -journal, and is neither .NAME_SUPPORT "
+                + "nor begins with .groupstore")
+    }
+
+    /// Throws for the home directory, and for one that holds it.
+    private func checkHome(_ source: FilePath, _ node: YAMLNode) throws(ConfigurationError) {
+        guard let text = environment["HOME"], text.hasPrefix("/") else { return }
+        let home = FilePath(text).lexicallyNormalized()
+        guard home.starts(with: source) || home.resolvingLinks.starts(with: source.resolvingLinks) else { return }
+        throw invalid(
+            node.line, "\(PrintablePath(source)) is no program's directory: it is, or holds, the home directory",
+            "name the program's")
     }
 
     /// Returns the name in the group's directory that is written as such, or as a path.

@@ -120,9 +120,6 @@ struct ConfigurationClaims {
     /// relocation left.
     private static func resolved(_ path: FilePath) -> FilePath {
         guard let name = path.lastComponent else { return path }
-        let parent = path.removingLastComponent()
-        guard let real = parent.withPlatformString({ realpath($0, nil) }) else { return path }
-        defer { free(real) }
-        return FilePath(platformString: real).appending(name)
+        return path.removingLastComponent().resolvingLinks.appending(name)
     }
 }

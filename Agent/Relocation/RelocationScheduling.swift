@@ -69,6 +69,8 @@ package struct AppStatus: Sendable {
     package var exitCode: Int32?
     /// The time since which a directory that is there has been arriving or waiting.
     package var waitingSince: ContinuousClock.Instant?
+    /// The hidden directory beside the old place with the files that a move could not remove; nil if there is none.
+    package var leftBehind: FilePath?
 
     package init(
         group: GroupIdentifier, path: FilePath, destination: FilePath, state: String, detail: String? = nil

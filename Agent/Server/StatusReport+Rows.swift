@@ -88,6 +88,7 @@ extension StatusReport {
         row["code"] = app.code.map { .string($0) }
         row["exit"] = app.exitCode.map { .integer(Int64($0)) }
         row["waiting_seconds"] = app.waitingSince.map { .number($0.duration(to: .now).seconds) }
+        if let left = app.leftBehind { row.setPath("left_behind", bytes: left.bytes) }
         return row
     }
 }

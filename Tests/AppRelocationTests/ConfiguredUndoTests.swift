@@ -15,7 +15,7 @@ import Testing
 
     private func isRemembered(_ rig: AppRig) throws -> Bool {
         try GroupContainer(rig.destination.removingLastComponent())
-            .isAppMoveUndone(from: rig.source, to: rig.destination)
+            .isAppMoveUndone(from: rig.source)
     }
 
     @Test(arguments: AppRig.FileSystem.allCases, [true, false])
@@ -53,14 +53,22 @@ import Testing
         #expect(try rig.leftovers() == [])
     }
 
-    /// Another place in the configuration is another decision.
-    @Test func anotherDestinationIsAnotherMove() throws {
+    /// Another destination in the configuration doesn't say that the person wants it moved after all. To move it by
+    /// hand does.
+    @Test(arguments: [true, false]) func staysThoughTheDestinationChanges(isChangedBefore: Bool) throws {
         let rig = try AppRig(.same)
         _ = try configured(rig).run()
-        _ = try AppRelocation(rig.request()).undo()
         var request = rig.request()
         request.destination = rig.destination.removingLastComponent().appending("elsewhere")
+        let person = AppRelocation(request)
         request.isConfigured = true
-        #expect(try AppRelocation(request).run().outcome == .moved)
+        let changed = AppRelocation(request)
+        if isChangedBefore { #expect(throws: (any Error).self) { try changed.run() } }
+        _ = try AppRelocation(rig.request()).undo()
+        #expect(try changed.run().outcome == .undone)
+        #expect(try !rig.isLink(rig.source))
+        #expect(try person.run().outcome == .moved)
+        #expect(try changed.run().outcome == .alreadyMoved)
+        #expect(try !isRemembered(rig))
     }
 }

@@ -139,3 +139,18 @@ package func write(_ text: String, to path: FilePath) throws {
     let file = try Descriptor(opening: path, flags: O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
     try file.write(Array(text.utf8), at: 0, path: path)
 }
+
+extension Places {
+    /// Makes the hidden directory beside the legacy one in which the last move of an app would have left a file that it
+    /// could not remove. Returns its path.
+    package func leaveFileBehind() throws -> FilePath {
+        let receipts = try Directory(group.pushing(".groupstore/app-receipts")).names()
+        guard let id = receipts.first(where: { $0.extension == "json" })?.stem else {
+            throw Unexpected("no move has a receipt")
+        }
+        let left = legacy.appending(".groupstore-\(id)")
+        guard mkdir(left.string, 0o700) == 0 else { throw Errno(rawValue: errno) }
+        try write("immutable", to: left.appending("file"))
+        return left
+    }
+}

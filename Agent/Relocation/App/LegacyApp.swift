@@ -43,6 +43,8 @@ final class LegacyApp {
     /// True while a worker moves it.
     private(set) var isUnderWay = false
     private var isInspectionDue = false
+    /// Where the last move has its old directory, if it could not remove all of it.
+    private var formerPlace: FilePath?
     /// What was at the old place at the last attempt. An attempt's own renames raise events there, too.
     private var attempted: FileIdentity?
     private var began = Instant.now
@@ -156,6 +158,7 @@ final class LegacyApp {
         case .success(let summary):
             let isMoved = summary.outcome == .moved || summary.outcome == .alreadyMoved
             state = isMoved ? .moved : .undone
+            formerPlace = isMoved ? lastFormerPlace : nil
             let left = entry
             attempted = isMoved && left?.kind != .symbolicLink ? nil : left?.identity
             if attempted == nil, left != nil { isInspectionDue = true }
@@ -173,6 +176,14 @@ final class LegacyApp {
             isInspectionDue = false
             inspect(at: now)
         }
+    }
+
+    /// The hidden name by which a copy's old directory is removed, by the receipt.
+    private var lastFormerPlace: FilePath? {
+        let receipts = try? GroupContainer(directory).appReceipts(of: Self.resolved(destination))
+        let place = Self.resolved(source)
+        guard let move = receipts?.last(where: { $0.move.source.path == place })?.move else { return nil }
+        return move.source.path.removingLastComponent().appending(move.id.hiddenName())
     }
 
     // MARK: For others
@@ -196,13 +207,14 @@ final class LegacyApp {
 
     /// The row of `status`.
     var status: AppStatus {
+        let leftBehind = state == .moved ? formerPlace.flatMap { $0.isDirectory ? $0 : nil } : nil
         let (word, detail): (String, String?) =
             switch state {
             case .absent: ("absent", nil)
             case .arriving: ("arriving", nil)
             case .waiting(let reason): ("waiting", reason)
             case .moving: ("moving", nil)
-            case .moved: ("moved", nil)
+            case .moved: ("moved", leftBehind.map { "files that could not be removed are in \(PrintablePath($0))" })
             case .undone:
                 (
                     "undone",
@@ -214,6 +226,11 @@ final class LegacyApp {
         var row = AppStatus(group: group, path: source, destination: destination, state: word, detail: detail)
         if case .failed(let failure) = state { (row.code, row.exitCode) = (failure.code, failure.exitCode) }
         if word == "arriving" || word == "waiting" { row.waitingSince = pendingSince }
+        row.leftBehind = leftBehind
         return row
     }
+}
+
+extension FilePath {
+    fileprivate var isDirectory: Bool { FileStatus(following: self)?.kind == .directory }
 }

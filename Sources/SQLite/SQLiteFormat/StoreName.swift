@@ -26,7 +26,7 @@ package struct StoreName: Hashable, Sendable {
     /// - `.NAME_SUPPORT` is the folder of a store's external data.
     /// - `.groupstore` and names that begin like it are this package's own.
     package init?(_ database: FilePath.Component) {
-        guard !Self.isReserved(database.bytes) else { return nil }
+        guard !Self.isReserved(database) else { return nil }
         self.init(unchecked: database)
     }
 
@@ -52,8 +52,9 @@ package struct StoreName: Hashable, Sendable {
         "choose a name that does not end in -wal, -shm or -journal, leaves room for those in 255 bytes, and is neither "
         + ".NAME_SUPPORT nor begins with .groupstore"
 
-    private static func isReserved(_ name: [UInt8]) -> Bool {
-        let name = name.map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
+    /// True for a name that another store's files or the group container may have.
+    package static func isReserved(_ component: FilePath.Component) -> Bool {
+        let name = component.bytes.map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
         let isSideFile = ["-wal", "-shm", "-journal"].contains { name.suffix($0.utf8.count).elementsEqual($0.utf8) }
         let isSupport = name.first == UInt8(ascii: ".") && name.suffix(8).elementsEqual("_support".utf8)
         return isSideFile || isSupport || name.starts(with: ".groupstore".utf8)

@@ -270,6 +270,14 @@ private final class WireStage {
             placeholders["tasks"] = try identity(tasks)
             placeholders["bundle"] = try identity(stores.model)
             placeholders["directory"] = try identity(places.group)
+        } else if words == "puts a directory at <legacy>/app, of which a file stays there when it is moved" {
+            let made = places.scratch("app")
+            try TestSupport.run("mkdir", [Word(made)])
+            try TestSupport.run("mv", [Word(made), Word(places.legacy)])
+            _ = try agent.appRow { $0 == "moved" }
+            _ = try places.leaveFileBehind()
+            let deadline = Deadline(after: .ample)
+            while try agent.appRow(where: { $0 == "moved" })["left_behind"] == nil, !deadline.hasPassed {}
         } else if words.hasPrefix("makes a store at <legacy>/Diary.sqlite") {
             let diary = places.legacy.appending("Diary.sqlite")
             try sqlite(diary, "CREATE TABLE ZNOTE (text); INSERT INTO ZNOTE VALUES ('old')")

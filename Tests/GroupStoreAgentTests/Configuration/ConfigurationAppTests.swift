@@ -80,7 +80,15 @@ import Testing
         Mistake(line: 5, word: "not an absolute path", text: app("{ app: notes }")),
         Mistake(line: 5, word: "is no program's directory", text: app("{ app: / }")),
         Mistake(line: 5, word: "is its own destination", text: app("{ app: HOME/g/x }")),
-        Mistake(line: 5, word: "is inside HOME", text: app("{ app: HOME, destination: x }")),
+        Mistake(line: 5, word: "is inside HOME/g", text: app("{ app: HOME/g, destination: x }")),
+        Mistake(line: 5, word: "the home directory", text: app("{ app: '~', destination: x }")),
+        Mistake(line: 5, word: "the home directory", text: app("{ app: HOME/, destination: x }")),
+        Mistake(line: 5, word: "the home directory", text: app("{ app: HOME/.., destination: x }")),
+        Mistake(line: 5, word: "can't be a directory in the group", text: app("{ app: /x, destination: S.db-wal }")),
+        Mistake(line: 5, word: "can't be a directory in the group", text: app("{ app: /x, destination: s-SHM }")),
+        Mistake(line: 5, word: "can't be a directory in the group", text: app("{ app: /x/S.db-journal }")),
+        Mistake(line: 5, word: "can't be a directory in the group", text: app("{ app: /x, destination: .S_SUPPORT }")),
+        Mistake(line: 5, word: "can't be a directory in", text: app("{ app: /x, destination: .groupstore-x }")),
         Mistake(line: 5, word: "is inside its destination", text: app("{ app: HOME/g/x/y, destination: x }")),
         Mistake(line: 5, word: "is no place in the group's directory", text: app("{ app: /x, destination: a/b }")),
         Mistake(line: 5, word: "is no place in the group's directory", text: app("{ app: /x, destination: /srv/x }")),
@@ -118,6 +126,22 @@ import Testing
         try makeRecipe("p", "recipe: 1\nname: p\nabout: P\nstores: [p.db]\n")
         let error = #expect(throws: ConfigurationError.self) { try parse(Self.app("{ recipe: p }")) }
         #expect(error?.message.contains("doesn't say where") == true)
+    }
+
+    /// The app's directory, and perhaps what the link leads to, comes later.
+    @Test(arguments: [true, false]) func findsAnOverlapThroughALinkBeforeTheDirectoryIsThere(isTargetThere: Bool) throws
+    {
+        if isTargetThere { try run("mkdir", [Word(home.path.appending("real"))]) }
+        try run("ln", ["-s", "real", Word(home.path.appending("alias"))])
+        let (app, legacy) = ("apps: [{ app: HOME/real/n }]", "stores: [{ name: S, legacy: [HOME/alias/n/S] }]")
+        let two = "apps: [{ app: HOME/real/n }, { app: HOME/alias/n/inner, destination: y }]"
+        let inner = "\(app)\n  - id: b\n    directory: HOME/alias/n/g"
+        for text in ["\(legacy)\n    \(app)", two, inner] {
+            let error = #expect(throws: ConfigurationError.self) {
+                try parse("groups:\n  - id: a\n    directory: HOME/g\n    \(text)")
+            }
+            #expect(error?.message.contains("one is in the other") == true, "\(String(describing: error))")
+        }
     }
 
     /// As after the move, when a link leads from one to the other.

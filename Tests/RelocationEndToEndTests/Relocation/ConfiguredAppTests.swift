@@ -178,6 +178,35 @@ import Testing
         #expect(try second.stop().status == 0)
     }
 
+    /// What a move could not remove is in a hidden directory, whose name the receipt tells. The next agent knows it,
+    /// too.
+    @Test func showsFilesThatStayAtTheOldPlaceUntilTheyAreRemoved() throws {
+        let places = try Places()
+        try makeApp(places.legacy.appending("app"))
+        let first = try agent(places)
+        try expectMoved(places, first)
+        #expect(try first.appRow { $0 == "moved" }.string("left_behind") == nil)
+        let left = try places.leaveFileBehind()
+        func row(_ agent: AgentProcess, hasLeft: Bool) throws -> JSONObject {
+            let deadline = Deadline(after: .ample)
+            while true {
+                let row = try agent.appRow { $0 == "moved" }
+                if (row.string("left_behind") != nil) == hasLeft || deadline.hasPassed { return row }
+            }
+        }
+        #expect(try row(first, hasLeft: true).string("left_behind") == left.string)
+        #expect(try first.stop().status == 0)
+        let second = try agent(places)
+        let found = try row(second, hasLeft: true)
+        #expect(found.string("detail")?.contains(left.string) == true, "\(found.text)")
+        let status = try groupstore("status", environment: second.environment)
+        #expect(status.output.contains(left.string), "\(status.output)")
+        #expect(try groupstore("status", "--check", environment: second.environment).status == 0)
+        try run("rm", ["-r", Word(left)])
+        #expect(try row(second, hasLeft: false).string("detail") == nil)
+        #expect(try second.stop().status == 0)
+    }
+
     @Test func aTakenPlaceIsRefusedUntilItIsFree() throws {
         let places = try Places()
         let app = places.legacy.appending("app")

@@ -67,10 +67,10 @@ import Testing
         #expect(done.status == (fileSystem == .same ? 0 : 77), "\(done.output)")
     }
 
-    /// rename(2) refuses to give such a directory another parent.
-    @Test(.enabled(if: canBecomeAnother, "needs root and setpriv(1)"))
-    func namesTheOwnersPermissionThatARenameNeeds() throws {
-        let (places, app) = try makePlaces(.same)
+    /// rename(2) refuses to give such a directory another parent, or the copy of it.
+    @Test(.enabled(if: canBecomeAnother, "needs root and setpriv(1)"), arguments: Places.FileSystem.allCases)
+    func namesTheOwnersPermissionThatARenameNeeds(_ fileSystem: Places.FileSystem) throws {
+        let (places, app) = try makePlaces(fileSystem)
         try run("chmod", ["0555", Word(app)])
         try expectSame(app, places, status: 77, code: "not_writable")
         let hint = try moveApp(app, places).summary.object("error")?.string("hint")

@@ -118,9 +118,9 @@ struct AppPlaces {
     }
 
     /// Throws unless this process may give the directory another parent, for which it must be able to write to it, too
-    /// (`EACCES` of rename(2)).
-    func checkRenamable() throws {
-        let isNear = try sourceParent.status().identity == destinationParent.status().identity
+    /// (`EACCES` of rename(2)). A copy has the directory's mode, and comes from the place where it was made.
+    func checkRenamable(asCopy isCopy: Bool = false) throws {
+        let isNear = try !isCopy && sourceParent.status().identity == destinationParent.status().identity
         guard !isNear, try !sourceParent.mayWrite(sourceName) else { return }
         throw RelocationFailure.app(
             .notPermitted, "not_writable",

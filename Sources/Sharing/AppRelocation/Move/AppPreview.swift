@@ -84,7 +84,7 @@ package struct AppPreview: Sendable {
         if undoing == nil { try survey.checkLogs() }
         try recipe?.check(survey, of: from)
         try places.checkWritable()
-        if method == .rename { try places.checkRenamable() }
+        try places.checkRenamable(asCopy: method == .copy)
         if undoing == nil { try places.checkAccess(directory, survey, request) }
         if method == .copy {
             try survey.checkCopy()

@@ -65,7 +65,7 @@ extension AppRelocation {
 
     /// True if the agent whose configuration has the move would repeat one that a person took back.
     func isTakenBack(_ places: AppPlaces, _ container: GroupContainer) throws -> Bool {
-        try request.isConfigured && container.isAppMoveUndone(from: places.source, to: places.destination)
+        try request.isConfigured && container.isAppMoveUndone(from: places.source)
     }
 
     /// Marks the receipt of a move that a person has made: an agent's configuration has it too, and doesn't repeat it

@@ -59,6 +59,8 @@ struct AppTransfer {
     private func transfer() throws -> AppMoveSummary {
         let root = try places.sourceParent.directory(places.sourceName)
         guard move.isFile(move.root, try root.status()) else { throw AppChanged(path: places.source) }
+        // Before all of it is copied.
+        try places.checkRenamable(asCopy: true)
         let survey = try AppSurvey(root, .files, leaving: move.leavePatterns)
         try survey.checkCopy()
         let notes = places.notes(survey.contents) + Self.notes(survey.contents)

@@ -198,24 +198,20 @@ extension GroupContainer {
         try Record.write(receipt, name, in: Self.child(Self.appReceiptsName, of: bookkeeping()))
     }
 
-    /// Returns true if a move between the two places that an agent's configuration has was taken back.
-    package func isAppMoveUndone(from source: FilePath, to destination: FilePath) throws(SystemError) -> Bool {
-        try !undoneAppMoves(from: source, to: destination).isEmpty
+    /// Returns true if a move from the place that an agent's configuration has, or had with another destination, was
+    /// taken back.
+    package func isAppMoveUndone(from source: FilePath) throws(SystemError) -> Bool {
+        try !undoneAppMoves(from: source).isEmpty
     }
 
-    private func undoneAppMoves(
-        from source: FilePath, to destination: FilePath
-    ) throws(SystemError) -> [AppMoveReceipt] {
-        try appReceipts().filter {
-            $0.isUndone == true && $0.move.source.path == source && $0.move.destination.path == destination
-        }
+    private func undoneAppMoves(from source: FilePath) throws(SystemError) -> [AppMoveReceipt] {
+        try appReceipts().filter { $0.isUndone == true && $0.move.source.path == source }
     }
 
-    /// Writes the receipt of a move, and forgets that an earlier one between the two places was taken back.
+    /// Writes the receipt of a move, and forgets that an earlier one from its place was taken back.
     package func begin(_ receipt: AppMoveReceipt) throws {
         try write(receipt)
-        let undone = try undoneAppMoves(from: receipt.move.source.path, to: receipt.move.destination.path)
-        for old in undone { try removeAppReceipt(old.move.id) }
+        for old in try undoneAppMoves(from: receipt.move.source.path) { try removeAppReceipt(old.move.id) }
     }
 
     /// Ends the receipt of a move that was taken back: removes it, or marks it if an agent's configuration has the
