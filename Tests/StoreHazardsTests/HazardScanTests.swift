@@ -342,6 +342,24 @@ import Testing
         #expect(try hazards().isEmpty)
     }
 
+    /// A later program writes the log without the index that the child has.
+    @Test func acceptsTheChildOfAnEndedProgramBesideExclusiveLockingMode() throws {
+        let first = try holder()
+        try first.insert()
+        let end = scratch.path.appending("end")
+        #expect(mkfifo(end.string, 0o600) == 0)
+        try first.run("child = os.fork() or (os.closerange(0, 3), open('\(end)').read(), os._exit(0))")
+        try first.kill()
+        let second = try SQLiteHolder(store)
+        try second.run("c.execute('PRAGMA locking_mode = EXCLUSIVE').fetchall(); c.execute('INSERT INTO t VALUES (3)')")
+        #expect(access(side("-shm"), F_OK) == 0)
+        #expect(try hazards().isEmpty)
+        try second.run("c.close()")
+        #expect(access(side("-wal"), F_OK) != 0)
+        #expect(try hazards().isEmpty)
+        _ = try Descriptor(opening: end, flags: O_WRONLY)
+    }
+
     /// A look without descriptors leaves the comparison to its caller. Once others have changed the pages, nothing
     /// proves that the database had all of the log.
     @Test func saysThatAHolderMayBeAForkedChild() throws {

@@ -95,11 +95,25 @@ package struct HazardScan {
         {
             return nil
         }
+        // A forked child that doesn't use the index misses no commit.
+        if sighting.code == .mixedModes, !usesIndex(of: store, otherThan: process, processes, locks) { return nil }
         let version = sighting.code == .oldSQLite ? versions?.version(inProcess: sighting.pid)?.description : nil
         return Found(
             sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
             lost: lost, cause: version ?? "",
             mayBeInherited: sighting.code == .orphanedLog && lost?.mayBeInherited(by: process.pid, locks) == true)
+    }
+
+    /// True if a process other than that one has the store's index open, and has not only inherited it.
+    private func usesIndex(
+        of store: NamedFiles, otherThan process: Process, _ processes: [Process], _ locks: RecordLocks?
+    ) -> Bool {
+        processes.contains { other in
+            other.pid != process.pid
+                && other.files.contains {
+                    $0.canWrite && $0.identity == store.index && !HeldStore.isInherited($0, by: other.pid, locks)
+                }
+        }
     }
 
     /// Returns the stores on file systems that can hide writers. No process is known: they are elsewhere.

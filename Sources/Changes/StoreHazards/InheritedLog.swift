@@ -3,14 +3,16 @@ import LinuxSystem
 import SQLiteFormat
 import SystemPackage
 
-/// The log of a forked child whose parent had the store in exclusive locking mode. Such a connection has no index,
-/// which could show whether the child uses the files.
+/// The log of a forked child. The child's index shows that it doesn't use the files, and not what else has written the
+/// log: a program in exclusive locking mode has no index, neither the child's parent nor one that came later.
 extension HeldStore {
-    /// True if the process may have only inherited the files, and nobody knows: the log has lost its name, and the
-    /// process has no lock. A connection in exclusive locking mode has the database locked.
+    /// True if the process may have only inherited the files, and nobody knows: the log has lost its name, the process
+    /// has no lock, and it hasn't read an index. A connection in exclusive locking mode has the database locked.
     func mayBeInherited(by pid: Int32, _ locks: RecordLocks?) -> Bool {
-        guard let locks, let log, index == nil, log.links == 0 else { return false }
-        return ![database, log].contains { locks.has(pid, on: $0.identity) }
+        guard let locks, let log, log.links == 0,
+            ![database, log].contains(where: { locks.has(pid, on: $0.identity) })
+        else { return false }
+        return index.map { Self.isInherited($0, by: pid, locks) } ?? true
     }
 }
 
