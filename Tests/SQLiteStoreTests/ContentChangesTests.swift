@@ -156,4 +156,23 @@ import Testing
         let tag = try #require(found.tables.first { $0.name == "tag" })
         #expect([tag.came, tag.went] == [0, 1] && tag.isLoss)
     }
+
+    @Test(arguments: ["fts5(body)", "fts4(body)"]) func countsTheRowsOfAVirtualTable(module: String) throws {
+        let table = "CREATE VIRTUAL TABLE f USING \(module); INSERT INTO f VALUES ('a'), ('b'), ('c');"
+        let found = try changes(after: table, "DELETE FROM f WHERE body = 'b';").tables.filter { $0.name.first == "f" }
+        #expect(found.map(\.name) == ["f"])
+        #expect(found.map { [$0.before, $0.after, $0.came, $0.went] } == [[3, 2, 0, 1]])
+        #expect(found.allSatisfy { $0.isLoss && $0.obstacle == nil })
+        let dropped = try changes(after: table, "DROP TABLE f;").tables.first { $0.name == "f" }
+        #expect(dropped?.isLoss == true && dropped?.went == 3)
+    }
+
+    @Test func theRowsOfAVirtualTableWithoutItsModuleAreNeitherLostNorKept() throws {
+        let table = """
+            PRAGMA writable_schema = ON;
+            INSERT INTO sqlite_schema VALUES ('table', 'v', 'v', 0, 'CREATE VIRTUAL TABLE v USING nowhere(x)');
+            """
+        let found = try #require(try changes(after: table, "").tables.first { $0.name == "v" })
+        #expect(found.obstacle != nil && !found.isLoss && !found.isSame)
+    }
 }

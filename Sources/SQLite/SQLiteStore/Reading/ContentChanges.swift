@@ -36,23 +36,22 @@ package struct ContentChanges: Equatable, Sendable {
         package let name: String
     }
 
-    /// The tables that either has, by name, without virtual tables and those that keep the content of one.
+    /// The tables that either has, by name, without those that keep the content of a virtual one.
     package let tables: [Table]
     package let schema: [SchemaChange]
 }
 
 extension StoreContent {
     /// Compares this copy with what became of the store: each row with the one that has its primary key, or else its
-    /// row identifier. Tables and columns correspond by the names that SQLite takes for the same. Both readers must be
-    /// valid. Throws `StoreError`.
+    /// row identifier; of a virtual table, the rows are counted. Tables and columns correspond by the names that SQLite
+    /// takes for the same. Both readers must be valid. Throws `StoreError`.
     package func changes(to later: StoreContent) throws -> ContentChanges {
-        let mine = tables.filter { $0.kind != .virtual && !$0.isShadow }
+        let mine = tables.filter { !$0.isShadow }
         let known = Set(mine.map { DatabaseSchema.key(of: $0.name) })
-        let created = later.tables.filter {
-            $0.kind != .virtual && !$0.isShadow && !known.contains(DatabaseSchema.key(of: $0.name))
-        }
+        let created = later.tables.filter { !$0.isShadow && !known.contains(DatabaseSchema.key(of: $0.name)) }
         let found =
             try mine.map { table in
+                if table.kind == .virtual { return try counts(of: table, in: later) }
                 // SQLite permits any number of rows whose key is NULL.
                 let isUnique = try !hasNullKeys(table) && !later.hasNullKeys(table)
                 let kept = try retention(of: table, in: later, pairing: isUnique ? .primaryKey : .rowid)
@@ -61,8 +60,20 @@ extension StoreContent {
                 }
                 if present.kind == .virtual { return ContentChanges.Table(virtual: present.name, kept) }
                 return ContentChanges.Table(present.name, kept, after: try later.reader.rowCount(present))
-            } + created.map { ContentChanges.Table($0.name, nil, after: try later.reader.rowCount($0)) }
+            } + created.map { ContentChanges.Table($0.name, nil, after: try later.reader.count($0) ?? 0) }
         return ContentChanges(tables: found.sorted { $0.name < $1.name }, schema: try schemaChanges(to: later))
+    }
+
+    /// Compares the numbers of a virtual table's rows: only its module knows which of them are the same.
+    private func counts(of table: DatabaseSchema.Table, in later: StoreContent) throws -> ContentChanges.Table {
+        let before = try reader.count(table)
+        guard let present = later.schema.table(table.name) else {
+            return ContentChanges.Table(missing: table.name, before: before ?? 0)
+        }
+        guard let before, let after = try later.reader.count(present) else {
+            return ContentChanges.Table(uncounted: present.name)
+        }
+        return ContentChanges.Table(present.name, nil, before: before, after: after)
     }
 
     /// True if a row has NULL in a column of the table's declared primary key. False also if this store has no such
@@ -90,8 +101,16 @@ extension ContentChanges.Table {
             name: name, before: before, after: 0, came: 0, went: 0, changed: before, obstacle: kept?.obstacle)
     }
 
-    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, after: Int64) {
-        let before = kept?.rows ?? 0
+    /// SQLite lacks the module of a virtual table, or it fails.
+    fileprivate init(uncounted name: String) {
+        self.init(
+            name: name, before: 0, after: 0, came: 0, went: 0, changed: 0,
+            obstacle: "has a virtual table \(name), whose rows SQLite can't count here")
+    }
+
+    /// - Parameter kept: What the store has of the copy's rows; nil if they are counted.
+    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, before count: Int64 = 0, after: Int64) {
+        let before = kept?.rows ?? count
         let obstacle = after == 0 ? nil : kept?.obstacle
         // Rows that can't be compared one by one may all have changed, and are counted. So are two rows whose keys
         // are one key to the store, by another collation.

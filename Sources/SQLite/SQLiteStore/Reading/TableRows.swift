@@ -1,3 +1,5 @@
+import CSQLite
+
 extension DatabaseSchema.Table {
     /// The columns that identify a row; empty if none can.
     var identifyingColumns: [String] {
@@ -15,6 +17,13 @@ extension StoreReader {
     package func rowCount(_ table: DatabaseSchema.Table) throws -> Int64 {
         let hint = table.kind == .virtual ? "" : " NOT INDEXED"
         return try integer("SELECT count(*) FROM \(table.name.sqlName)\(hint)") ?? 0
+    }
+
+    /// Returns the number of a table's rows; nil for a virtual table whose module is missing or fails.
+    package func count(_ table: DatabaseSchema.Table) throws -> Int64? {
+        do { return try rowCount(table) } catch StoreError.sqlite(let code, _, _)
+            where table.kind == .virtual && code == SQLITE_ERROR
+        { return nil }
     }
 
     func hasRows(_ table: DatabaseSchema.Table) throws -> Bool {

@@ -97,10 +97,22 @@ struct GuardCommand: ParsableCommand {
 
     /// Throws `CommandFailure` if the store doesn't have one of the guarded tables: a misspelt name guards nothing.
     private func checkTables(of location: StoreLocation) throws {
-        let names = try StoreReader.read(location) {
-            try StoreContent($0).tables.map { DatabaseSchema.key(of: $0.name) }
+        let tables = failOnLoss.map { ($0, DatabaseSchema.key(of: $0)) }
+        let (missing, uncounted) = try StoreReader.read(location) { reader in
+            let known = try StoreContent(reader).tables
+            let missing = tables.first { name in !known.contains { DatabaseSchema.key(of: $0.name) == name.1 } }?.0
+            let uncounted = try known.first { table in
+                try tables.contains { $0.1 == DatabaseSchema.key(of: table.name) } && reader.count(table) == nil
+            }
+            return (missing, uncounted)
         }
-        guard let missing = failOnLoss.first(where: { !names.contains(DatabaseSchema.key(of: $0)) }) else { return }
+        if let uncounted {
+            throw CommandFailure(
+                .usage, code: "no_module",
+                "SQLite can't count the rows of the virtual table \(uncounted.name) here: it may lack its module",
+                remedy: "name the tables that keep its rows: groupstore inspect \(location.path.shellWord)")
+        }
+        guard let missing else { return }
         throw CommandFailure(
             .usage, code: "no_table", "\(PrintablePath(location.path)) has no table \(missing)",
             remedy: "see which there are: groupstore inspect \(location.path.shellWord)")
