@@ -113,7 +113,8 @@ import Testing
         let late = try copy(in: run("8-b"))
         let settlement = BranchSettlement(container)
         _ = try settlement.run(
-            of: nil, keeping: TransferIdentifier("7-a"), isOpen: { $0.isOpen([branch.record]) }, discard: { _, _ in false })
+            of: nil, keeping: TransferIdentifier("7-a"), isOpen: { $0.isOpen([branch.record]) },
+            discard: { _, _ in false })
         #expect(FileStatus(following: early) != nil && FileStatus(following: late) != nil)
 
         try first.kill()

@@ -104,7 +104,8 @@ import Testing
     enum Obstacle: CaseIterable { case danglingLink, linkToAStore, directory, pipe }
 
     /// The branch is copied nevertheless: its program may end before the name is free.
-    @Test(arguments: Obstacle.allCases) func copiesTheBranchOfAStoreWhoseNameSomethingElseHas(obstacle: Obstacle) throws {
+    @Test(arguments: Obstacle.allCases)
+    func copiesTheBranchOfAStoreWhoseNameSomethingElseHas(obstacle: Obstacle) throws {
         let other = rig.path.appending(suffix: ".other")
         if obstacle == .linkToAStore { try rig.sql(other, "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)") }
         rig.unlink("")
@@ -118,7 +119,9 @@ import Testing
         for failure in [
             #expect(throws: RelocationFailure.self) { try rig.rescue().dryRun() },
             #expect(throws: RelocationFailure.self) { try rig.rescue().run() },
-        ] { #expect(failure?.code == code && failure?.message.contains("pid \(first.pid)") == true, "\(failure as Any)") }
+        ] {
+            #expect(failure?.code == code && failure?.message.contains("pid \(first.pid)") == true)
+        }
         try first.kill()
         #expect(remove(rig.path.string) == 0)
         #expect(try rig.rescue().run().outcome == .rescued)

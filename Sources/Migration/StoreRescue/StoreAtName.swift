@@ -21,8 +21,8 @@ extension StoreLocation {
         }
     }
 
-    /// Throws if the store's name is that of a symbolic link, a directory or another file that is no store: neither it nor
-    /// what it leads to is the store that the branches are of.
+    /// Throws if the store's name is that of a symbolic link, a directory or another file that is no store: neither it
+    /// nor what it leads to is the store that the branches are of.
     func checkKind() throws(RelocationFailure) {
         guard let status = try? directory.status(name.database), status.kind != .regular else { return }
         guard status.kind == .symbolicLink else {

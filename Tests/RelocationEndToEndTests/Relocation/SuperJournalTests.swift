@@ -54,7 +54,8 @@ import Testing
         }
     }
 
-    /// SQLite removes a super-journal once it has rolled a store back, unless a journal at a place that it lists names it.
+    /// SQLite removes a super-journal once it has rolled a store back, unless a journal at a place that it lists names
+    /// it.
     @Test(.enabled(if: Programs.canTrace, "strace can't attach here"), arguments: ["inspect", "guard"])
     func readingAStoreThatWasRenamedLeavesTheSuperJournal(command: String) throws {
         let places = try Places()

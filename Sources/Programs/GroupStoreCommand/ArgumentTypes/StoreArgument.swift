@@ -29,8 +29,8 @@ struct StoreArgument {
         return StoreLocation(directory: try Directory(path.removingLastComponent()), name: name)
     }
 
-    /// The place of the symbolic link that the path is; nil if it is none. Programs may still have the store open that had
-    /// this name before.
+    /// The place of the symbolic link that the path is; nil if it is none. Programs may still have the store open that
+    /// had this name before.
     var link: StoreLocation? {
         let path = ArgumentBytes.path(text).absolute(in: FilePath(workingDirectory()))
         guard let last = path.lastComponent, let name = StoreName.existing(last),

@@ -31,9 +31,9 @@ final class PrivateCopy {
 
     deinit { try? parent.removeTree(name) }
 
-    /// Makes the copied journal roll back by itself while its super-journal exists. SQLite would remove the super-journal
-    /// afterwards if no journal at the places that it lists names it, as after the stores were renamed (pager_delsuper,
-    /// pager.c): the store itself would count as committed then.
+    /// Makes the copied journal roll back by itself while its super-journal exists. SQLite would remove the
+    /// super-journal afterwards if no journal at the places that it lists names it, as after the stores were renamed
+    /// (pager_delsuper, pager.c): the store itself would count as committed then.
     private func detachFromSuperJournal() throws {
         guard let superJournal = try SuperJournal.name(in: location), FileStatus(following: superJournal) != nil else {
             return

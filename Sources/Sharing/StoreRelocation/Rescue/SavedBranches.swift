@@ -32,8 +32,8 @@ package struct SavedBranches {
 
         private var begun: Int64? { location.directory.birth(location.name.database) }
 
-        /// The place among the copies of the same files: a copy that was begun later has all that an earlier one has. Where
-        /// the file system has no creation times, the time at which the copy got its name.
+        /// The place among the copies of the same files: a copy that was begun later has all that an earlier one has.
+        /// Where the file system has no creation times, the time at which the copy got its name.
         var order: Int64 { get throws { try begun ?? finished } }
 
         /// A sentence on a damaged branch and the place of its files.
@@ -278,9 +278,9 @@ package struct BranchSettlement {
         return notes
     }
 
-    /// Returns the places of the copies that stay: those of the run, and of each branch the one that was begun last, perhaps
-    /// by another run at the same time. Of two that were begun at once, both. Of damaged branches, also those of the first
-    /// copy.
+    /// Returns the places of the copies that stay: those of the run, and of each branch the one that was begun last,
+    /// perhaps by another run at the same time. Of two that were begun at once, both. Of damaged branches, also those
+    /// of the first copy.
     private static func last(of copies: [SavedBranches.Saved], run: TransferIdentifier?) throws -> Set<FilePath> {
         let order = try copies.map { try $0.order }
         return Set(
