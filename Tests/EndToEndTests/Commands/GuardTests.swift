@@ -128,4 +128,32 @@ import Testing
             running: Word("sqlite3 \"$1\" '\(statements); DELETE FROM note WHERE id = 1'"))
         #expect(lost.status == 65 && lost.outcome == "lost", "\(lost.output)\(lost.errors)")
     }
+
+    /// The command's own guards and its purge find nothing that its deletion would lose. The copy stays also if guard
+    /// is killed.
+    @Test(arguments: [false, true]) func theCopyStaysWhileTheCommandRuns(isGuardKilled: Bool) throws {
+        let program = Programs.directory.appending("groupstore").shellWord
+        let script = """
+            \(isGuardKilled ? "kill -9 $PPID; " : "")cd "${1%/*}"
+            for n in 1 2; do \(program) guard "$1" --keep 1 -- true; done
+            \(program) archive purge . --older-than 0s
+            sqlite3 "$1" 'DELETE FROM note'; mv ran done
+            """
+        try #expect(run("touch", [Word(scratch.path.appending("ran"))]).status == 0)
+        let done = try guarding(running: Word(script))
+        if !isGuardKilled { #expect(done.status == 0, "\(done.output)\(done.errors)") }
+        let deadline = Deadline(after: .ample)
+        while FileStatus(following: scratch.path.appending("done")) == nil, !deadline.hasPassed {
+            pause(.milliseconds(10))
+        }
+        let archives = try groupstore("archive", "list", Word(scratch.path), "--json").objects
+        let ids = archives.filter { $0.type == "archive" }.compactMap { $0.string("id") }
+        let counts = try ids.enumerated().map { place, id in
+            let copy = scratch.path.appending("copy-\(place)")
+            #expect(
+                try groupstore("archive", "restore", Word(scratch.path), Word(id), "--to", Word(copy)).status == 0)
+            return try sqlite(copy, "SELECT count(*) FROM note")
+        }
+        #expect(counts.contains("2\n"), "\(counts) \(done.output)\(done.errors)")
+    }
 }

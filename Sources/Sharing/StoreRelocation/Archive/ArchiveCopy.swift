@@ -6,17 +6,34 @@ import SQLiteFormat
 import SQLiteStore
 import SystemPackage
 
+/// A copy in the archive that this process has open, which keeps it from being purged.
+package final class HeldArchive: Sendable {
+    package let copy: ArchivedStore
+    private let descriptor: Descriptor
+
+    init(_ copy: ArchivedStore) throws {
+        self.copy = copy
+        guard let location = copy.location else { throw SystemError("open", .noSuchFileOrDirectory, path: copy.path) }
+        descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
+    }
+
+    /// Lets the programs inherit it that this process starts from now on: they keep the copy too, as long as they run.
+    package func shareWithChildren() throws(SystemError) {
+        guard fcntl(descriptor.raw, F_SETFD, 0) == 0 else { throw SystemError.last("fcntl", path: copy.path) }
+    }
+}
+
 extension Relocation {
-    /// Puts a copy of a store into the archive of its directory, and returns it. Programs may have the store open and
-    /// write to it meanwhile: the copy is of one moment, and is compared with the store by its rows. External data is
-    /// copied after the rows.
+    /// Puts a copy of a store into the archive of its directory, and returns it, held open. Programs may have the store
+    /// open and write to it meanwhile: the copy is of one moment, and is compared with the store by its rows. External
+    /// data is copied after the rows.
     ///
     /// - Parameter reason: A sentence for the user on why the copy is there.
     ///
     /// Throws `RelocationFailure`; the archive is then unchanged.
     package func archiveCopy(
         of store: StoreLocation, reason: String
-    ) throws(RelocationFailure) -> ArchivedStore {
+    ) throws(RelocationFailure) -> HeldArchive {
         do {
             let container = try RelocationEndpoints.container(store.directory.path, request.identifier)
             return try withGroupLock(container, afterRecovering: [store]) {
@@ -30,7 +47,7 @@ extension Relocation {
                 guard let entry = try container.archivedSet(id) else {
                     throw RelocationFailure.noArchive(id.rawValue, in: container)
                 }
-                return try ArchivedStore(entry, in: container)
+                return try HeldArchive(ArchivedStore(entry, in: container))
             }
         } catch {
             throw RelocationFailure(error, request)

@@ -11,6 +11,8 @@ package struct ArchivePurge: Sendable {
     package var age: Duration?
     /// True to remove also what nothing else holds, and what undoing a relocation needs.
     package var force = false
+    /// True to keep, though forced, a set that a program has open.
+    package var sparesOpen = false
 
     package init(ids: [TransferIdentifier]?, age: Duration?, force: Bool) {
         self.ids = ids
@@ -108,6 +110,11 @@ extension Relocation {
         if case .redundant = assessment.value { return try purged(set, assessment, isPurged: true, purge, container) }
         let isForced = assessment.value.mayBePurged(force: purge.force)
         if isForced {
+            if purge.sparesOpen {
+                do { try removal.rehearse(ArchivedFiles(in: set.entry.directory)) { true } } catch let error
+                    as ArchiveRemoval.InUse
+                { return try purged(set, ArchiveAssessment(.inUse(error.reason)), isPurged: false, purge, container) }
+            }
             try container.withdrawArchive(set.id)
             try container.removeWithdrawnArchive(set.id, includingContents: true)
         }

@@ -59,19 +59,20 @@ struct GuardCommand: ParsableCommand {
         try reporting(output, changing: true) {
             // Not ignored, which the command would inherit.
             _ = signal(SIGIO) { _ in }
-            let (location, engine, copy) = try beforeCommand(archive)
+            let (location, engine, held) = try beforeCommand(archive)
+            let copy = held.copy
             output.record(copy.json, "archived a copy as \(copy.id) (\(ByteCount(copy.bytes)))")
             let exit = GuardedProcess.run(
                 command.map { ArgumentBytes.path($0).bytes },
                 output: output.json || output.quiet ? .descriptor(STDERR_FILENO) : .inherited)
             _ = signal(SIGPIPE, SIG_IGN)
-            status = try report(exit, location, copy, engine, output)
+            status = try withExtendedLifetime(held) { try report(exit, location, copy, engine, output) }
         }
         if status != 0 { throw ExitCode(status) }
     }
 
     /// Archives a copy of the store.
-    private func archive() throws -> (StoreLocation, Relocation, ArchivedStore) {
+    private func archive() throws -> (StoreLocation, Relocation, HeldArchive) {
         let location = try StoreArgument(store).location()
         // The command reads what SQLite reads with that log: a copy without it would be another store's.
         try location.checkLog()
@@ -81,6 +82,9 @@ struct GuardCommand: ParsableCommand {
             report: { _ in })
         let words = command.joined(separator: " ")
         let copy = try engine.archiveCopy(of: location, reason: "a copy of the store before: \(words.prefix(200))")
+        // Another guard, or a purge, must not remove it before the command has done its work, also if this process is
+        // killed meanwhile.
+        try copy.shareWithChildren()
         return (location, engine, copy)
     }
 
@@ -195,12 +199,16 @@ struct GuardCommand: ParsableCommand {
             }
             return try copies.prefix(max(0, copies.count - (keep - 1))).map { copy in
                 let force = copy.entry.note?.hasLoss == false || Self.has(location, copy)
+                var purge = ArchivePurge(ids: [copy.id], age: nil, force: force)
+                // The command of another guard may run.
+                purge.sparesOpen = true
                 do throws(RelocationFailure) {
-                    _ = try engine.purge(ArchivePurge(ids: [copy.id], age: nil, force: force), dryRun: false)
+                    _ = try engine.purge(purge, dryRun: false)
                     return FormerCopy(id: copy.id, reason: nil)
                 } catch {
-                    guard !force else { throw error }
-                    return FormerCopy(id: copy.id, reason: "\(error.message); its command may have lost rows")
+                    guard !force || error.code == "in_use" else { throw error }
+                    let reason = force ? "" : "; its command may have lost rows"
+                    return FormerCopy(id: copy.id, reason: error.message + reason)
                 }
             }
         } catch {
