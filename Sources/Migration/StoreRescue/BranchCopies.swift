@@ -242,7 +242,7 @@ struct BranchCopies {
     ) -> RelocationFailure {
         let left =
             place.map { "its files are kept as they were in \(PrintablePath($0))" }
-            ?? "nothing is left of what only it could see"
+            ?? "nothing more can be read of what only it could see"
         return RelocationFailure(
             .badData, code: "branch_lost",
             "\(PrintablePath(store)): \(branch.holder) has closed the store or ended: \(left)",

@@ -91,6 +91,12 @@ package struct StoreRescue {
 
     /// Returns what `run` would do. Everything is copied to a private directory under `$TMPDIR`; nothing is changed.
     package func dryRun() throws -> RescueReport {
+        // Another rescue may archive or join the copies that this one has found.
+        for _ in 0..<3 { do { return try look() } catch StoreError.missing where !isCancelled() {} }
+        return try look()
+    }
+
+    private func look() throws -> RescueReport {
         var result = RescueReport()
         let branches = OrphanedBranch.find(store)
         let open = branches.map(\.record)

@@ -41,7 +41,9 @@ struct DoctorCommand: ProcIndependentCommand {
             + missingStores + directories(configuration).flatMap(Self.findings) + ownCopies(configuration)
         for finding in findings { print(finding, output) }
         summarize(findings, output)
-        if let status = findings.lazy.compactMap(\.status).first { throw status.code }
+        let statuses = findings.compactMap(\.status)
+        // A hazard counts more than what keeps this process from writing.
+        if let status = statuses.first(where: { $0 == .badData }) ?? statuses.first { throw status.code }
     }
 
     private static func findings(_ directory: FilePath) -> [Finding] {
