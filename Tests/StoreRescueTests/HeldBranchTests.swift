@@ -126,6 +126,18 @@ import Testing
         #expect(try rig.rescue().run().outcome == .nothingToDo)
     }
 
+    /// The copy may be another rescue's, while which this one can't make any.
+    @Test func aFailureSaysThatAProgramHasCommittedSinceItsCopy() throws {
+        let failure = RelocationFailure(.busy, code: "busy", "a program has the store open", remedy: "close it")
+        pause(FileTime.resolution * 2)
+        let copy = try BranchCopies.copy(branch, 0, of: rig.store, in: run(), recording: true).location.directory.path
+        let whole = failure.described(of: rig.store).message
+        #expect(whole.contains("has committed until now is kept in \(copy)"), "\(whole)")
+        try first.insert(3, "late")
+        let older = failure.described(of: rig.store).message
+        #expect(older.contains("is kept in \(copy), and it has written since"), "\(older)")
+    }
+
     /// A whole copy that was begun earlier hasn't got what the program has committed since.
     @Test(arguments: [false, true]) func anUnfinishedCopyStaysUnlessALaterOneIsWhole(isLater: Bool) throws {
         let branch = try branch

@@ -129,6 +129,14 @@ package struct OrphanedBranch: Sendable {
         }.map { BranchFile($0, of: holder.pid) }
     }
 
+    /// True if a program may have written the files since a time: some milliseconds before it count too.
+    func hasWritten(since time: Int64) -> Bool {
+        [database, log, journal].compactMap(\.self).contains { file in
+            guard let status = FileStatus(following: file.path) else { return true }
+            return status.modified > time - FileTime.resolution.nanoseconds
+        }
+    }
+
     /// The rollback journal that one of the programs has open now. In most journal modes each transaction has its own.
     var journal: BranchFile? {
         for holder in holders {

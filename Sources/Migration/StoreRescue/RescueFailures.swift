@@ -71,7 +71,13 @@ extension RelocationFailure {
                 continue
             }
             guard !archived.contains(where: { record.isOfSameFiles(as: $0.branch) }) else { continue }
-            if let copy {
+            if let copy, (try? branch.hasWritten(since: copy.order)) == true {
+                // Another rescue has made it.
+                failure.message +=
+                    "; what \(branch.holders.list) had committed a while ago is kept in "
+                    + "\(PrintablePath(copy.location.directory.path)), and it has written since: keep it running, for "
+                    + "only it has that, and try again"
+            } else if let copy {
                 failure.message +=
                     "; what \(branch.holders.list) has committed until now is kept in "
                     + "\(PrintablePath(copy.location.directory.path)), and the next rescue joins it: keep it running, "

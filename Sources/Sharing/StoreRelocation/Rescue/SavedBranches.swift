@@ -34,7 +34,7 @@ package struct SavedBranches {
 
         /// The place among the copies of the same files: a copy that was begun later has all that an earlier one has.
         /// Where the file system has no creation times, the time at which the copy got its name.
-        var order: Int64 { get throws { try begun ?? finished } }
+        package var order: Int64 { get throws { try begun ?? finished } }
 
         /// A sentence on a damaged branch and the place of its files.
         package var damageSentence: String? {
