@@ -139,7 +139,9 @@ import Testing
             "computes the column n in tag"
         ),
         (
-            "DROP TABLE tag; CREATE VIRTUAL TABLE tag USING fts5(name, n);", "has a virtual table tag"
+            "ALTER TABLE tag RENAME TO x; CREATE VIRTUAL TABLE tag USING fts5(name, n); "
+                + "INSERT INTO tag SELECT * FROM x; DROP TABLE x;",
+            "has a virtual table tag"
         ),
     ])
     func rowsThatCannotBeComparedAreNeitherLostNorKept(rebuilt: String, obstacle: String) throws {
@@ -162,9 +164,33 @@ import Testing
         let found = try changes(after: table, "DELETE FROM f WHERE body = 'b';").tables.filter { $0.name.first == "f" }
         #expect(found.map(\.name) == ["f"])
         #expect(found.map { [$0.before, $0.after, $0.came, $0.went] } == [[3, 2, 0, 1]])
-        #expect(found.allSatisfy { $0.isLoss && $0.obstacle == nil })
+        #expect(found.allSatisfy { $0.isLoss && $0.obstacle != nil })
+        let other = try changes(after: table, "INSERT INTO note VALUES (99, 'other');").tables.first { $0.name == "f" }
+        #expect(other?.isSame == true)
+        let swapped = "DELETE FROM f WHERE body = 'b'; INSERT INTO f VALUES ('d');"
+        let replaced = try changes(after: table, swapped).tables.first { $0.name == "f" }
+        #expect(replaced?.isSame == false && replaced?.obstacle != nil && replaced?.isLoss == false)
         let dropped = try changes(after: table, "DROP TABLE f;").tables.first { $0.name == "f" }
         #expect(dropped?.isLoss == true && dropped?.went == 3)
+    }
+
+    @Test func countsFewerRowsInATableThatHasBecomeVirtualAsLost() throws {
+        let tag = try changes("DROP TABLE tag; CREATE VIRTUAL TABLE tag USING fts5(name, n);").tables
+            .first { $0.name == "tag" }
+        #expect(tag?.isLoss == true && tag?.after == 0)
+    }
+
+    /// Another row takes the place of the one that is gone, so that as many are there.
+    @Test(arguments: [("NOCASE", "X"), ("RTRIM", "x ")])
+    func findsALostRowWhoseKeyAnotherCollationTakesForAnotherOnes(collation: String, key: String) throws {
+        let rebuilt = """
+            CREATE TABLE t2(name TEXT COLLATE \(collation) PRIMARY KEY, n);
+            INSERT INTO t2 SELECT * FROM tag WHERE name <> '\(key)'; INSERT INTO t2 VALUES ('new', 9);
+            DROP TABLE tag; ALTER TABLE t2 RENAME TO tag;
+            """
+        let found = try changes(after: "INSERT INTO tag VALUES ('\(key)', 1);", rebuilt)
+        let tag = try #require(found.tables.first { $0.name == "tag" })
+        #expect([tag.came, tag.went] == [1, 1] && tag.isLoss)
     }
 
     @Test func theRowsOfAVirtualTableWithoutItsModuleAreNeitherLostNorKept() throws {

@@ -43,6 +43,10 @@ extension StoreHazard {
     /// True if nothing can have been lost with the log of a process that may be a forked child: at this moment, the
     /// database has all that was committed to it. The next commit to the log is an event.
     ///
+    /// False for a log that was written after it had lost its name, or in the same moment: whoever does that may also
+    /// have checkpointed it, over what others had committed since. A write sets both times of a file, and the loss of
+    /// a name only one of them (inode(7)).
+    ///
     /// It opens the database. The process must have no SQLite connection to it, whose locks a close would drop.
     ///
     /// - Parameters:
@@ -54,6 +58,7 @@ extension StoreHazard {
         // A lease must not make this process wait.
         guard let file = try? Descriptor(opening: path, flags: O_RDONLY | O_NONBLOCK),
             let status = try? file.status(), status.identity == log.identity, status.size <= Self.maximumComparedLog,
+            status.modified < status.changed,
             let database = try? directory.open(name.database, flags: O_RDONLY | O_NONBLOCK),
             let before = try? database.status(), before.identity == lost.database.identity,
             // What a transaction has written may be rolled back.

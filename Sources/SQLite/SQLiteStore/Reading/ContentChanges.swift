@@ -58,13 +58,16 @@ extension StoreContent {
                 guard let present = later.schema.table(table.name) else {
                     return ContentChanges.Table(missing: table.name, before: kept?.rows ?? 0)
                 }
-                if present.kind == .virtual { return ContentChanges.Table(virtual: present.name, kept) }
+                if present.kind == .virtual {
+                    return ContentChanges.Table(virtual: present.name, kept, after: try later.reader.count(present))
+                }
                 return ContentChanges.Table(present.name, kept, after: try later.reader.rowCount(present))
             } + created.map { ContentChanges.Table($0.name, nil, after: try later.reader.count($0) ?? 0) }
         return ContentChanges(tables: found.sorted { $0.name < $1.name }, schema: try schemaChanges(to: later))
     }
 
-    /// Compares the numbers of a virtual table's rows: only its module knows which of them are the same.
+    /// Compares the numbers of a virtual table's rows: only its module knows which of them are the same. All are if the
+    /// tables that keep them are the same.
     private func counts(of table: DatabaseSchema.Table, in later: StoreContent) throws -> ContentChanges.Table {
         let before = try reader.count(table)
         guard let present = later.schema.table(table.name) else {
@@ -73,7 +76,14 @@ extension StoreContent {
         guard let before, let after = try later.reader.count(present) else {
             return ContentChanges.Table(uncounted: present.name)
         }
-        return ContentChanges.Table(present.name, nil, before: before, after: after)
+        let shadows = schema.shadowTables(of: table)
+        let isSame =
+            try present.kind == .virtual && !shadows.isEmpty
+            && shadows.allSatisfy { shadow in
+                guard later.schema.table(shadow.name)?.creation == shadow.creation else { return false }
+                return try difference(in: shadow, from: later) == nil
+            }
+        return ContentChanges.Table(counted: present.name, before: before, after: after, isSame: isSame)
     }
 
     /// True if a row has NULL in a column of the table's declared primary key. False also if this store has no such
@@ -94,11 +104,19 @@ extension ContentChanges.Table {
             name: name, before: before, after: 0, came: 0, went: before, changed: 0, obstacle: "has no table \(name)")
     }
 
-    /// The rows of a virtual table can't be counted without its module: they are neither lost nor kept.
-    fileprivate init(virtual name: String, _ kept: ContentRetention.Table?) {
+    /// A table has become a virtual one: fewer rows are a loss, and the others neither lost nor kept.
+    fileprivate init(virtual name: String, _ kept: ContentRetention.Table?, after: Int64?) {
         let before = kept?.rows ?? 0
+        let went = max(0, before - (after ?? before))
         self.init(
-            name: name, before: before, after: 0, came: 0, went: 0, changed: before, obstacle: kept?.obstacle)
+            name: name, before: before, after: after ?? 0, came: 0, went: went, changed: before - went,
+            obstacle: kept?.obstacle)
+    }
+
+    fileprivate init(counted name: String, before: Int64, after: Int64, isSame: Bool) {
+        self.init(
+            name: name, before: before, after: after, came: max(0, after - before), went: max(0, before - after),
+            changed: 0, obstacle: isSame ? nil : "has rows in \(name) that are counted, and not compared")
     }
 
     /// SQLite lacks the module of a virtual table, or it fails.
@@ -108,9 +126,8 @@ extension ContentChanges.Table {
             obstacle: "has a virtual table \(name), whose rows SQLite can't count here")
     }
 
-    /// - Parameter kept: What the store has of the copy's rows; nil if they are counted.
-    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, before count: Int64 = 0, after: Int64) {
-        let before = kept?.rows ?? count
+    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, after: Int64) {
+        let before = kept?.rows ?? 0
         let obstacle = after == 0 ? nil : kept?.obstacle
         // Rows that can't be compared one by one may all have changed, and are counted. So are two rows whose keys
         // are one key to the store, by another collation.

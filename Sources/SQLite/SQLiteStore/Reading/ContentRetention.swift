@@ -141,7 +141,12 @@ extension StoreContent {
             "SELECT \(names.map(\.sqlName).joined(separator: ", ")) FROM \(table.name.sqlName) NOT INDEXED")
         let counterpart = try other.reader.prepare(
             "SELECT \(names.map(\.sqlName).joined(separator: ", ")) FROM \(table.name.sqlName) WHERE "
-                + key.map { "\($0.sqlName) IS ?" }.joined(separator: " AND "))
+                + zip(1..., key).map { number, column in
+                    // The other store's collation may take two keys as one.
+                    let collation = table.keyCollation(of: column)
+                    return "\(column.sqlName) IS ?\(number)"
+                        + (collation.map { " AND \(column.sqlName) COLLATE \($0) IS ?\(number)" } ?? "")
+                }.joined(separator: " AND "))
         let positions = key.compactMap { names.firstIndex(ofExact: $0) }.map(Int32.init)
         let columns = Int32(0)..<Int32(names.count)
         var (had, lost) = (names.map { _ in Int64(0) }, names.map { _ in Int64(0) })
@@ -163,6 +168,16 @@ extension StoreContent {
         }
         let common = found.rows - found.missing
         found.emptied = names.indices.first { had[$0] * 2 > common && lost[$0] * 2 > had[$0] }.map { names[$0] }
+    }
+}
+
+extension DatabaseSchema.Table {
+    /// The collation by which the primary key tells a column's values apart; nil for one that SQLite doesn't have
+    /// itself.
+    fileprivate func keyCollation(of column: String) -> String? {
+        let terms = indexes.first { $0.origin == .primaryKey }?.terms ?? []
+        let name = terms.first { $0.column?.hasSameBytes(as: column) == true }?.collation ?? "BINARY"
+        return ["BINARY", "NOCASE", "RTRIM"].contains(name.uppercased()) ? name : nil
     }
 }
 

@@ -108,7 +108,7 @@ extension StoreContent {
     }
 
     /// Both stores declare the table the same.
-    private func difference(in table: DatabaseSchema.Table, from other: StoreContent) throws -> ContentDifference? {
+    func difference(in table: DatabaseSchema.Table, from other: StoreContent) throws -> ContentDifference? {
         try difference(
             between: reader.rows(of: table), and: other.reader.rows(of: table), table: table.name,
             columns: table.readColumns)
