@@ -207,7 +207,7 @@ let unitTests = floor(
     tests("MessageDigestsTests", "MessageDigests"),
     tests("PropertyListsTests", "PropertyLists", "XMLDocuments"),
     tests("StrictYAMLTests", "StrictYAML"),
-    tests("SQLiteFormatTests", "LinuxSystem", "SQLiteFormat"),
+    tests("SQLiteFormatTests", "SQLiteFormat"),
     tests("SQLiteStoreTests", "LinuxSystem", "PropertyLists", "SQLiteFormat", "SQLiteStore", "XMLDocuments", .grdb),
     tests("GroupContainersTests", "GroupContainers", "LinuxSystem"),
     tests("FileCoordinationTests", "FileCoordination", "GroupContainers", "LinuxSystem"),

@@ -8,14 +8,9 @@ import SystemPackage
 package struct HazardDiagnosis {
     private let path: FilePath
     private let only: StoreName?
-    private let followed: Set<FilePath>
 
-    /// - Parameters:
-    ///   - only: The store to look at; nil for all in the directory.
-    ///   - followed: The stores of which an agent knows whether a forked child has something to lose.
-    package init(_ path: FilePath, only: StoreName? = nil, followed: Set<FilePath> = []) {
-        (self.path, self.only, self.followed) = (path, only, followed)
-    }
+    /// - Parameter only: The store to look at; nil for all in the directory.
+    package init(_ path: FilePath, only: StoreName? = nil) { (self.path, self.only) = (path, only) }
 
     /// Returns one finding per hazard, as far as this process may look. The check is the hazard's code. This process
     /// must have no SQLite connection.
@@ -23,8 +18,7 @@ package struct HazardDiagnosis {
         guard let directory = try? Directory(path) else { return [] }
         let stores = only.map { [$0] } ?? Self.stores(in: directory)
         let scan = HazardScan(stores.map { ($0, directory) }, readsLogs: true)
-        let hazards = scan.hazards().filter { !($0.mayBeInherited && followed.contains($0.store)) }
-        return hazards.filter { !Self.isSideFile($0.store) }.map {
+        return scan.hazards().filter { !Self.isSideFile($0.store) }.map {
             Finding(
                 $0.code.rawValue, .problem(.badData), $0.message, remedy: $0.remedy, code: $0.code.rawValue)
         }

@@ -78,34 +78,4 @@ import Testing
         #expect(hazard.code == "orphaned_database" && hazard.holder.pid == shell.pid)
         shell.closeInput()
     }
-
-    /// What has proven that the database has all of the child's log stays true while nobody writes the log, whatever
-    /// other programs write to the database.
-    @Test func remembersThatAForkedChildHasNothingToLose() throws {
-        let parent = try SQLiteHolder(rig.store)
-        try parent.run("c.execute('PRAGMA locking_mode = EXCLUSIVE').fetchall()")
-        try parent.run("c.execute(\"INSERT INTO note VALUES ('parent')\")")
-        try rig.watch(rig.store)
-        try parent.run("(r, w), (s, t) = os.pipe(), os.pipe()")
-        let insert = "c.execute(\"INSERT INTO note VALUES ('child')\")"
-        try parent.run("child = os.fork() or (os.close(w), os.read(r, 1), \(insert), os.read(r, 1), os._exit(0))")
-        // What is written in the moment in which the log loses its name proves nothing.
-        pause(FileTime.resolution * 2)
-        try parent.run("c.close()")
-        // The look that finds the other's log sees the child too. To close the store writes the database.
-        for _ in 0..<2 {
-            let other = try openShell()
-            #expect(unlink(rig.store.string + "-wal") == 0)
-            guard case .hazard(let hazard) = try nextHazard() else { throw Unexpected("no hazard") }
-            #expect(hazard.holder.pid == other.pid)
-            other.closeInput()
-            guard case .hazardOver(let over) = try nextHazard() else { throw Unexpected("the hazard isn't over") }
-            #expect(over.holder.pid == other.pid)
-            try other.wait()
-        }
-        try parent.run("os.write(w, b'x')")
-        guard case .hazard(let hazard) = try nextHazard() else { throw Unexpected("no hazard") }
-        #expect(hazard.code == "orphaned_log" && hazard.holder.pid != parent.pid)
-        try parent.run("os.close(w); os.waitpid(child, 0)")
-    }
 }

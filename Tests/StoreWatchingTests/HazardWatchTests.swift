@@ -115,37 +115,3 @@ import Testing
         #expect(watch.due != nil)
     }
 }
-
-@Suite struct InheritedLogsTests {
-    private let store: StoreAddress
-    private var logs = InheritedLogs()
-
-    init() throws { store = try #require(StoreAddress(group: "group.example", name: Array("Notes.sqlite".utf8))) }
-
-    private func log(_ size: Int64) -> StoreHazard.LogVersion {
-        StoreHazard.LogVersion(identity: FileIdentity(device: 1, inode: 3), size: size, modified: 5)
-    }
-
-    @Test mutating func remembersAProofForAsLongAsTheLogIsUnwritten() {
-        logs.record(log(1), of: store, isProven: true)
-        // A look may miss the process.
-        logs.keepAttempts(at: [], of: store)
-        #expect(logs.isProven(log(1), of: store) && !logs.isProven(log(2), of: store))
-        for size in 2...Int64(InheritedLogs.capacity + 1) { logs.record(log(size), of: store, isProven: true) }
-        #expect(!logs.isProven(log(1), of: store) && logs.isProven(log(2), of: store))
-        logs.forget(store)
-        #expect(!logs.isProven(log(2), of: store))
-    }
-
-    @Test mutating func comparesALogAFewTimesOnly() {
-        for _ in 0..<InheritedLogs.maximumAttempts {
-            #expect(logs.mayCompare(log(1), of: store))
-            logs.record(log(1), of: store, isProven: false)
-        }
-        #expect(!logs.mayCompare(log(1), of: store) && logs.mayCompare(log(2), of: store))
-        logs.keepAttempts(at: [log(1)], of: store)
-        #expect(!logs.mayCompare(log(1), of: store))
-        logs.keepAttempts(at: [], of: store)
-        #expect(logs.mayCompare(log(1), of: store))
-    }
-}

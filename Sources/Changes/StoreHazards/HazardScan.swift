@@ -4,8 +4,7 @@ import SQLiteFormat
 import SystemPackage
 
 /// Looks for hazards to stores: at the names of their files, at the open files of all processes that this one may
-/// inspect, and at the kernel's list of locks. It takes no lock and writes nothing. Unless `readsLogs` is true, it
-/// opens no file of a store.
+/// inspect, and at the kernel's list of locks. It takes no lock, opens no file of a store and writes nothing.
 package struct HazardScan {
     private let stores: [(name: StoreName, directory: Directory)]
     private let readsLogs: Bool
@@ -15,9 +14,8 @@ package struct HazardScan {
 
     /// - Parameters:
     ///   - stores: The stores' names, with their directories.
-    ///   - readsLogs: True to recognise a renamed log by its first bytes, and to leave out a forked child's log if the
-    ///     database has all of it. The process must have no SQLite connection: closing a descriptor would drop the
-    ///     connection's locks if the file is a database. Else the caller asks `StoreHazard.isInDatabase`.
+    ///   - readsLogs: True to recognise a renamed log by its first bytes. The process must have no SQLite connection:
+    ///     closing a descriptor would drop the connection's locks if the file is a database.
     ///   - known: Where to record the files at the stores' names. A renamed log is recognised if an earlier look at the
     ///     stores has recorded it.
     ///   - versions: The versions of SQLite that are known already; nil to leave out the warnings.
@@ -42,17 +40,9 @@ package struct HazardScan {
         return look().filter { first.contains($0.sighting) }.compactMap { found in
             let unknown = found.sighting.pid == 0 ? FileHolder(pid: 0, program: "?") : nil
             guard let holder = unknown ?? FileHolder(process: found.sighting.pid) else { return nil }
-            var hazard = StoreHazard(
+            return StoreHazard(
                 found.sighting.code, found.store, holder, found.file, expected: found.expected, lost: found.lost,
                 cause: found.cause)
-            hazard.mayBeInherited = found.mayBeInherited
-            return readsLogs && isInDatabase(hazard) ? nil : hazard
-        }
-    }
-
-    private func isInDatabase(_ hazard: StoreHazard) -> Bool {
-        stores.contains { name, directory in
-            directory.path.appending(name.database) == hazard.store && hazard.isInDatabase(name, in: directory)
         }
     }
 
@@ -64,7 +54,6 @@ package struct HazardScan {
         let expected: FileIdentity?
         let lost: HeldStore?
         let cause: String
-        var mayBeInherited = false
     }
 
     private func look() -> [Found] {
@@ -100,8 +89,7 @@ package struct HazardScan {
         let version = sighting.code == .oldSQLite ? versions?.version(inProcess: sighting.pid)?.description : nil
         return Found(
             sighting: sighting, store: store.path, file: file, expected: store.expected(file, sighting.code),
-            lost: lost, cause: version ?? "",
-            mayBeInherited: sighting.code == .orphanedLog && lost?.mayBeInherited(by: process.pid, locks) == true)
+            lost: lost, cause: version ?? "")
     }
 
     /// True if a process other than that one has the store's index open, and has not only inherited it.

@@ -53,8 +53,6 @@ package struct StoreHazard: Equatable, Sendable {
     package let lost: HeldStore?
     /// The file system's name, or the version of SQLite.
     package let cause: String
-    /// True if the process may be a forked child that doesn't use the lost log.
-    package var mayBeInherited = false
     /// The reason why the process's commits can't be followed; nil if they are, or if nobody follows them.
     package var unfollowedReason: String?
 
@@ -88,7 +86,6 @@ package struct StoreHazard: Equatable, Sendable {
             path
                 + "\(holder) has \(PrintablePath(held.path)) open, which no longer has its name: nobody else sees what "
                 + "the process commits, and it is lost when the process closes the store"
-                + (mayBeInherited ? "; \(Self.inheritance)" : "")
         case .orphanedDatabase:
             path + "\(holder) has the former file of this name open: what the process commits is in no store that "
                 + "others open"
@@ -112,18 +109,12 @@ package struct StoreHazard: Equatable, Sendable {
         }
     }
 
-    /// What a process without a lock may be. A clause of a sentence.
-    package static let inheritance =
-        "the process has no lock, and may be a forked child whose parent has closed the store since: then nothing is "
-        + "lost, and the log may have rows that were deleted since"
-
     /// What to do, in one line.
     package var remedy: String {
         switch code {
         case .orphanedLog, .orphanedDatabase:
-            (mayBeInherited ? "end a child that doesn't use the store; else " : "")
-                + "keep the process running, and join what it has committed: groupstore rescue \(store.shellWord); if "
-                + "that fails, save its files: \(copies)"
+            "keep the process running, and join what it has committed: groupstore rescue \(store.shellWord); if that "
+                + "fails, save its files: \(copies)"
         case .droppedLocks: "restart \(holder) before any other program closes the store"
         case .twoNames: "stop \(holder), and let it open \(PrintablePath(store)) by this name in this directory"
         case .mixedModes: "stop \(holder), or every other program that has the store open"

@@ -62,8 +62,6 @@ package final class FollowedStores {
     var awakeCounts: [FilePath: Int] = [:]
     /// The stores in danger.
     var hazards = HazardWatch()
-    /// The lost logs that forked children may have.
-    var inheritedLogs = InheritedLogs()
     /// What processes commit to lost files.
     var branches = FollowedBranches()
     /// The logs and indexes that the stores have had.
@@ -340,7 +338,6 @@ extension FollowedStores {
         drowsy[store.address] = nil
         endBranches(of: store.address)
         hazards.forget(store.address)
-        inheritedLogs.forget(store.address)
         sideFiles.forget(store.directory.appending(store.name.database))
         states.setHazards([], of: store.address)
         limited.remove(store.address)

@@ -188,9 +188,6 @@ extension FollowedStores {
 
     private func adoptHazards(_ found: [StoreAddress: [StoreHazard]], of addresses: Set<StoreAddress>) {
         var found = found
-        let undecided = leaveOutInheritedLogs(&found, of: addresses)
-        defer { hazards.postpone(undecided) }
-        let addresses = addresses.subtracting(undecided)
         for address in addresses { followBranches(of: address, &found[address, default: []]) }
         for (address, event) in hazards.end(found, of: addresses) {
             guard let store = stores[address] else { continue }

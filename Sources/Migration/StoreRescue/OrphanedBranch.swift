@@ -22,8 +22,6 @@ package struct OrphanedBranch: Sendable {
     var index: FileIdentity? { indexFile?.identity }
     /// True if the store's name leads to the same database, with another log.
     let sharesDatabase: Bool
-    /// True if each of the processes may be a forked child that doesn't use the files.
-    package private(set) var mayBeInherited: Bool
     /// The time at which a file last came or went in the store's directory; nil if it can't be read.
     let entriesChanged: Int64?
     private let named: NamedFiles
@@ -46,12 +44,7 @@ package struct OrphanedBranch: Sendable {
             let same = found.firstIndex {
                 $0.database.identity == branch.database.identity && $0.log?.identity == branch.log?.identity
             }
-            guard let same else {
-                found.append(branch)
-                continue
-            }
-            found[same].holders += branch.holders
-            found[same].mayBeInherited = found[same].mayBeInherited && branch.mayBeInherited
+            if let same { found[same].holders += branch.holders } else { found.append(branch) }
         }
         for position in found.indices { found[position].indexes = found[position].indexesOfLog() }
         return found
@@ -64,7 +57,6 @@ package struct OrphanedBranch: Sendable {
         let pid = hazard.holder.pid
         code = hazard.code
         holders = [hazard.holder]
-        mayBeInherited = hazard.mayBeInherited
         database = BranchFile(lost.database, of: pid)
         log = lost.log.map { BranchFile($0, of: pid) }
         indexFile = lost.index.map { BranchFile($0, of: pid) }

@@ -80,13 +80,6 @@ package struct StoreRescue {
     /// Names the damaged branches that rescues have kept. Their files stay until a person removes them.
     private func noteDamaged() { damaged.compactMap(\.damageSentence).forEach { report(.note($0)) } }
 
-    /// Names the branches of processes that may have only inherited the files.
-    private func noteInherited(_ branches: [OrphanedBranch]) {
-        for branch in branches where branch.mayBeInherited {
-            report(.note("\(PrintablePath(store.path)): \(branch.holders.list): \(StoreHazard.inheritance)"))
-        }
-    }
-
     // MARK: Dry run
 
     /// Returns what `run` would do. Everything is copied to a private directory under `$TMPDIR`; nothing is changed.
@@ -108,7 +101,6 @@ package struct StoreRescue {
             return nothing
         }
         noteDamaged()
-        noteInherited(branches)
         do throws(RelocationFailure) {
             try store.checkSwapped(branches)
             try store.checkKind()
@@ -137,7 +129,6 @@ package struct StoreRescue {
         let branches = OrphanedBranch.find(store)
         let engine = Relocation(request, registry: registry, isCancelled: isCancelled, report: report)
         guard try !branches.isEmpty || Self.isUnfinished(store) else { return try removingEmptyPlaces(engine) }
-        noteInherited(branches)
         let id = TransferIdentifier()
         var result: RescueReport
         do {

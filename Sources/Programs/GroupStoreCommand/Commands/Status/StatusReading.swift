@@ -142,12 +142,8 @@ struct StatusReading {
     private var hazards: [AgentProblem] {
         let directories = target?.directory.map { [$0] } ?? groups
         let only = target?.store.flatMap { StoreName($0) }
-        let followed = Set(
-            (agent?.rows ?? []).filter { $0.type == "store" && $0.object.string("state") == "following" }
-                .compactMap { $0.object.path("path").flatMap { FilePath(bytes: $0) } })
         let link = target?.link.map { HazardDiagnosis($0.directory.path, only: $0.name).findings() } ?? []
-        let findings = directories.flatMap { HazardDiagnosis($0, only: only, followed: followed).findings() } + link
-        return findings.map { finding in
+        return (directories.flatMap { HazardDiagnosis($0, only: only).findings() } + link).map { finding in
             AgentProblem(
                 check: "hazard", word: "hazard", code: finding.code,
                 message: finding.remedy.map { "\(finding.message) (\($0))" } ?? finding.message,
