@@ -156,4 +156,23 @@ import Testing
         }
         #expect(counts.contains("2\n"), "\(counts) \(done.output)\(done.errors)")
     }
+
+    /// The report says that the command has lost nothing. What it has left deletes rows afterwards.
+    @Test func theCopyStaysForAProgramThatTheCommandHasLeft() throws {
+        let gate = scratch.path.appending("gate")
+        #expect(mkfifo(gate.string, 0o600) == 0)
+        let script = """
+            (cat "${1%/*}/gate"; sqlite3 "$1" 'DELETE FROM note'; touch "${1%/*}/done") </dev/null >/dev/null 2>&1 &
+            """
+        #expect(try guarding("--json", running: Word(script)).outcome == "unchanged")
+        _ = try Descriptor(opening: gate, flags: O_WRONLY)
+        let deadline = Deadline(after: .ample)
+        while FileStatus(following: scratch.path.appending("done")) == nil, !deadline.hasPassed {
+            pause(.milliseconds(10))
+        }
+        #expect(try sqlite(store, "SELECT count(*) FROM note") == "0\n")
+        for _ in 0..<2 { #expect(try guarding("--keep", "1", running: "true").status == 0) }
+        let archives = try groupstore("archive", "list", Word(scratch.path), "--json").objects
+        #expect(archives.filter { $0.type == "archive" }.count == 2, "\(archives)")
+    }
 }

@@ -17,6 +17,14 @@ package final class HeldArchive: Sendable {
         descriptor = try location.directory.open(location.name.database, flags: O_RDONLY)
     }
 
+    /// True if another process has the copy open, such as a program that was started since.
+    package var isHeldByOthers: Bool {
+        get throws {
+            let identity = try descriptor.status(path: copy.path).identity
+            return FileHolder.of(identity).contains { $0.pid != getpid() }
+        }
+    }
+
     /// Lets the programs inherit it that this process starts from now on: they keep the copy too, as long as they run.
     package func shareWithChildren() throws(SystemError) {
         guard fcntl(descriptor.raw, F_SETFD, 0) == 0 else { throw SystemError.last("fcntl", path: copy.path) }

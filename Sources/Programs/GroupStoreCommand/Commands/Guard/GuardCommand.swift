@@ -66,7 +66,7 @@ struct GuardCommand: ParsableCommand {
                 command.map { ArgumentBytes.path($0).bytes },
                 output: output.json || output.quiet ? .descriptor(STDERR_FILENO) : .inherited)
             _ = signal(SIGPIPE, SIG_IGN)
-            status = try withExtendedLifetime(held) { try report(exit, location, copy, engine, output) }
+            status = try report(exit, location, held, engine, output)
         }
         if status != 0 { throw ExitCode(status) }
     }
@@ -124,8 +124,9 @@ struct GuardCommand: ParsableCommand {
 
     /// Reports what has become of the store. Returns the exit code.
     private func report(
-        _ exit: Int32, _ location: StoreLocation, _ copy: ArchivedStore, _ engine: Relocation, _ output: Output
+        _ exit: Int32, _ location: StoreLocation, _ held: HeldArchive, _ engine: Relocation, _ output: Output
     ) throws -> Int32 {
+        let copy = held.copy
         guard let archived = copy.location else { return exit }
         // The command may have put another directory at the path, or none: the copy is where the first one is now.
         let present = try? StoreArgument(store).location()
@@ -153,8 +154,9 @@ struct GuardCommand: ParsableCommand {
             "integrity": .array(report.damage.map { .string($0) }),
         ]
         if !report.losses.isEmpty { summary["lost"] = .array(report.losses.map { .string($0) }) }
-        // Without the record, the copy is compared before it is removed.
-        try? engine.noteLoss(!report.hasAll || isLoss, after: copy)
+        // Without the record, the copy is compared before it is removed. A program that the command has left may go on.
+        let mayLose = (try? held.isHeldByOthers) ?? true
+        try? engine.noteLoss(!report.hasAll || isLoss || mayLose, after: copy)
         // After a loss, an older copy may be the better one.
         let keepsAll = status == ExitStatus.badData.rawValue
         let former = keepsAll ? [] : removeOldCopies(of: location, keeping: copy.id, engine)
