@@ -71,7 +71,7 @@ extension RelocationFailure {
                 continue
             }
             guard !archived.contains(where: { record.isOfSameFiles(as: $0.branch) }) else { continue }
-            if let copy, (try? branch.hasWritten(since: copy.order)) == true {
+            if let copy, (try? branch.hasWritten(since: copy.order)) != false {
                 // Another rescue has made it.
                 failure.message +=
                     "; what \(branch.holders.list) had committed a while ago is kept in "

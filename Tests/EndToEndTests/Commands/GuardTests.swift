@@ -146,6 +146,7 @@ import Testing
         while FileStatus(following: scratch.path.appending("done")) == nil, !deadline.hasPassed {
             pause(.milliseconds(10))
         }
+        #expect(try sqlite(store, "SELECT count(*) FROM note") == "0\n")
         let archives = try groupstore("archive", "list", Word(scratch.path), "--json").objects
         let ids = archives.filter { $0.type == "archive" }.compactMap { $0.string("id") }
         let counts = try ids.enumerated().map { place, id in
