@@ -45,10 +45,11 @@ struct ReplicatedVirtualTable: Equatable {
         case "rtree", "rtree_i32": return try .own(table(name, hasKeyColumn: true, database))
         case "fts3": return try .own(table(name, hasKeyColumn: false, database))
         case "fts4", "fts5":
-            for option in ["compress", "uncompress", "languageid"] where value(of: option, arguments) != nil {
+            for option in ["compress", "uncompress", "languageid"]
+            where VirtualTableModule.value(of: option, in: arguments) != nil {
                 throw Refusal(reason: "a batch doesn't carry a table with the option \(option)")
             }
-            guard let source = value(of: "content", arguments) else {
+            guard let source = VirtualTableModule.value(of: "content", in: arguments) else {
                 return try .own(table(name, hasKeyColumn: false, database))
             }
             guard !source.isEmpty else { throw Refusal(reason: "an index without content can't be made again") }
@@ -58,20 +59,6 @@ struct ReplicatedVirtualTable: Equatable {
             return .external(source)
         default: throw Refusal(reason: "a batch doesn't carry tables of the module \(module)")
         }
-    }
-
-    /// Returns the value of an option, without its quotation marks; nil if it isn't set.
-    private static func value(of option: String, _ arguments: [String]) -> String? {
-        for argument in arguments {
-            guard let sign = argument.firstIndex(of: "="),
-                argument[..<sign].filter({ !$0.isWhitespace }).lowercased() == option
-            else { continue }
-            let value = argument[argument.index(after: sign)...].drop(while: \.isWhitespace)
-            guard let first = value.first, "\"'`[".contains(first) else { return String(value) }
-            let quote = first == "[" ? "]" : String(first)
-            return String(value.dropFirst().dropLast()).replacing(quote + quote, with: quote)
-        }
-        return nil
     }
 
     private static func table(

@@ -158,6 +158,19 @@ import Testing
         #expect(counts.contains("2\n"), "\(counts) \(done.output)\(done.errors)")
     }
 
+    /// What has the key of a lost row, or the name of a lost table or column, is another one.
+    @Test(arguments: [
+        ("DELETE FROM note WHERE id = 2", "INSERT INTO note (text) VALUES ('another')"),
+        ("ALTER TABLE note DROP COLUMN text", "ALTER TABLE note ADD COLUMN text"),
+        ("DROP TABLE note", "CREATE TABLE note (id INTEGER PRIMARY KEY, text); INSERT INTO note VALUES (1, 3), (2, 4)"),
+    ])
+    func theCopyOfALostRowStaysAlthoughAnotherOneHasItsKey(loss: String, later: String) throws {
+        try #expect(guarding("--fail-on-loss", "note", running: Word("sqlite3 \"$1\" '\(loss)'")).status == 65)
+        try sqlite(store, later)
+        let next = try guarding("--keep", "1", "--json", running: "true")
+        #expect(next.status == 0 && next.summary["kept"] != nil && next.summary["removed"] == nil, "\(next.output)")
+    }
+
     /// The report says that the command has lost nothing. What it has left deletes rows afterwards.
     @Test func theCopyStaysForAProgramThatTheCommandHasLeft() throws {
         let gate = scratch.path.appending("gate")

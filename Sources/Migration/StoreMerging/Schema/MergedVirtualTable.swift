@@ -23,11 +23,7 @@ struct MergedVirtualTable {
         name = table.name
         module = table.module ?? "unknown"
         let arguments = VirtualTableModule.arguments(declaredIn: table.creation)
-        let content = arguments.compactMap { argument -> String? in
-            let parts = argument.split(separator: "=", maxSplits: 1).map { $0.filter { !$0.isWhitespace } }
-            guard parts.count == 2, parts[0].lowercased() == "content" else { return nil }
-            return String(parts[1].filter { !"'\"`[]".contains($0) })
-        }.first
+        let content = VirtualTableModule.value(of: "content", in: arguments)
         if spatialIndexes.contains(table.name.lowercased()) {
             treatment = .spatial
         } else if ["fts3", "fts4", "fts5"].contains(module) {

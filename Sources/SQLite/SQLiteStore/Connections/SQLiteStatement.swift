@@ -23,6 +23,18 @@ package enum SQLiteValue: Equatable, Sendable {
     }
 }
 
+extension SQLiteValue: Hashable {
+    package func hash(into hasher: inout Hasher) {
+        switch self {
+        case .null: hasher.combine(0)
+        case .integer(let value): hasher.combine(value)
+        case .real(let value): hasher.combine(value)
+        case .text(var value): value.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+        case .blob(let value): hasher.combine(value)
+        }
+    }
+}
+
 /// A prepared statement, stepped through row by row. Confined to one thread.
 package final class SQLiteStatement {
     let handle: OpaquePointer

@@ -76,14 +76,33 @@ extension StoreContent {
         guard let before, let after = try later.reader.count(present) else {
             return ContentChanges.Table(uncounted: present.name)
         }
+        let theirs = try Set(later.columns(of: present))
+        if let lost = try columns(of: table).first(where: { !theirs.contains($0) }) {
+            let obstacle = "has no column \(lost) in \(present.name)"
+            return ContentChanges.Table(counted: present.name, before: before, after: after, obstacle: obstacle)
+        }
         let shadows = schema.shadowTables(of: table)
+        // A full-text table may show another table's rows as its own, or a view's, which come from anywhere.
+        let arguments = VirtualTableModule.arguments(declaredIn: table.creation)
+        let external = VirtualTableModule.value(of: "content", in: arguments).flatMap { $0.isEmpty ? nil : $0 }
+        let parts = shadows.map(\.name) + [external].compactMap(\.self)
         let isSame =
             try present.kind == .virtual && !shadows.isEmpty
-            && shadows.allSatisfy { shadow in
-                guard later.schema.table(shadow.name)?.creation == shadow.creation else { return false }
-                return try difference(in: shadow, from: later) == nil
+            && parts.allSatisfy { name in
+                guard let part = schema.table(name), later.schema.table(name)?.creation == part.creation else {
+                    return false
+                }
+                return try difference(in: part, from: later) == nil
             }
-        return ContentChanges.Table(counted: present.name, before: before, after: after, isSame: isSame)
+        let obstacle = "has rows in \(present.name) that are counted, and not compared"
+        return ContentChanges.Table(
+            counted: present.name, before: before, after: after, obstacle: isSame ? nil : obstacle)
+    }
+
+    /// The names of a virtual table's columns, as SQLite takes them for the same.
+    private func columns(of table: DatabaseSchema.Table) throws -> [String] {
+        try DatabaseSchema.columns(of: table.name, in: reader).filter { $0.storage != .hidden }
+            .map { DatabaseSchema.key(of: $0.name) }
     }
 
     /// True if a row has NULL in a column of the table's declared primary key. False also if this store has no such
@@ -113,10 +132,10 @@ extension ContentChanges.Table {
             obstacle: kept?.obstacle)
     }
 
-    fileprivate init(counted name: String, before: Int64, after: Int64, isSame: Bool) {
+    fileprivate init(counted name: String, before: Int64, after: Int64, obstacle: String?) {
         self.init(
             name: name, before: before, after: after, came: max(0, after - before), went: max(0, before - after),
-            changed: 0, obstacle: isSame ? nil : "has rows in \(name) that are counted, and not compared")
+            changed: 0, obstacle: obstacle)
     }
 
     /// SQLite lacks the module of a virtual table, or it fails.

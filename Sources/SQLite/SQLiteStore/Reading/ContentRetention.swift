@@ -128,12 +128,16 @@ extension StoreContent {
             (found.changed, found.obstacle) = (found.rows, "has other keys in \(table.name)")
             return found
         }
-        try compareRows(of: table, with: other, pairing, &found)
+        // Where the keys have other types, several of the copy's rows may find one: '7' and '07' both find 7.
+        let types = [table, counterpart].map { owner in
+            key.map { (owner.column($0)?.type ?? "INTEGER").uppercased() }
+        }
+        try compareRows(of: table, with: other, pairing, hasOtherKeyTypes: types[0] != types[1], &found)
         return found
     }
 
     private func compareRows(
-        of table: DatabaseSchema.Table, with other: StoreContent, _ pairing: RowPairing,
+        of table: DatabaseSchema.Table, with other: StoreContent, _ pairing: RowPairing, hasOtherKeyTypes: Bool,
         _ found: inout ContentRetention.Table
     ) throws {
         let (names, key) = (pairing.columns(of: table), pairing.key(of: table))
@@ -150,12 +154,15 @@ extension StoreContent {
         let positions = key.compactMap { names.firstIndex(ofExact: $0) }.map(Int32.init)
         let columns = Int32(0)..<Int32(names.count)
         var (had, lost) = (names.map { _ in Int64(0) }, names.map { _ in Int64(0) })
+        var foundKeys: Set<[SQLiteValue]> = []
         while try rows.step() {
             counterpart.reset()
             for (parameter, position) in zip(Int32(1)..., positions) {
                 try counterpart.bind(parameter, toColumn: position, of: rows)
             }
-            guard try counterpart.step() else {
+            guard try counterpart.step(),
+                !hasOtherKeyTypes || foundKeys.insert(positions.map(counterpart.value)).inserted
+            else {
                 found.missing += 1
                 continue
             }

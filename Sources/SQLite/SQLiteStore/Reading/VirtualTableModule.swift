@@ -38,6 +38,20 @@ package enum VirtualTableModule {
         }
     }
 
+    /// Returns the value of an option among a module's arguments, without its quotation marks; nil if it isn't set.
+    package static func value(of option: String, in arguments: [String]) -> String? {
+        for argument in arguments {
+            guard let sign = argument.firstIndex(of: "="),
+                argument[..<sign].filter({ !$0.isWhitespace }).lowercased() == option
+            else { continue }
+            let value = argument[argument.index(after: sign)...].drop(while: \.isWhitespace)
+            guard let first = value.first, "\"'`[".contains(first) else { return String(value) }
+            let quote = first == "[" ? "]" : String(first)
+            return String(value.dropFirst().dropLast()).replacing(quote + quote, with: quote)
+        }
+        return nil
+    }
+
     private static func parse(_ sql: String) -> (name: String, rest: ArraySlice<UInt8>)? {
         var words = DeclarationWords(sql)
         guard words.next()?.isKeyword("create") == true, words.next()?.isKeyword("virtual") == true,

@@ -219,11 +219,11 @@ struct GuardCommand: ParsableCommand {
         }
     }
 
-    /// True if the store has each table, column and row of a copy, by their keys.
+    /// True if the store has each row of a copy, with its values.
     private static func has(_ store: StoreLocation, _ copy: ArchivedStore) -> Bool {
         guard let archived = copy.location, let now = try? GuardReport(store, since: archived, guarding: []) else {
             return false
         }
-        return now.hasAll
+        return now.isComplete
     }
 }

@@ -29,6 +29,9 @@ struct GuardReport {
     /// True if the store is known to have each table, column and row of the copy, by their keys.
     var hasAll: Bool { changes.tables.allSatisfy { !$0.isLoss && $0.obstacle == nil } }
 
+    /// True if the store has each row of the copy with its values. Another row may have taken the key of a lost one.
+    var isComplete: Bool { changes.tables.allSatisfy { $0.went == 0 && $0.changed == 0 && $0.obstacle == nil } }
+
     var outcome: String {
         if !damage.isEmpty { return "damaged" }
         if !losses.isEmpty { return "lost" }
