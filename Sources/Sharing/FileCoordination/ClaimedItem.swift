@@ -39,9 +39,10 @@ extension GroupContainer {
     func item(at url: URL, resolvesLink: Bool = false) throws(FileCoordinationError) -> ClaimedItem {
         guard url.path.utf8.count < PATH_MAX else { throw .tooLong(url.path) }
         let path = FilePath(url.path)
-        guard url.isFileURL, let real = Self.resolved(path, resolvesLink: resolvesLink),
-            let root = Self.real(directory.path), real.starts(with: root)
-        else { throw .outside(url.path, directory.path) }
+        let root = directory.path.resolvingLinks
+        guard url.isFileURL, let real = Self.resolved(path, resolvesLink: resolvesLink), real.starts(with: root) else {
+            throw .outside(url.path, directory.path)
+        }
         let components = real.components.dropFirst(root.components.count)
         return ClaimedItem(container: name, path: FilePath(root: nil, components))
     }
@@ -62,29 +63,11 @@ extension GroupContainer {
 
     package func url(of item: ClaimedItem) -> URL { URL(path: directory.path.pushing(item.path)) }
 
-    /// Resolves a path name by name, as the kernel does: `..` after a symbolic link is the parent of the link's target.
-    /// Keeps names that don't exist as they are.
+    /// The path without symbolic links, also behind `..`, which is the parent of a link's target.
     private static func resolved(_ path: FilePath, resolvesLink: Bool) -> FilePath? {
         guard path.isAbsolute else { return nil }
-        var found: FilePath = "/"
-        var rest = Array(path.components)[...]
-        while let name = rest.popFirst() {
-            switch name.kind {
-            case .currentDirectory: continue
-            case .parentDirectory: found.removeLastComponent()
-            case .regular:
-                let next = found.appending(name)
-                let isResolved = resolvesLink || !rest.isEmpty
-                found = isResolved ? real(next) ?? next : next
-            }
-        }
-        return found
-    }
-
-    private static func real(_ path: FilePath) -> FilePath? {
-        guard let found = path.withPlatformString({ realpath($0, nil) }) else { return nil }
-        defer { free(found) }
-        return FilePath(platformString: found)
+        guard !resolvesLink, let name = path.lastComponent, name.kind == .regular else { return path.resolvingLinks }
+        return path.removingLastComponent().resolvingLinks.appending(name)
     }
 }
 
