@@ -30,7 +30,11 @@ import Testing
         let commit = try subscriber.next("change")
         #expect(commit.integer("branch") == Int64(shell.pid), "\(commit.text)")
 
-        for command: [Word] in [["status", "--check"], ["inspect", Word(store)], ["doctor", Word(store)]] {
+        let link = places.scratch("link.sqlite")
+        try run("ln", ["-s", Word(store), Word(link)])
+        for command: [Word] in [
+            ["status", "--check"], ["inspect", Word(store)], ["doctor", Word(store)], ["doctor", Word(link)],
+        ] {
             let done = try groupstore(command[0], options: Array(command.dropFirst()), environment: agent.environment)
             #expect(done.status == 65, "\(command): \(done.output)\(done.errors)")
             #expect((done.output + done.errors).contains("pid \(shell.pid)"), "\(done.output)\(done.errors)")

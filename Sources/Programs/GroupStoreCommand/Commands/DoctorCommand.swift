@@ -94,6 +94,9 @@ struct DoctorCommand: ProcIndependentCommand {
             let path = Self.group(text) ?? ArgumentBytes.path(text).absolute(in: working)
             let isFile = Self.exists(path) ? !Self.isDirectory(path) : MissingSource(path)?.isStore == true
             add(isFile ? path.removingLastComponent() : path)
+            // Programs have the file open by its own name.
+            let (parent, target) = (path.removingLastComponent().resolvingLinks, path.resolvingLinks)
+            if isFile, target.removingLastComponent() != parent { add(target.removingLastComponent()) }
         }
         if !paths.isEmpty { return found }
         for group in configuration?.groups ?? [] {
