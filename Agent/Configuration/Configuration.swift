@@ -32,7 +32,7 @@ package struct Configuration: Sendable, Equatable {
         /// The absolute paths at which it may still be.
         package var legacy: [FilePath]
         package var onConflict: RelocationRequest.ConflictPolicy
-        package var retirement: Transfer.Retirement
+        package var retirement: Transfer.Retirement?
         /// The history settings; nil if the agent doesn't manage the history. A history that was enabled stays.
         package var history: History?
         /// True if the agent follows the rows of a store without a history, from a copy of its pages.
@@ -48,7 +48,7 @@ package struct Configuration: Sendable, Equatable {
 
         package init(
             name: StoreName, legacy: [FilePath] = [], onConflict: RelocationRequest.ConflictPolicy = .refuse,
-            retirement: Transfer.Retirement = .delete, settle: Duration = .seconds(1),
+            retirement: Transfer.Retirement? = nil, settle: Duration = .seconds(1),
             migration: MigrationRequest? = nil, journalMode: DatabaseHeader.JournalMode? = nil,
             assumeClosed: Bool = false
         ) {

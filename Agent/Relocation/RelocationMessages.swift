@@ -188,8 +188,7 @@ extension RelocationRequest {
             group: operation.groupIdentity.map { FileIdentity($0) })
         name = operation.name.flatMap { FilePath.Component(bytes: $0) }
         onConflict = try Self.word(operation.onConflict, "on_conflict") ?? .refuse
-        retirement = try Self.word(operation.retire, "retire") ?? .delete
-        isRetirementDefault = operation.retire == nil
+        retirement = try Self.word(operation.retire, "retire")
         deadline = operation.deadline.map { .milliseconds(Int64($0 * 1000)) } ?? .seconds(30)
         opaque = operation.opaque
         assumeClosed = operation.assumeClosed

@@ -113,11 +113,11 @@ package final class AgentProcess {
     }
 }
 
-/// Waits until no file of a legacy store is left. An earlier agent may have begun the retirement; then no subscriber
-/// receives an event.
+/// Waits until nothing of a legacy store is left but a link. An earlier agent may have begun the retirement; then no
+/// subscriber receives an event.
 package func awaitRetirement(of legacy: StoreFiles, _ agent: AgentProcess) throws {
     let deadline = Deadline(after: .ample)
-    while try !legacy.parts().isEmpty {
+    while try !legacy.isRetired() {
         guard try !agent.process.hasEnded(within: .milliseconds(5)), !deadline.hasPassed else {
             agent.process.signal(SIGTERM)
             let message = try agent.process.wait().errors

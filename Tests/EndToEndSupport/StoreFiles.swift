@@ -51,6 +51,13 @@ package struct StoreFiles: Sendable, CustomStringConvertible {
         return try ([name.database] + name.sideFiles + [name.support]).filter { try directory.status($0) != nil }
     }
 
+    /// True if nothing of the store is left, or nothing but a link.
+    package func isRetired() throws -> Bool {
+        let parts = try parts()
+        return try parts.isEmpty
+            || parts == [name.database] && Directory(directory).status(name.database)?.kind == .symbolicLink
+    }
+
     /// Copies every part into another directory, as `cp -a` does.
     package func copy(to directory: FilePath) throws -> StoreFiles {
         let parts = try parts()
@@ -153,4 +160,12 @@ extension Places {
         try write("immutable", to: left.appending("file"))
         return left
     }
+}
+
+/// True if a directory has nothing but a link of the store's name that leads to the store.
+package func holdsLinkAlone(_ directory: FilePath, to store: FilePath) throws -> Bool {
+    guard let name = store.lastComponent, let target = FileStatus(following: store)?.identity else { return false }
+    let directory = try Directory(directory)
+    return try directory.names() == [name] && directory.status(name)?.kind == .symbolicLink
+        && FileStatus(following: directory.path.appending(name))?.identity == target
 }

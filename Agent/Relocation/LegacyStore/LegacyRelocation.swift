@@ -69,7 +69,6 @@ extension RelocationScheduler {
         request.name = configuration.name.database
         request.onConflict = configuration.onConflict
         request.retirement = configuration.retirement
-        request.isRetirementDefault = configuration.retirement == .delete
         request.journalMode = configuration.journalMode
         request.identifier = GroupIdentifier(location.address.group)
         request.knownGroups = location.groups

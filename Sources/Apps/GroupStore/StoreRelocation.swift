@@ -75,6 +75,8 @@ private final class AgentRelocationRequest: Sendable {
         operation.sourceIdentity = FileStatus(following: source).map { .init($0.identity) }
         operation.groupIdentity = FileStatus(following: group).map { .init($0.identity) }
         operation.name = store.component.bytes
+        // The program knows the new place.
+        operation.retire = "delete"
         // Limited to the range that the agent accepts.
         operation.deadline = max(.zero, min(deadline, .seconds(86_400))).seconds
         self.operation = operation

@@ -145,11 +145,28 @@ package struct Relocation {
         }
     }
 
+    /// Returns this relocation with what becomes of the old place, if the request leaves that open: a link, so that a
+    /// program that can't be changed goes on in the group's store and doesn't begin another one. There is none where
+    /// those who open the store know the new place: its presenters, and the programs of the group that it leaves.
+    func choosingRetirement(_ endpoints: RelocationEndpoints) throws -> Relocation {
+        guard request.retirement == nil else { return self }
+        let isPresented = !registry.presenters(of: endpoints.container.item(endpoints.group.name.database)).isEmpty
+        var relocation = self
+        relocation.request.retirement = try isPresented || leavesGroup(endpoints.legacy) ? .delete : .symlink
+        return relocation
+    }
+
+    /// True if the store is one that was relocated to where it is, or is in a group's directory.
+    private func leavesGroup(_ store: StoreLocation) throws -> Bool {
+        if request.knownGroups[store.directory.identity] != nil { return true }
+        return try !GroupContainer(directory: store.directory).receipts(of: store.name.database).isEmpty
+    }
+
     /// Performs plans until one is final. On failure, restores what was archived to make room.
     private func relocate(_ endpoints: RelocationEndpoints) throws -> RelocationSummary {
         relinquish(endpoints)
         defer { reacquire(endpoints) }
-        let relocation = planned(for: endpoints.legacy)
+        let relocation = try planned(for: endpoints.legacy).choosingRetirement(endpoints)
         var archivedSets: [ArchivedSet] = []
         do {
             return try retries.run(.plan, of: request.source) { try relocation.performPlans(endpoints, &archivedSets) }
@@ -192,7 +209,6 @@ package struct Relocation {
                 notes += try transfer(.init(snapshot: decision.legacy, purpose: .discard, decision: decision)).notes
                 return summary(.alreadyRelocated, endpoints, notes: notes)
             case .relocate(.none):
-                notes += try retirementNotes(endpoints)
                 var summary = summary(.relocated, endpoints, notes: notes)
                 summary.add(try publish(.init(publishing: content, of: decision.legacy, decision)))
                 return summary
@@ -246,7 +262,7 @@ package struct Relocation {
         var transfer = Transfer(
             id: planned.id, purpose: planned.purpose, directory: store.directory.path, name: store.name.database,
             database: database, support: keepsSupport ? nil : snapshot.support?.identity,
-            copies: planned.content.isNew, retirement: planned.isInPlace ? .delete : request.retirement,
+            copies: planned.content.isNew, retirement: planned.isInPlace ? .delete : request.retirement ?? .delete,
             hadWAL: try hadWAL(snapshot, endpoints.container))
         switch planned.purpose {
         case .publish where snapshot.header != nil:
@@ -303,21 +319,6 @@ package struct Relocation {
     }
 
     // MARK: - Summaries
-
-    /// Returns what the default retirement means for programs that open the old name, at the first relocation of a
-    /// store that no registered presenter presents: its last writer then knows nothing of the group container.
-    func retirementNotes(_ endpoints: RelocationEndpoints) throws -> [String] {
-        let name = endpoints.group.name.database
-        guard request.isRetirementDefault, request.retirement == .delete,
-            try endpoints.container.receipts(of: name).isEmpty,
-            registry.presenters(of: endpoints.container.item(name)).isEmpty
-        else { return [] }
-        return [
-            "a program that still opens \(PrintablePath(endpoints.legacy.path)) finds nothing there, and may begin an empty "
-                + "store; if it can't be changed, leave a link to the new place for it: --retire symlink (if "
-                + "it has moved, after --undo), or retire: symlink in the agent's configuration"
-        ]
-    }
 
     /// Returns what rescues have kept in the directory that the store leaves. It stays there.
     private func notesOnBranches(_ endpoints: RelocationEndpoints) -> [String] {

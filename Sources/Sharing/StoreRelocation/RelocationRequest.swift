@@ -37,9 +37,9 @@ package struct RelocationRequest: Sendable {
     package var onConflict: ConflictPolicy = .refuse
     /// Merges two stores in conflict, for the policy `merge`.
     package var combination: (any StoreCombination)?
-    package var retirement: Transfer.Retirement = .delete
-    /// True if nobody chose `retirement`. The summary then says once what it means for a program that can't be changed.
-    package var isRetirementDefault = false
+    /// What becomes of the old place; nil: a link to the new one, unless those who open the store know it
+    /// (`Relocation.choosingRetirement`).
+    package var retirement: Transfer.Retirement? = .delete
     /// The longest wait for programs that have the store open, and for another relocation of the group.
     package var deadline: Duration = .seconds(30)
     /// The longest wait for presenters and other claims, before `deadline` starts; nil: part of `deadline`.

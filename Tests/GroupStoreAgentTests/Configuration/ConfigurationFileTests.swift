@@ -98,7 +98,7 @@ import Testing
         let data = try #require(configuration.groups.first?.stores.last)
         #expect(data.legacy.isEmpty)
         #expect(data.onConflict == .refuse)
-        #expect(data.retirement == .delete)
+        #expect(data.retirement == nil)
         #expect(data.settle == .seconds(1))
         #expect(data.migration == nil)
         #expect(data.journalMode == nil)

@@ -27,7 +27,7 @@ struct MigrationSpaceTests {
         let words: [Word] =
             [
                 "relocate", Word(legacy), Word(disk.path), "--model", Word(stores.model), "--on-incompatible",
-                "set-aside", "--json",
+                "set-aside", "--retire", "delete", "--json",
             ] + (isMapped ? ["--mapping", Word(mapping)] : [])
         let step = try #require(FileStatus(following: pristine.path)).size / 4
         var refused = 0

@@ -29,7 +29,7 @@ import Testing
     private func archiveOnlyCopy() throws {
         try makeStore(places.group.appending("Notes.sqlite"), rows: 9)
         try makeStore(legacy, rows: 4)
-        try relocate("--on-conflict", "keep-group")
+        try relocate("--on-conflict", "keep-group", "--retire", "delete")
     }
 
     @Test func removesACopyOfAStoreThatLivesOnInTheGroup() throws {

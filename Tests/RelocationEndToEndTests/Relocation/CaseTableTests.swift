@@ -66,15 +66,15 @@ import Testing
         switch line.effect {
         case .nothing: #expect(after == before)
         case .moved(let notes, let archived):
-            #expect(after.legacy.entries.isEmpty)
+            #expect(try holdsLinkAlone(places.legacy, to: places.groupStore))
             #expect(try noteCount(places.groupStore) == notes)
             #expect(try archivedCounts(places) == archived)
         case .movedUnread:
-            #expect(after.legacy.entries.isEmpty)
+            #expect(try holdsLinkAlone(places.legacy, to: places.groupStore))
             #expect(
                 after.group.entries[Array("Notes.sqlite".utf8)] == before.legacy.entries[Array("Notes.sqlite".utf8)])
         case .kept(let archived):
-            #expect(after.legacy.entries[Array("Notes.sqlite".utf8)] == nil)
+            #expect(try holdsLinkAlone(places.legacy, to: places.groupStore))
             #expect(after.group == before.group)
             #expect(try archivedCounts(places) == archived)
         }

@@ -13,18 +13,18 @@ import Testing
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let backup = places.scratch("backup")
         try run("cp", ["-a", Word(places.legacy), Word(backup)])
-        #expect(try relocate(legacy, places).outcome == "relocated")
+        #expect(try relocate(legacy, places, "--retire", "delete").outcome == "relocated")
         let published = try StoreFiles(places.group.appending("Notes.sqlite"))
         try sqlite(published.path, "INSERT INTO note (text) VALUES ('later')")
 
         // The group may no longer have the backup's content, so the backup is archived with its files.
         try run("cp", ["-a", Word(backup.pushing(".")), Word(places.legacy)])
-        #expect(try relocate(legacy, places).outcome == "already_relocated")
+        #expect(try relocate(legacy, places, "--retire", "delete").outcome == "already_relocated")
         #expect(try files(named: "1F2E", below: places.group.pushing(".groupstore")) == 1)
 
         try run("rm", ["-r", Word(published.support)])
         try run("cp", ["-a", Word(backup.pushing(".")), Word(places.legacy)])
-        #expect(try relocate(legacy, places).outcome == "already_relocated")
+        #expect(try relocate(legacy, places, "--retire", "delete").outcome == "already_relocated")
         #expect(try files(named: "1F2E", below: places.group.pushing(".groupstore")) == 2)
         #expect(try noteCount(published.path) == 11)
         #expect(FileStatus(following: legacy.path) == nil)
@@ -73,8 +73,8 @@ import Testing
         #expect(again.lines.first?.contains("\"missing_external_files\":[]") == true)
     }
 
-    private func relocate(_ store: StoreFiles, _ places: Places) throws -> FinishedProcess {
-        try groupstore("relocate", Word(store.path), Word(places.group), "--json")
+    private func relocate(_ store: StoreFiles, _ places: Places, _ options: Word...) throws -> FinishedProcess {
+        try groupstore("relocate", Word(store.path), Word(places.group), "--json", options: options)
     }
 
     private func files(named name: String, below directory: FilePath) throws -> Int {

@@ -46,7 +46,7 @@ import Testing
             #expect(done.status == 0, "\(name): \(done.errors)")
             #expect(done.lines.count == done.objects.count, "not all of it is JSON: \(done.output)")
             #expect(done.summary.path("to") == places.group.appending(legacy.name.database).bytes)
-            #expect(try Directory(places.legacy).names().isEmpty)
+            #expect(try holdsLinkAlone(places.legacy, to: places.group.appending(legacy.name.database)))
             try expectWhole(StoreFiles(places.group.appending(legacy.name.database)), support, name)
         }
     }

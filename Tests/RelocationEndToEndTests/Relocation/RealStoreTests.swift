@@ -55,8 +55,8 @@ struct RealStoreTests {
         #expect(done.status == 0, "\(original.path): \(done.errors)")
         #expect(done.outcome == "relocated")
         #expect(done.summary.string("method") == (fileSystem == .same ? "rename" : "copy"))
-        #expect(try Directory(places.legacy).names().isEmpty)
         let published = try StoreFiles(places.group.appending(legacy.name.database))
+        #expect(try holdsLinkAlone(places.legacy, to: published.path))
         #expect(try Content(published) == content, "\(original.path)")
 
         let again = try groupstore("relocate", Word(legacy.path), Word(places.group), "--json")

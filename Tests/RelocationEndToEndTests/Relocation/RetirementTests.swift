@@ -1,4 +1,5 @@
 import EndToEndSupport
+import LinuxSystem
 import SystemPackage
 import TestSupport
 import Testing
@@ -38,12 +39,56 @@ import Testing
         #expect(try relocate(legacy, places.group, options).outcome == "already_relocated")
     }
 
+    @Test(arguments: Places.FileSystem.allCases)
+    func leadsAProgramThatCannotBeChangedToTheNewPlace(_ fileSystem: Places.FileSystem) throws {
+        let places = try Places(fileSystem)
+        try makeStore(places.legacyStore, rows: 3)
+        let planned = try relocate(places.legacyStore, places.group, ["--dry-run"])
+        #expect(planned.output.contains("and leave a symbolic link"), "\(planned.output)")
+        #expect(try relocate(places.legacyStore, places.group, []).outcome == "relocated")
+        #expect(try holdsLinkAlone(places.legacy, to: places.groupStore))
+        try sqlite(places.legacyStore, "PRAGMA journal_mode = WAL; INSERT INTO note (text) VALUES ('there')")
+        #expect(try noteCount(places.groupStore) == 4)
+        #expect(try holdsLinkAlone(places.legacy, to: places.groupStore))
+        #expect(try relocate(places.legacyStore, places.group, []).outcome == "already_relocated")
+    }
+
+    /// A group's programs find a store by the group. With a link there, the group would seem to have one.
+    @Test func leavesNoLinkInAGroup() throws {
+        let places = try Places()
+        let (first, second) = (places.scratch("first"), places.scratch("second"))
+        try run("mkdir", ["-m", "0700", Word(first), Word(second)])
+        try makeStore(places.legacyStore, rows: 3)
+        #expect(try relocate(places.legacyStore, first, []).outcome == "relocated")
+        #expect(try relocate(first.appending("Notes.sqlite"), second, []).outcome == "relocated")
+        #expect(try Directory(first).names() == [".groupstore"])
+        #expect(try noteCount(second.appending("Notes.sqlite")) == 3)
+    }
+
+    /// A store is relocated once. Otherwise each of two programs that relocate it would take it from the other's group.
+    @Test func theLinkOfARelocationIsNoStoreForAnotherGroup() throws {
+        let places = try Places()
+        let other = places.scratch("other")
+        try run("mkdir", ["-m", "0700", Word(other)])
+        try makeStore(places.legacyStore, rows: 3)
+        #expect(try relocate(places.legacyStore, places.group, []).outcome == "relocated")
+        for options: [Word] in [[], ["--dry-run"]] {
+            let refused = try relocate(places.legacyStore, other, options)
+            let error = try #require(refused.summary.object("error"), "\(refused.output)")
+            #expect(refused.status == 74 && error.string("code") == "relocated_elsewhere")
+            #expect(error.string("hint")?.hasSuffix("groupstore relocate \(places.groupStore) \(other)") == true)
+        }
+        #expect(try holdsLinkAlone(places.legacy, to: places.groupStore))
+        #expect(try relocate(places.groupStore, other, []).outcome == "relocated")
+        #expect(try noteCount(other.appending("Notes.sqlite")) == 3)
+    }
+
     /// The remedy ends the conflict, and the next one.
     @Test func leadsAProgramThatCameBackToTheGroupsStore() throws {
         let places = try Places()
         let (legacy, published) = (places.legacy.appending("Notes.sqlite"), places.group.appending("Notes.sqlite"))
         try makeStore(legacy, rows: 10)
-        #expect(try relocate(legacy, places.group, []).outcome == "relocated")
+        #expect(try relocate(legacy, places.group, ["--retire", "delete"]).outcome == "relocated")
         try makeStore(legacy, rows: 2)
         let conflict = try relocate(legacy, places.group, [])
         let hint = try #require(conflict.summary.object("error")?.string("hint"), "\(conflict.output)")

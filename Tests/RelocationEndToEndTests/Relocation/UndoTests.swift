@@ -54,13 +54,13 @@ import Testing
         #expect(refused.status == 65, "\(refused.output)")
         #expect(refused.summary.object("error")?.string("code") == "written_since")
         #expect(try DirectorySnapshot(places.group) == before)
-        #expect(try Directory(places.legacy).names().isEmpty)
+        #expect(try holdsLinkAlone(places.legacy, to: published))
     }
 
     @Test func refusesToReplaceANewLegacyStore() throws {
         let places = try Places()
         let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 20)
-        try relocate(store.path, places)
+        try relocate(store.path, places, "--retire", "delete")
         try makeStore(store.path, rows: 3)
         let refused = try undo(store.path, places)
         #expect(refused.status == 73, "\(refused.output)")
@@ -86,7 +86,7 @@ import Testing
         #expect(try groupstore("relocate", Word(published), Word(app)).status == 0)
         if isUndone {
             #expect(try groupstore("relocate", Word(published), Word(app), "--undo").status == 0)
-            #expect(try Directory(app).names() == [".groupstore"])
+            #expect(try Directory(app).names() == [".groupstore", "Notes.sqlite"])
         }
         let moved = places.group.appending("app")
         let done = try groupstore("move-app", Word(app), Word(moved), "--json")
@@ -99,7 +99,7 @@ import Testing
         #expect(try noteCount(published) == 21)
         let back = try groupstore("move-app", "--undo", Word(app), "--json")
         #expect(back.outcome == "undone", "\(back.output)")
-        #expect(try Directory(app).names() == [".groupstore"])
+        #expect(try Directory(app).names() == [".groupstore", "Notes.sqlite"])
     }
 
     /// A group's receipts name its own place, and so do its archived stores.

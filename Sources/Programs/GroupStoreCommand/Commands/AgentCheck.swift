@@ -51,7 +51,7 @@ struct ConfigurationReportRows {
         let name = store.name.database
         row.setPath("store", bytes: Array("\(group.identifier)/".utf8) + name.bytes)
         row["on_conflict"] = .string(store.onConflict.rawValue)
-        row["retire"] = .string(store.retirement.rawValue)
+        row["retire"] = store.retirement.map { .string($0.rawValue) }
         row["assume_closed"] = store.assumeClosed ? true : nil
         row["history"] = store.history == nil ? nil : true
         row["legacy"] = .array(

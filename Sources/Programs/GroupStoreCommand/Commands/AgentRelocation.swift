@@ -73,7 +73,7 @@ extension RelocateOperation {
         groupIdentity = FileStatus(following: request.group).map { Identity($0.identity) }
         name = request.name?.bytes
         onConflict = request.onConflict.rawValue
-        retire = request.isRetirementDefault ? nil : request.retirement.rawValue
+        retire = request.retirement?.rawValue
         deadline = request.deadline.seconds
         opaque = request.opaque
         assumeClosed = request.assumeClosed

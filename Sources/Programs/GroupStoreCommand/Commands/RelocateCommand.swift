@@ -21,8 +21,8 @@ struct RelocateCommand: ParsableCommand {
             prints the reason. After a crash, run it again: it finishes or undoes the interrupted relocation.
 
             Afterwards programs open the store in the group container. A program that can't be changed still opens the \
-            old path: it finds nothing there, and may begin an empty store. For such a program, --retire symlink leaves \
-            a link to the new place.
+            old path: a link there leads it to the new place. There is none if a program has registered as the store's \
+            presenter, which follows by itself, or if the store leaves another group; --retire decides otherwise.
 
             With --model, a Core Data XML store becomes a SQLite store on the way; the original goes to the group's \
             archive.
@@ -56,8 +56,8 @@ struct RelocateCommand: ParsableCommand {
     @Option(
         help: ArgumentHelp(
             """
-            What to leave of the store at the old path: nothing (by default), a copy in the group's archive, or a link \
-            to the new place.
+            What to leave of the store at the old path: a link to the new place, nothing, or nothing but a copy in the \
+            group's archive. By default a link, unless those who open the store know the new place.
             """, valueName: "how"))
     var retire: Transfer.Retirement?
 
@@ -265,8 +265,7 @@ struct RelocateCommand: ParsableCommand {
             request.name = component
         }
         request.onConflict = onConflict
-        request.retirement = retire ?? .delete
-        request.isRetirementDefault = retire == nil
+        request.retirement = retire
         request.deadline = deadline.duration
         request.opaque = opaque
         request.assumeClosed = assumeClosed

@@ -14,9 +14,9 @@ extension RelocationDecision {
         case .relocate(.none): return "\(needsCopy ? "copy" : "rename") \(from) to \(to)\(retirement)"
         case .relocate(.leftovers): return "set aside \(leftovers), then relocate \(from) to \(to)"
         case .relocate(.store(let reason)): return "archive \(to) (\(reason)), then relocate \(from)"
-        case .archiveLegacy(let reason): return "archive \(from): \(reason)"
-        case .retireLegacy: return "retire \(from): \(to) has its content already"
-        case .merge: return "merge \(from) into \(to); both are archived"
+        case .archiveLegacy(let reason): return "archive \(from): \(reason)\(link)"
+        case .retireLegacy: return "retire \(from): \(to) has its content already\(retirement)"
+        case .merge: return "merge \(from) into \(to); both are archived\(link)"
         case .conflict: return "refuse: \(from) and \(to) \(difference)"
         case .refuse(let reason, let atGroup): return "refuse \(atGroup ? to : from): \(Self.describe(reason))"
         }
@@ -36,11 +36,13 @@ extension RelocationDecision {
 
     private var retirement: String {
         switch request.retirement {
-        case .delete: ""
+        case .delete, nil: ""
         case .archive: ", and keep a copy in the archive"
-        case .symlink: ", and leave a symbolic link"
+        case .symlink: link
         }
     }
+
+    private var link: String { request.retirement == .symlink ? ", and leave a symbolic link" : "" }
 
     /// Returns the failure for a plan of `conflict` or `refuse`.
     func failure() throws -> RelocationFailure {

@@ -22,6 +22,7 @@ struct RelocationEndpoints {
         group = StoreLocation(directory: container.directory, name: name)
         legacy = try Self.resolve(request.source)
         try checkLegacyIsNotInGroup(request.source)
+        try checkIsNoLeftLink(request.source)
     }
 
     /// The places of a store that stays in its directory, whatever is at its name: the source isn't resolved.
@@ -42,6 +43,20 @@ struct RelocationEndpoints {
         }
         guard legacy.directory.identity == group.directory.identity, legacy.name != group.name else { return }
         throw RelocationFailure.alreadyInGroup(source, as: legacy.name.database, in: container)
+    }
+
+    /// Throws `RelocationFailure` if the source is the link that a relocation into another group left: the store was
+    /// relocated, once. To relocate it from there, it is named where it is.
+    private func checkIsNoLeftLink(_ source: FilePath) throws {
+        guard legacy.directory.identity != group.directory.identity, let link = try? Self.unresolved(source),
+            try link.directory.status(link.name.database)?.kind == .symbolicLink
+        else { return }
+        let receipt = try GroupContainer(directory: legacy.directory).receipts(of: legacy.name.database).last
+        guard receipt?.from.path == link.path, receipt?.retirement == .symlink else { return }
+        throw RelocationFailure(
+            .unusablePlace, code: "relocated_elsewhere",
+            "\(PrintablePath(link.path)) was relocated to \(PrintablePath(legacy.path)), and is a link to it",
+            remedy: "relocate it from there: \(group.relocationCommand(of: legacy.path))")
     }
 
     /// Throws `RelocationFailure` if the legacy store's file is one of this group's files, mounted elsewhere.

@@ -15,7 +15,8 @@ extension Relocation {
             }
             relinquish(endpoints)
             defer { reacquire(endpoints) }
-            let relocation = planned(for: endpoints.group).planned(for: endpoints.legacy)
+            let relocation = try planned(for: endpoints.group).planned(for: endpoints.legacy)
+                .choosingRetirement(endpoints)
             return try relocation.preview(RelocationDecision(endpoints, relocation.request))
         } catch is RelocationEndpoints.NoLegacyDirectory {
             guard let relocation = forGroupStoreOnly else { return noLegacyDirectory }
@@ -110,7 +111,6 @@ extension Relocation {
             try decision.checkInodes()
             summary.outcome = .relocated
             summary.method = decision.needsCopy ? .copy : .rename
-            summary.notes = try retirementNotes(endpoints)
             store = endpoints.legacy
         }
         if decision.plan.movesFiles { summary.notes += try logNotes(endpoints) }

@@ -179,19 +179,26 @@ struct TransferCompletion {
         // The store may have swapped places with the link that an earlier relocation left. One of this transfer, if it
         // was interrupted, is made again.
         if try directory.status(link)?.kind == .symbolicLink { try directory.removeFile(link) }
-        guard let target = linkTarget else {
-            do {
-                try directory.removeDirectory(oldName)
-                return []
-            } catch {
-                guard error.errno == .directoryNotEmpty else { throw error }
-                return ["\(PrintablePath(source.path)) remains: another program has put something into it"]
-            }
+        guard let target = linkTarget else { return try removeOldName() }
+        do { try directory.makeSymbolicLink(link, to: target) } catch {
+            // vfat and exfat have no links.
+            guard [.notPermitted, .notSupported].contains(error.errno) else { throw error }
+            return try removeOldName()
+                + ["no link is left at \(PrintablePath(source.path)): its file system can't have one"]
         }
-        try directory.makeSymbolicLink(link, to: target)
         try directory.rename(link, to: oldName, in: directory, .exchange)
         try directory.removeDirectory(link)
         return []
+    }
+
+    private func removeOldName() throws -> [String] {
+        do {
+            try directory.removeDirectory(oldName)
+            return []
+        } catch {
+            guard error.errno == .directoryNotEmpty else { throw error }
+            return ["\(PrintablePath(source.path)) remains: another program has put something into it"]
+        }
     }
 }
 

@@ -73,7 +73,7 @@ import Testing
         _ legacy: StoreFiles, _ support: DirectorySnapshot?, _ places: Places, _ circumstances: String
     ) throws {
         let published = try StoreFiles(places.group.appending(legacy.name.database))
-        #expect(try Directory(places.legacy).names().isEmpty, "\(circumstances)")
+        #expect(try holdsLinkAlone(places.legacy, to: published.path), "\(circumstances)")
         #expect(try noteCount(published.path) == Self.rows, "\(circumstances)")
         #expect(try sqlite(published.path, "PRAGMA integrity_check") == "ok\n", "\(circumstances)")
         #expect(try published.supportSnapshot() == support, "\(circumstances)")

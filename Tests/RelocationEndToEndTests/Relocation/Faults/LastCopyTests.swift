@@ -12,7 +12,7 @@ import Testing
         let legacy = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 10)
         let backup = places.scratch("backup")
         try run("cp", ["-a", Word(places.legacy), Word(backup)])
-        #expect(try relocate(legacy.path, places.group).outcome == "relocated")
+        #expect(try relocate(legacy.path, places.group, "--retire", "delete").outcome == "relocated")
         let published = places.group.appending("Notes.sqlite")
         try run("rm", [Word(published)])
         try makeStore(published, rows: 3)
@@ -100,7 +100,7 @@ import Testing
             environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
     }
 
-    private func relocate(_ store: FilePath, _ group: FilePath) throws -> FinishedProcess {
-        try groupstore("relocate", Word(store), Word(group), "--json")
+    private func relocate(_ store: FilePath, _ group: FilePath, _ options: Word...) throws -> FinishedProcess {
+        try groupstore("relocate", Word(store), Word(group), "--json", options: options)
     }
 }

@@ -45,7 +45,7 @@ struct OtherUserTests {
         let published = try StoreFiles(places.group.appending("Notes.sqlite"))
         #expect(try noteCount(published.path) == 10)
         #expect(try published.supportSnapshot() == support)
-        #expect(try Directory(places.legacy).names().isEmpty)
+        #expect(try holdsLinkAlone(places.legacy, to: published.path))
     }
 
     @Test func namesALinkThatOnlyItsOwnerMayReplace() throws {

@@ -52,7 +52,7 @@ import Testing
             }
             #expect(try stores.rows(Self.digest) == wanted, "kill \(kill)")
             #expect(try Set(stores.archived().map { try $0.dump() }) == [before, legacy], "kill \(kill)")
-            #expect(try Directory(stores.places.legacy).names().isEmpty, "kill \(kill)")
+            #expect(try holdsLinkAlone(stores.places.legacy, to: stores.group), "kill \(kill)")
             let staging = stores.places.group.appending(".groupstore/staging")
             #expect(try Directory(staging).names().isEmpty, "kill \(kill)")
         }

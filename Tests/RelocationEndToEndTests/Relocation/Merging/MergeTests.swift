@@ -58,7 +58,7 @@ import Testing
         let archived = try stores.archived()
         #expect(try Set(archived.map { try $0.dump() }) == [before.0, before.1])
         #expect(try archived.allSatisfy { try $0.supportSnapshot() != nil })
-        #expect(try Directory(stores.places.legacy).names().isEmpty)
+        #expect(try holdsLinkAlone(stores.places.legacy, to: stores.group))
         let archives = try #require(sums.object("archives"))
         #expect(
             [archives.string("group"), archives.string("legacy")].allSatisfy { path in
