@@ -1,20 +1,37 @@
+import AppRelocation
 import Glibc
+import GroupContainers
 import LinuxSystem
 import SQLiteFormat
 import StoreRelocation
 import SystemPackage
 
-/// Finds the owners of stores in a directory who can't reach it or write to it. Only root can ask for other users.
+/// Finds the owners of stores in a directory, or in a program's directory that was moved there, who can't reach the
+/// store or write beside it. Only root can ask for other users.
 package struct OwnerDiagnosis {
     private let path: FilePath
 
     package init(_ path: FilePath) { self.path = path }
 
-    /// Returns one finding per owner that is kept out.
+    /// Returns one finding per owner that is kept out, and remedy.
     package func findings() -> [Finding] {
-        guard geteuid() == 0, let directory = try? Directory(path), let names = try? directory.names() else {
-            return []
+        guard geteuid() == 0 else { return [] }
+        var remedies: Set<String?> = []
+        return ([path] + appDirectories).flatMap(Self.findings(in:)).filter { remedies.insert($0.remedy).inserted }
+    }
+
+    /// The directories with stores in the programs' directories that moves have brought here.
+    private var appDirectories: [FilePath] {
+        let apps = (try? GroupContainer(path).movedApps()) ?? []
+        let parents = apps.flatMap { app in
+            let place = app.move.destination.path
+            return ((try? AppRelocation.stores(in: place)) ?? []).map { place.pushing($0).removingLastComponent() }
         }
+        return Set(parents).sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+    }
+
+    private static func findings(in path: FilePath) -> [Finding] {
+        guard let directory = try? Directory(path), let names = try? directory.names() else { return [] }
         var stores: [uid_t: FilePath.Component] = [:]
         for name in names where StoreName(name) != nil {
             guard let status = try? directory.status(name), status.kind == .regular, status.owner != 0,

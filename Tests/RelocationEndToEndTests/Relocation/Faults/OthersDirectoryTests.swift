@@ -165,6 +165,26 @@ struct OthersDirectoryTests {
         #expect(!after.objects.contains { $0.string("check") == "owner" })
     }
 
+    @Test func doctorNamesAnOwnerWhoIsKeptOutOfAMovedDirectory() throws {
+        let places = try Places()
+        let app = places.legacy.appending("app")
+        try run("mkdir", [Word(app)])
+        try makeStore(app.appending("Notes.sqlite"), rows: 3)
+        try run("chown", ["-R", Word(Self.owner), Word(app)])
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.group.removingLastComponent())])
+        try run("chmod", ["777", Word(places.group), Word(places.legacy)])
+        let moved = places.group.appending("moved")
+        #expect(try EndToEndSupport.groupstore("move-app", Word(app), Word(moved)).status == 0)
+        for (mode, isKeptOut) in [("777", false), ("700", true)] as [(Word, Bool)] {
+            try run("chmod", [mode, Word(places.group)])
+            let found = try EndToEndSupport.groupstore("doctor", Word(places.group), "--json")
+            let findings = found.objects.filter { $0.string("check") == "owner" }
+            #expect(findings.map { $0.string("code") } == (isKeptOut ? ["owner_locked_out"] : []), "\(found.output)")
+            let isNamed = findings.first?.string("message")?.contains("\(moved)/Notes.sqlite") == true
+            #expect(isNamed == isKeptOut, "\(found.output)")
+        }
+    }
+
     /// inotify needs the right to read the directory, which opening a store in it doesn't.
     @Test(.enabled(if: access("/usr/bin/setfacl", X_OK) == 0, "needs setfacl"))
     func anUnwatchableDirectoryIsReportedOnceWithARemedy() throws {
