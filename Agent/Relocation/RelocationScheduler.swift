@@ -22,7 +22,7 @@ package final class RelocationScheduler: RelocationScheduling {
         case presenters(StoreAddress)
         case inspected(number: UInt64, Result<Bool, RelocationFailure>)
         case relocated(number: UInt64, Result<RelocationSummary, RelocationFailure>)
-        case moved(number: UInt64, Result<AppMoveSummary, RelocationFailure>)
+        case moved(number: UInt64, LegacyApps.Outcome)
         case recovered(isDone: Bool)
         case stop
     }
@@ -159,7 +159,7 @@ package final class RelocationScheduler: RelocationScheduling {
                 case .failure(let failure): failed(failure, store, after: last)
                 }
             }
-        case .moved(let number, let result): round.apps.end(number, result, logger)
+        case .moved(let number, let outcome): round.apps.end(number, outcome, logger)
         case .recovered(let isDone):
             round.recovery.ended(isDone)
             if round.recovery.isIdle { round.stores.retryAll() }
@@ -247,7 +247,10 @@ package final class RelocationScheduler: RelocationScheduling {
 
     private func moveDue(_ round: inout Round) {
         for attempt in round.apps.beginDue() {
-            submit(attempt.keys) { [self] in post(.moved(number: attempt.number, move(attempt))) }
+            submit(attempt.keys) { [self] in
+                let outcome = attempt.run(isCancelled: { [isStopping] in isStopping.isSet }, logger)
+                post(.moved(number: attempt.number, outcome))
+            }
         }
     }
 

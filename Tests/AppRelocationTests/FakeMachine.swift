@@ -17,6 +17,8 @@ final class FakeMachine: @unchecked Sendable {
     /// The properties of each unit; those of this name are also the program's.
     var units: [String: [String: String]] = [:]
     var active: Set<String>
+    /// What `systemctl` says of the program's unit after its start, one answer after another. The last one stays.
+    var afterStart: [[String: String]] = []
     /// The starts of each unit, and the commands that were run, without what makes them one for another user.
     private(set) var starts: [String: Int] = [:]
     private(set) var commands: [String] = []
@@ -121,6 +123,10 @@ final class FakeMachine: @unchecked Sendable {
         values["ActiveState"] = active.contains(name) ? "active" : "inactive"
         if name == self.name, let program { values["MainPID"] = "\(program.pid)" }
         values.merge(units[name] ?? [:]) { $1 }
+        if starts[name] != nil, let next = afterStart.first {
+            values.merge(next) { $1 }
+            if afterStart.count > 1 { afterStart.removeFirst() }
+        }
         return (["Id=\(name)"] + values.map { "\($0.key)=\($0.value)" }).joined(separator: "\n") + "\n"
     }
 }

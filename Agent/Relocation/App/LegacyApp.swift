@@ -48,6 +48,7 @@ final class LegacyApp {
     /// What was at the old place at the last attempt. An attempt's own renames raise events there, too.
     private var attempted: FileIdentity?
     private var began = Instant.now
+    private(set) var failedStops = FailedStops()
     /// No event reports that the last program has left a directory: it is looked at again, sooner at first.
     private var waitBackoff = Backoff(first: .milliseconds(100), longest: .seconds(10))
     private var retryBackoff = Backoff(first: .seconds(1), longest: .seconds(300))
@@ -152,10 +153,11 @@ final class LegacyApp {
     }
 
     /// Takes the directory back from the worker, with the outcome.
-    func end(_ result: Result<AppMoveSummary, RelocationFailure>, at now: Instant = .now) {
+    func end(_ outcome: LegacyApps.Outcome, at now: Instant = .now) {
         isUnderWay = false
-        switch result {
+        switch outcome.result {
         case .success(let summary):
+            failedStops = FailedStops()
             let isMoved = summary.outcome == .moved || summary.outcome == .alreadyMoved
             state = isMoved ? .moved : .undone
             formerPlace = isMoved ? lastFormerPlace : nil
@@ -163,10 +165,13 @@ final class LegacyApp {
             attempted = isMoved && left?.kind != .symbolicLink ? nil : left?.identity
             if attempted == nil, left != nil { isInspectionDue = true }
         case .failure(let failure) where failure.kind == .busy:
-            state = .waiting(failure.message)
+            if outcome.hasStopped { failedStops.insert(outcome.fingerprint) }
+            // Why it isn't stopped again is said by the failure before.
+            if !outcome.isStopWithheld || state == .moving { state = .waiting(failure.message) }
             let pause = min(began.duration(to: now) * Self.pauseFactor, Self.longestPause)
             dueAt = now.advanced(by: max(waitBackoff.next(), pause))
         case .failure(let failure):
+            if outcome.hasStopped { failedStops.insert(outcome.fingerprint) }
             state = .failed(LegacyStore.Failure(failure))
             // Other files than those that are watched may decide it, such as those in the directory.
             dueAt = now.advanced(by: retryBackoff.next())
@@ -205,6 +210,15 @@ final class LegacyApp {
         RelocationKey.of(source).union(RelocationKey.of(destination)).union([.recovery(directory)])
     }
 
+    /// A sentence that says when its programs are stopped again; nil if nothing keeps that from being done.
+    var stopRefusal: String? {
+        guard !failedStops.isEmpty else { return nil }
+        return "its programs are not stopped again until its files, its stores' tables or its entry change, or the "
+            + "agent is started again"
+    }
+
+    private func withStopRefusal(_ detail: String) -> String { stopRefusal.map { "\(detail); \($0)" } ?? detail }
+
     /// The row of `status`.
     var status: AppStatus {
         let leftBehind = state == .moved ? formerPlace.flatMap { $0.isDirectory ? $0 : nil } : nil
@@ -212,7 +226,7 @@ final class LegacyApp {
             switch state {
             case .absent: ("absent", nil)
             case .arriving: ("arriving", nil)
-            case .waiting(let reason): ("waiting", reason)
+            case .waiting(let reason): ("waiting", withStopRefusal(reason))
             case .moving: ("moving", nil)
             case .moved: ("moved", leftBehind.map { "files that could not be removed are in \(PrintablePath($0))" })
             case .undone:
@@ -221,7 +235,7 @@ final class LegacyApp {
                     "it was moved back and stays; to move it again: groupstore move-app \(source.shellWord) "
                         + destination.shellWord
                 )
-            case .failed(let failure): (failure.state, failure.detail)
+            case .failed(let failure): (failure.state, withStopRefusal(failure.detail))
             }
         var row = AppStatus(group: group, path: source, destination: destination, state: word, detail: detail)
         if case .failed(let failure) = state { (row.code, row.exitCode) = (failure.code, failure.exitCode) }

@@ -12,6 +12,17 @@ struct LegacyApps {
         let number: UInt64
         let request: AppMoveRequest
         let keys: Set<RelocationKey>
+        var failedStops = FailedStops()
+    }
+
+    /// What an attempt has come to.
+    struct Outcome: Sendable {
+        let result: Result<AppMoveSummary, RelocationFailure>
+        /// The directory before the attempt, if its programs may be stopped.
+        var fingerprint: AppFingerprint?
+        var hasStopped = false
+        /// True if its programs weren't stopped because that was of no use before.
+        var isStopWithheld = false
     }
 
     private(set) var all: [LegacyApp]
@@ -71,17 +82,18 @@ struct LegacyApps {
             defer { nextNumber += 1 }
             app.begin()
             underWay[nextNumber] = app
-            return Attempt(number: nextNumber, request: app.request, keys: app.keys)
+            return Attempt(
+                number: nextNumber, request: app.request, keys: app.keys, failedStops: app.failedStops)
         }
     }
 
     /// Records the outcome of an attempt, and logs it if it is new.
-    mutating func end(_ number: UInt64, _ result: Result<AppMoveSummary, RelocationFailure>, _ logger: Logger) {
+    mutating func end(_ number: UInt64, _ outcome: Outcome, _ logger: Logger) {
         guard let app = underWay.removeValue(forKey: number) else { return }
         let before = app.state
-        app.end(result)
+        app.end(outcome)
         let (from, to) = (PrintablePath(app.source), PrintablePath(app.destination))
-        switch result {
+        switch outcome.result {
         case .success(let summary):
             switch summary.outcome {
             case .moved:
@@ -104,22 +116,33 @@ struct LegacyApps {
             }
         case .failure: break
         }
+        if outcome.hasStopped, let reason = app.stopRefusal { logger.notice("\(from): \(reason)") }
     }
 }
 
-extension RelocationScheduler {
-    /// Moves an app's directory, on a worker's thread.
-    func move(_ attempt: LegacyApps.Attempt) -> Result<AppMoveSummary, RelocationFailure> {
+extension LegacyApps.Attempt {
+    /// Moves the directory. Stops no program for a directory for which that was of no use.
+    func run(isCancelled: @escaping @Sendable () -> Bool, _ logger: Logger) -> LegacyApps.Outcome {
+        var request = self.request
+        let fingerprint = request.stopsHolders ? AppFingerprint(request.source) : nil
+        let isStopWithheld = request.stopsHolders && !failedStops.allows(fingerprint)
+        if isStopWithheld { request.stopsHolders = false }
+        var hasStopped = false
         let engine = AppRelocation(
-            attempt.request, isCancelled: { [isStopping] in isStopping.isSet },
-            report: { [logger] event in
+            request, isCancelled: isCancelled,
+            report: { event in
                 switch event {
                 case .recovered(let text), .note(let text): logger.notice("\(text)")
-                case .stopping(let programs): logger.notice("stopping \(programs.list)")
+                case .stopping(let programs):
+                    hasStopped = true
+                    logger.notice("stopping \(programs.list)")
                 case .started(let programs): logger.notice("started \(programs.list)")
                 case .waiting, .copied: break
                 }
             })
-        do throws(RelocationFailure) { return .success(try engine.run()) } catch { return .failure(error) }
+        let result: Result<AppMoveSummary, RelocationFailure>
+        do throws(RelocationFailure) { result = .success(try engine.run()) } catch { result = .failure(error) }
+        return LegacyApps.Outcome(
+            result: result, fingerprint: fingerprint, hasStopped: hasStopped, isStopWithheld: isStopWithheld)
     }
 }

@@ -1,6 +1,7 @@
 import Glibc
 import GroupContainers
 import LinuxSystem
+import SQLiteStore
 import StoreRelocation
 import SystemPackage
 
@@ -29,6 +30,7 @@ extension AppRelocation {
         guard request.stopsHolders else { return }
         var programs = try holders(places, move.root).programs
         guard !programs.isEmpty else { return }
+        try checkStores(move, places)
         // An earlier run of this move, which was killed, may have stopped others.
         var former = try container.stoppedPrograms()
         if let found = former, found.writer != geteuid() {
@@ -58,6 +60,19 @@ extension AppRelocation {
         try step(.stopped)
         if isCancelled() { throw RelocationFailure.cancelled(places.source) }
         try check(move, places)
+    }
+
+    /// Throws `RelocationFailure` if the recipe's checks or the stores' rules forbid the move, as far as that can be
+    /// seen while programs have the stores open.
+    private func checkStores(_ move: AppMove, _ places: AppPlaces) throws {
+        guard move.undoes == nil else { return }
+        let directory = try places.sourceParent.directory(places.sourceName)
+        try request.recipe?.checkTables(in: directory, at: places.source)
+        guard let rewrites = move.rewrites else { return }
+        let stores = try AppSurvey(directory, .files, leaving: move.leavePatterns).stores
+        do {
+            _ = try AppRewriting.preview(rewrites, in: directory, stores)
+        } catch StoreError.busy {}
     }
 
     private func control(_ programs: [ManagedProgram], _ limit: Duration) -> ProgramControl {

@@ -14,6 +14,8 @@ struct ProgramControl {
 
     /// The time for a start after an interruption: enough to ask for it.
     private static let shortLimit = Duration.seconds(3)
+    /// The time after which a service is taken for running, whatever systemd's clock says.
+    private static let settlingLimit = Duration.seconds(2)
 
     /// The programs of one manager.
     private struct Batch {
@@ -146,7 +148,8 @@ struct ProgramControl {
         let shown = managers.show(names, for: batch.user)
         guard shown.status == 0 else { return outcome.failures.append(sentence(batch.programs.list, shown)) }
         let units = SystemdUnit.all(in: shown.output)
-        let running = Set(units.filter { $0.isActive && $0.values["ActiveState"] != "deactivating" }.map(\.name))
+        let running = Set(
+            units.filter { $0.isActive && $0.values["ActiveState"] != "deactivating" && !$0.hasFailed }.map(\.name))
         let jobs = Set(units.filter { $0.values["Type"] == "oneshot" }.map(\.name))
         let stopped = names.filter { !running.contains($0) }
         outcome.started += batch.programs.filter { stopped.contains($0.name) }
@@ -163,16 +166,28 @@ struct ProgramControl {
             }
         }
         // systemd calls a simple service started before its program has begun, and one whose condition isn't met, too.
-        let now = stopped.isEmpty ? [] : SystemdUnit.all(in: managers.show(stopped, for: batch.user).output)
-        outcome.failures += now.compactMap { unit in
+        outcome.failures += settled(stopped, batch).compactMap { unit in
             switch (unit.values["ActiveState"], unit.values["ConditionResult"]) {
-            case ("failed", _):
+            case _ where unit.hasFailed:
                 "\(unit.name) could not be started: it has failed (\(unit.values["Result"] ?? "no result"))"
             case (let state, _) where !isComplete && state != "active" && !jobs.contains(unit.name):
                 Self.unfinished(unit.name)
             case ("inactive", "no"): "\(unit.name) was not started: one of its conditions (Condition…=) is not met"
             default: nil
             }
+        }
+    }
+
+    /// Returns the units once one has failed, or systemd has called each service active for a second.
+    private func settled(_ names: [String], _ batch: Batch) -> [SystemdUnit] {
+        guard !names.isEmpty else { return [] }
+        let deadline = Deadline(after: Self.settlingLimit)
+        var backoff = Backoff(first: .milliseconds(20), longest: .milliseconds(50))
+        while true {
+            let isLast = deadline.hasPassed || isCancelled()
+            let units = SystemdUnit.all(in: managers.show(names, for: batch.user).output)
+            guard !isLast, units.contains(where: \.isNew), !units.contains(where: \.hasFailed) else { return units }
+            pause(backoff.next())
         }
     }
 

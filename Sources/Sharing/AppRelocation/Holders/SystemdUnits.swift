@@ -8,13 +8,31 @@ struct SystemdUnit: Equatable, Sendable {
     let values: [String: String]
 
     static let properties = [
-        "Id", "LoadState", "ActiveState", "Result", "Transient", "KillMode", "MainPID", "ControlPID",
-        "RefuseManualStop", "RefuseManualStart", "Type", "Accept", "ConditionResult", "TriggeredBy", "UpheldBy",
-        "RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo", "FragmentPath", "NeedDaemonReload",
+        "Id", "LoadState", "ActiveState", "SubState", "ActiveEnterTimestampMonotonic", "Result", "Transient",
+        "KillMode", "MainPID", "ControlPID", "RefuseManualStop", "RefuseManualStart", "Type", "Accept",
+        "ConditionResult", "TriggeredBy", "UpheldBy", "RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf",
+        "PropagatesStopTo", "FragmentPath", "NeedDaemonReload",
     ]
 
     var name: String { values["Id"] ?? "" }
     var isActive: Bool { !["inactive", "failed", nil].contains(values["ActiveState"]) }
+
+    /// True for a service that has failed, or that systemd is about to start again after a failure.
+    var hasFailed: Bool {
+        if values["ActiveState"] == "failed" { return true }
+        return values["SubState"]?.hasPrefix("auto-restart") == true && values["Result"] != "success"
+    }
+
+    /// True for a service that systemd has called active for less than a second: of a simple one, its program may not
+    /// have begun.
+    var isNew: Bool {
+        guard let type = values["Type"], type != "oneshot", values["ActiveState"] == "active",
+            let began = values["ActiveEnterTimestampMonotonic"].flatMap({ UInt64($0) })
+        else { return false }
+        var now = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        return UInt64(now.tv_sec) * 1_000_000 + UInt64(now.tv_nsec) / 1000 < min(began, .max / 2) + 1_000_000
+    }
 
     func names(_ key: String) -> [String] { values[key]?.split(separator: " ").map(String.init) ?? [] }
     func isOn(_ key: String) -> Bool { values[key] == "yes" }

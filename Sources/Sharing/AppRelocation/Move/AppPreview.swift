@@ -83,6 +83,7 @@ package struct AppPreview: Sendable {
         let survey = try AppSurvey(directory, .files, leaving: method == .copy ? recipe?.leave ?? [] : [])
         if undoing == nil { try survey.checkLogs() }
         try recipe?.check(survey, of: from)
+        try recipe?.checkTables(in: directory, at: from)
         try places.checkWritable()
         try places.checkRenamable(asCopy: method == .copy)
         if undoing == nil { try places.checkAccess(directory, survey, request) }

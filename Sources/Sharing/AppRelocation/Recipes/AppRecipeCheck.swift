@@ -88,18 +88,28 @@ extension AppRecipe {
         return "\(Counted(files.count, "file")) \(several): \(names)\(files.count > 5 ? " and others" : "")"
     }
 
+    /// Throws `RelocationFailure` if a checked table of a directory in use isn't there. A store that is busy is checked
+    /// once its programs have closed it.
+    func checkTables(in root: Directory, at place: FilePath) throws {
+        for check in after {
+            do { _ = try count(check, in: root, at: place) } catch StoreError.busy {}
+        }
+    }
+
     /// Counts the rows of each checked table in a directory. Throws `RelocationFailure` for a store that doesn't open
     /// or has no such table; a store that isn't there has none.
     func count(in root: Directory, at place: FilePath) throws -> [CheckedTable] {
-        try after.compactMap { check in
-            guard let last = check.store.lastComponent, let name = StoreName.existing(last),
-                let directory = try? root.descendant(check.store.removingLastComponent()),
-                try directory.status(last) != nil
-            else { return nil }
-            let location = StoreLocation(directory: directory, name: name)
-            return try Self.counting(check, place) {
-                try StoreReader.read(location) { try Self.rows(check, $0) }
-            }
+        try after.compactMap { try count($0, in: root, at: place) }
+    }
+
+    private func count(_ check: Check, in root: Directory, at place: FilePath) throws -> CheckedTable? {
+        guard let last = check.store.lastComponent, let name = StoreName.existing(last),
+            let directory = try? root.descendant(check.store.removingLastComponent()),
+            try directory.status(last) != nil
+        else { return nil }
+        let location = StoreLocation(directory: directory, name: name)
+        return try Self.counting(check, place) {
+            try StoreReader.read(location) { try Self.rows(check, $0) }
         }
     }
 
