@@ -39,7 +39,7 @@ struct UnfinishedRelocations: Sendable {
             guard let container = try? GroupContainer(group) else { return false }
             // A journal that can't be read counts as one.
             return (try? container.journals().isEmpty) != true || RemovalRecord.isUnfinished(in: container.directory)
-                || hasStoppedPrograms(container)
+                || isAppUnfinished(container)
         }
         (dueAt, hasFailed, runningCount) = (nil, false, groups.count)
         return groups
@@ -59,7 +59,7 @@ struct UnfinishedRelocations: Sendable {
             let container = try GroupContainer(group)
             // The holder of the lock recovers the group, unless it is killed.
             guard let failures = try recoverStores(container) else { return false }
-            try startStoppedPrograms(container)
+            try endAppMove(container)
             logFailure(failures.map { "\($0)" }.joined(separator: "; "), of: group)
             return failures.isEmpty
         } catch {
@@ -80,15 +80,24 @@ struct UnfinishedRelocations: Sendable {
         }
     }
 
-    private func hasStoppedPrograms(_ container: GroupContainer) -> Bool {
-        // A record that can't be read counts as one.
-        do { return try container.stoppedPrograms() != nil } catch { return true }
+    /// True if a killed move has left its directory without a name, or programs that it has stopped. A copy that isn't
+    /// complete waits for the next run of that move.
+    private func isAppUnfinished(_ container: GroupContainer) -> Bool {
+        do {
+            guard let journal = try container.appJournal(), journal.state != .copying else {
+                return try container.stoppedPrograms() != nil
+            }
+            return true
+        } catch {
+            // A record that can't be read counts as one.
+            return true
+        }
     }
 
-    /// Starts what a killed `move-app` has stopped, after the directory has a name again. A copy that isn't complete
-    /// stays for the next run of that move.
-    private func startStoppedPrograms(_ container: GroupContainer) throws {
-        guard hasStoppedPrograms(container) else { return }
+    /// Finishes a killed move, or gives the directory its name back, and starts what the move has stopped. A copy that
+    /// isn't complete stays for the next run of that move.
+    private func endAppMove(_ container: GroupContainer) throws {
+        guard isAppUnfinished(container) else { return }
         var request = AppMoveRequest(source: container.directory.path, destination: container.directory.path)
         request.deadline = .zero
         let apps = AppRelocation(
@@ -101,7 +110,12 @@ struct UnfinishedRelocations: Sendable {
                 default: break
                 }
             })
-        _ = try apps.recover(keepingCopy: true)
+        guard let ended = try apps.recover(keepingCopy: true) else { return }
+        let (from, to) = (PrintablePath(ended.from), ended.to.map { " to \(PrintablePath($0))" } ?? "")
+        logger.notice(
+            ended.remedy == .finish
+                ? "finished the interrupted move of \(from)\(to)"
+                : "took back the interrupted move of \(from)\(to)")
     }
 
     private func logFailure(_ text: String, of group: FilePath) {

@@ -222,6 +222,12 @@ extension GroupContainer {
         }
     }
 
+    /// True while a process moves stores of this group. Creates and locks nothing.
+    package var isLocked: Bool {
+        guard let bookkeeping = try? existingBookkeeping() else { return false }
+        return !OpenFileLock.isFree(Self.lockName, in: bookkeeping)
+    }
+
     /// Writes this process into the lock that it holds, for those who wait: its pid, a space and its program. Returns
     /// false, and changes nothing, if the file has anything but such a note: that is somebody's.
     package func sign(_ lock: borrowing OpenFileLock) throws(SystemError) -> Bool {

@@ -50,6 +50,7 @@ struct DoctorCommand: ProcIndependentCommand {
         DirectoryDiagnosis(directory).findings() + OwnerDiagnosis(directory).findings()
             + HolderDiagnosis(directory).findings() + HazardDiagnosis(directory).findings()
             + BranchDiagnosis(directory).findings() + CopyDiagnosis(group: directory).findings()
+            + AppDiagnosis(directory).findings()
     }
 
     /// The findings about this user's own copies of stores that are gone.

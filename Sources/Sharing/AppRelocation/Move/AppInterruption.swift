@@ -1,6 +1,28 @@
 import GroupContainers
+import LinuxSystem
 import StoreRelocation
 import SystemPackage
+
+/// A directory's move that was begun and not ended, and that no process performs.
+package struct UnfinishedAppMove: Sendable, Equatable {
+    package let id: TransferIdentifier
+    package let source: FilePath
+    package let destination: FilePath
+    /// True if the directory has neither name, so that its program finds nothing.
+    package let isHidden: Bool
+
+    fileprivate init(_ move: AppMove) {
+        (id, source, destination) = (move.id, move.source.path, move.destination.path)
+        isHidden = !move.isReachable
+    }
+}
+
+extension AppMove {
+    /// False while the directory has neither name, as in the middle of a copy.
+    fileprivate var isReachable: Bool {
+        [source.path, destination.path].contains { FileStatus(following: $0)?.kind == .directory }
+    }
+}
 
 // What `recover` does for the move of a directory.
 extension AppRelocation {
@@ -12,6 +34,16 @@ extension AppRelocation {
             guard let journal = try container.appJournal() else { return nil }
             return try AppRecovery(journal, AppPlaces(journal), container).interrupted()
         }
+    }
+
+    /// Returns the group's move that waits for somebody to end it; nil if there is none, a process performs it, or its
+    /// journal can't be read. Changes nothing.
+    package static func unfinished(in container: GroupContainer) -> UnfinishedAppMove? {
+        // A journal that is there before and after the lock was free had no process then.
+        guard let before = try? container.appJournal(), !container.isLocked,
+            let journal = try? container.appJournal(), journal.move.id == before.move.id
+        else { return nil }
+        return UnfinishedAppMove(journal.move)
     }
 
     /// Returns what a move has stopped and not started again. Changes nothing.

@@ -28,6 +28,7 @@ struct GroupDirectoryStatus {
         group.setPath("directory", bytes: path.bytes)
         rows.append(StatusRow("directory", group, lines: PrintablePath(path).description))
         for journal in try container.journals() { add(journal) }
+        if store == nil { add(unfinishedIn: path) }
         let receipts = try container.receipts()
         let names = try container.directory.names().sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
         for name in names where store.map({ $0 == name }) ?? true {
@@ -53,6 +54,23 @@ struct GroupDirectoryStatus {
             return StatusRow(
                 "branch", row, lines: "  \(branch.damageSentence ?? ""); \(branch.damageRemedy)")
         }
+    }
+
+    private mutating func add(unfinishedIn path: FilePath) {
+        guard let row = Self.unfinishedApp(in: path) else { return }
+        isInterrupted = true
+        rows.append(row)
+    }
+
+    /// Returns the row of a directory's move that was interrupted; nil if there is none.
+    static func unfinishedApp(in path: FilePath) -> StatusRow? {
+        let diagnosis = AppDiagnosis(path)
+        guard let move = diagnosis.unfinished else { return nil }
+        var row: JSONObject = ["id": .string(move.id.rawValue), "hidden": .bool(move.isHidden)]
+        row.setPath("from", bytes: move.source.bytes)
+        row.setPath("to", bytes: move.destination.bytes)
+        row["remedy"] = .string(diagnosis.remedy)
+        return StatusRow("interrupted", row, lines: "  \(AppDiagnosis.sentence(move)); \(diagnosis.remedy)")
     }
 
     private mutating func add(_ app: AppMoveReceipt) {

@@ -86,7 +86,12 @@ struct StatusReading {
         }
     }
 
-    var rows: [StatusRow] { (directory?.rows ?? []) + agentRows + damagedBranches + relays.rows }
+    var rows: [StatusRow] { (directory?.rows ?? []) + agentRows + unfinishedApps + damagedBranches + relays.rows }
+
+    /// The interrupted moves of directories into the agent's groups, which a directory's own status has, too.
+    private var unfinishedApps: [StatusRow] {
+        directory == nil ? groups.compactMap(GroupDirectoryStatus.unfinishedApp) : []
+    }
 
     /// The damaged branches in the directories of the agent's groups. A directory's own status has those there.
     private var damagedBranches: [StatusRow] {
@@ -126,9 +131,10 @@ struct StatusReading {
             let problems = agent.allProblems(limits)
             // An agent doesn't look at the stores that nobody follows.
             let unfollowed = hazards.filter { hazard in !problems.contains { $0.message == hazard.message } }
-            return unfollowed + problems + behind
+            return unfollowed + hiddenApps + problems + behind
         }
-        guard directory?.isInterrupted == true, let target else { return hazards + behind }
+        let hazards = self.hazards + hiddenApps
+        guard directory?.isInterrupted == true, hiddenApps.isEmpty, let target else { return hazards + behind }
         return hazards + [
             AgentProblem(
                 check: "interrupted", path: target.directory, word: "interrupted",
@@ -136,6 +142,17 @@ struct StatusReading {
                     + "groupstore recover \(target.container))",
                 exitCode: ExitStatus.busy.rawValue)
         ] + behind
+    }
+
+    /// The directories that an interrupted move has left at neither place. An agent ends the move when it starts.
+    private var hiddenApps: [AgentProblem] {
+        guard target?.store == nil else { return [] }
+        return (target?.directory.map { [$0] } ?? groups).map(AppDiagnosis.init).compactMap { diagnosis in
+            guard let move = diagnosis.hidden else { return nil }
+            return AgentProblem(
+                check: "interrupted", path: move.source, word: "interrupted",
+                message: "\(AppDiagnosis.sentence(move)) (\(diagnosis.remedy))", exitCode: ExitStatus.badData.rawValue)
+        }
     }
 
     /// The hazards to the stores in the groups' directories, as far as this process may look.
