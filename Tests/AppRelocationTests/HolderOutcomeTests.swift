@@ -31,7 +31,7 @@ import Testing
             let failure = #expect(throws: RelocationFailure.self) {
                 if isDry { _ = try AppRelocation(request).dryRun() } else { _ = try AppRelocation(request).run() }
             }
-            #expect(failure?.code == code && failure?.exitCode == 65, "\(failure?.message ?? "")")
+            #expect(failure?.code == code && failure?.kind == .badData, "\(failure?.message ?? "")")
         }
         #expect(!machine.commands.contains { $0.contains("stop") }, "\(machine.commands)")
         #expect(machine.isRunning && machine.starts == [:])
@@ -76,7 +76,7 @@ import Testing
         machine.afterStart = [Self.active, end.merging(["Type": "simple"]) { $1 }]
         let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(request(rig, machine)).run() }
         #expect(failure?.code == "not_started" && failure?.message.contains("notes.service") == true)
-        #expect(failure?.message.contains("exit-code") == true && failure?.exitCode == 74)
+        #expect(failure?.message.contains("exit-code") == true && failure?.kind == .failed)
         #expect(try AppRelocation.stopped(in: group)?.startable.map(\.name) == ["notes.service"])
         machine.afterStart = []
         var recovery = AppMoveRequest(source: group, destination: group)
