@@ -214,7 +214,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["fts5(t, content='h', content_rowid='id')", "fts4(t, content = \"h\")"])
+    @Test(arguments: ["fts5(t, content='h', content_rowid='id')", "fts4(t, content=\"h\")"])
     func theRowsThatAFullTextTableShowsAreTheOtherTables(module: String) throws {
         let table = """
             CREATE TABLE h(id INTEGER PRIMARY KEY, t); INSERT INTO h VALUES (1, 'a'), (2, 'b');

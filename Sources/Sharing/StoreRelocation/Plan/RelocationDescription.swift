@@ -47,6 +47,8 @@ extension RelocationDecision {
     /// Returns the failure for a plan of `conflict` or `refuse`.
     func failure() throws -> RelocationFailure {
         guard case .refuse(let reason, let atGroup) = plan else { return try conflict() }
+        // Another relocation may have left a link there since the place was looked up.
+        if case .notARegularFile = reason, !atGroup { _ = try RelocationEndpoints(request) }
         let store = atGroup ? endpoints.group : endpoints.legacy
         let (code, remedy) = Self.advice(reason, store.path, (atGroup ? group : legacy).status?.kind, atGroup: atGroup)
         var description = Self.describe(reason)
