@@ -142,29 +142,6 @@ import Testing
         #expect(try groupstore("relocate", Word(typo), Word(places.group)).status == 0)
     }
 
-    @Test func saysOnceWhatTheDefaultRetirementMeans() throws {
-        func notes(_ store: FilePath, _ places: Places, _ options: Word...) throws -> String {
-            let done = try groupstore("relocate", Word(store), Word(places.group), "--json", options: options)
-            #expect(done.status == 0, "\(done.errors)")
-            return done.objects.filter { $0.type == "note" }.compactMap { $0.string("text") }.joined()
-        }
-        let places = try Places()
-        let store = places.legacy.appending("Notes.sqlite")
-        try makeStore(store, rows: 1)
-        #expect(try notes(store, places, "--dry-run").contains("--retire symlink"))
-        #expect(try notes(store, places).contains("empty store"))
-        // The program is known by now to be an old one.
-        try run("rm", [Word(places.group.appending("Notes.sqlite"))])
-        try makeStore(store, rows: 1)
-        try run("rm", ["-r", Word(places.group.appending(".Notes_SUPPORT"))])
-        #expect(try notes(store, places).isEmpty)
-
-        let chosen = try Places()
-        let other = chosen.legacy.appending("Notes.sqlite")
-        try makeStore(other, rows: 1)
-        #expect(try notes(other, chosen, "--retire", "delete").isEmpty)
-    }
-
     @Test func acceptsTheFormerNameOfTheModelVersion() throws {
         let known = try groupstore("create", "/nonexistent/a.sqlite", "--model", "/nonexistent/M", "--version", "Notes")
         #expect(known.status == 74, "\(known.errors)")
