@@ -147,19 +147,26 @@ package struct Relocation {
 
     /// Returns this relocation with what becomes of the old place, if the request leaves that open: a link, so that a
     /// program that can't be changed goes on in the group's store and doesn't begin another one. There is none where
-    /// those who open the store know the new place: its presenters, and the programs of the group that it leaves.
+    /// those who open the store know the new place: its presenters, and the programs of the group that it leaves. A
+    /// link that leads there must lead on, however.
     func choosingRetirement(_ endpoints: RelocationEndpoints) throws -> Relocation {
         guard request.retirement == nil else { return self }
         let isPresented = !registry.presenters(of: endpoints.container.item(endpoints.group.name.database)).isEmpty
         var relocation = self
-        relocation.request.retirement = try isPresented || leavesGroup(endpoints.legacy) ? .delete : .symlink
+        relocation.request.retirement = try isPresented || leavesGroup(endpoints) ? .delete : .symlink
         return relocation
     }
 
-    /// True if the store is one that was relocated to where it is, or is in a group's directory.
-    private func leavesGroup(_ store: StoreLocation) throws -> Bool {
-        if request.knownGroups[store.directory.identity] != nil { return true }
-        return try !GroupContainer(directory: store.directory).receipts(of: store.name.database).isEmpty
+    /// True for a store in a group's directory to which no link leads, or which takes the place of that link.
+    private func leavesGroup(_ endpoints: RelocationEndpoints) throws -> Bool {
+        let store = endpoints.legacy
+        let container = GroupContainer(directory: store.directory)
+        guard let receipt = try container.receipts(of: store.name.database).last else {
+            return request.knownGroups[store.directory.identity] != nil
+        }
+        if try endpoints.isGroupNameLeftLink() { return true }
+        // A store that came back over a link is where a program without changes opens it.
+        return receipt.retirement != .symlink && receipt.replacedLink != true
     }
 
     /// Performs plans until one is final. On failure, restores what was archived to make room.

@@ -59,10 +59,38 @@ import Testing
         let (first, second) = (places.scratch("first"), places.scratch("second"))
         try run("mkdir", ["-m", "0700", Word(first), Word(second)])
         try makeStore(places.legacyStore, rows: 3)
-        #expect(try relocate(places.legacyStore, first, []).outcome == "relocated")
+        #expect(try relocate(places.legacyStore, first, ["--retire", "delete"]).outcome == "relocated")
         #expect(try relocate(first.appending("Notes.sqlite"), second, []).outcome == "relocated")
         #expect(try Directory(first).names() == [".groupstore"])
         #expect(try noteCount(second.appending("Notes.sqlite")) == 3)
+    }
+
+    /// A program would begin an empty store through a link that leads nowhere, and SQLite would make its file.
+    @Test func aLinkLeadsOnWhenItsStoreMovesOn() throws {
+        let places = try Places()
+        let (first, second) = (places.scratch("first"), places.scratch("second"))
+        try run("mkdir", ["-m", "0700", Word(first), Word(second)])
+        try makeStore(places.legacyStore, rows: 3)
+        #expect(try relocate(places.legacyStore, first, []).outcome == "relocated")
+        #expect(try relocate(first.appending("Notes.sqlite"), second, []).outcome == "relocated")
+        try sqlite(places.legacyStore, "INSERT INTO note (text) VALUES ('there')")
+        #expect(try noteCount(second.appending("Notes.sqlite")) == 4)
+        #expect(try holdsLinkAlone(places.legacy, to: second.appending("Notes.sqlite")))
+        // The first command again doesn't fetch it.
+        let again = try relocate(places.legacyStore, first, [])
+        #expect(again.summary.object("error")?.string("code") == "relocated_elsewhere", "\(again.output)")
+    }
+
+    /// Back at its old place, the store is where a program that can't be changed opens it.
+    @Test func leavesALinkAgainAfterTheStoreCameBack() throws {
+        let places = try Places()
+        try makeStore(places.legacyStore, rows: 3)
+        #expect(try relocate(places.legacyStore, places.group, []).outcome == "relocated")
+        #expect(try relocate(places.groupStore, places.legacy, []).outcome == "relocated")
+        #expect(try Directory(places.group).names() == [".groupstore"])
+        #expect(try relocate(places.legacyStore, places.group, []).outcome == "relocated")
+        #expect(try Directory(places.legacy).status("Notes.sqlite")?.kind == .symbolicLink)
+        #expect(try noteCount(places.legacyStore) == 3)
     }
 
     /// A store is relocated once. Otherwise each of two programs that relocate it would take it from the other's group.
