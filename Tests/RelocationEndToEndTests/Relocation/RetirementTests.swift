@@ -100,8 +100,13 @@ import Testing
         try run("mkdir", ["-m", "0700", Word(other)])
         try makeStore(places.legacyStore, rows: 3)
         #expect(try relocate(places.legacyStore, places.group, []).outcome == "relocated")
-        for options: [Word] in [[], ["--dry-run"]] {
-            let refused = try relocate(places.legacyStore, other, options)
+        let link = places.scratch("Notes.sqlite")
+        try run("ln", ["-s", Word(places.legacyStore), Word(link)])
+        let attempts: [(FilePath, [Word])] = [
+            (places.legacyStore, []), (places.legacyStore, ["--dry-run"]), (link, []),
+        ]
+        for (path, options) in attempts {
+            let refused = try relocate(path, other, options)
             let error = try #require(refused.summary.object("error"), "\(refused.output)")
             #expect(refused.status == 74 && error.string("code") == "relocated_elsewhere")
             #expect(error.string("hint")?.hasSuffix("groupstore relocate \(places.groupStore) \(other)") == true)

@@ -100,12 +100,6 @@ struct AppRename {
 }
 
 extension Directory {
-    /// Gives a new link to the owner of the directory that it stands for, as far as this process may.
-    func giveLink(_ name: FilePath.Component, to directory: FileStatus) {
-        let raw = self.raw
-        _ = name.withPlatformString { fchownat(raw, $0, directory.owner, directory.group, AT_SYMLINK_NOFOLLOW) }
-    }
-
     /// Opens the directory at a relative path, name by name. Follows no symbolic link.
     func descendant(_ path: FilePath) throws(SystemError) -> Directory {
         var found = self

@@ -45,21 +45,21 @@ struct RelocationEndpoints {
         throw RelocationFailure.alreadyInGroup(source, as: legacy.name.database, in: container)
     }
 
-    /// Throws `RelocationFailure` if the source is the link that a relocation left, and the store isn't in this group:
-    /// it was relocated, once. To relocate it from there, it is named where it is.
+    /// Throws `RelocationFailure` if the source is the link that a relocation left, or leads to it, and the store isn't
+    /// in this group: it was relocated, once. To relocate it from there, it is named where it is.
     private func checkIsNoLeftLink(_ source: FilePath) throws {
         guard legacy.directory.identity != group.directory.identity, let link = try? Self.unresolved(source),
             try link.directory.status(link.name.database)?.kind == .symbolicLink
         else { return }
-        let receipts = try [
-            GroupContainer(directory: legacy.directory).receipts(of: legacy.name.database).last,
-            // The store has left this group since.
-            container.receipts(of: group.name.database).last,
-        ]
-        guard receipts.contains(where: { $0?.from.path == link.path && $0?.retirement == .symlink }) else { return }
+        let receipt = try GroupContainer(directory: legacy.directory).receipts(of: legacy.name.database).last
+        // Of a store that has left this group since.
+        let former = try container.receipts(of: group.name.database).last
+        guard receipt?.retirement == .symlink || former?.from.path == link.path && former?.retirement == .symlink else {
+            return
+        }
         throw RelocationFailure(
             .unusablePlace, code: "relocated_elsewhere",
-            "\(PrintablePath(link.path)) was relocated to \(PrintablePath(legacy.path)), and is a link to it",
+            "\(PrintablePath(link.path)) leads to \(PrintablePath(legacy.path)), where the store was relocated to",
             remedy: "relocate it from there: \(group.relocationCommand(of: legacy.path))")
     }
 

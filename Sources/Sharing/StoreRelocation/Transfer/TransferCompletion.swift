@@ -1,3 +1,4 @@
+import Glibc
 import GroupContainers
 import LinuxSystem
 import SQLiteFormat
@@ -186,6 +187,8 @@ struct TransferCompletion {
             return try removeOldName()
                 + ["no link is left at \(PrintablePath(source.path)): its file system can't have one"]
         }
+        // The store's owner can't replace root's link everywhere.
+        if let store = FileStatus(following: target) { directory.giveLink(link, to: store) }
         try directory.rename(link, to: oldName, in: directory, .exchange)
         try directory.removeDirectory(link)
         return []
@@ -223,5 +226,13 @@ enum SideFile {
 
     static func movedAside(for name: StoreName) -> [(suffix: String, name: FilePath.Component)] {
         [("-wal", name.wal), ("-journal", name.journal), (sharedMemorySuffix, name.sharedMemory)]
+    }
+}
+
+extension Directory {
+    /// Gives a new link to the owner of what it leads to, as far as this process may.
+    package func giveLink(_ name: FilePath.Component, to owner: FileStatus) {
+        let raw = self.raw
+        _ = name.withPlatformString { fchownat(raw, $0, owner.owner, owner.group, AT_SYMLINK_NOFOLLOW) }
     }
 }

@@ -38,7 +38,11 @@ struct OthersDirectoryTests {
             ], environment: ["GROUPSTORE_SOCKET": "/nonexistent/agent.sock"])
         #expect(try noteCount(places.group.appending("a.sqlite")) == 3)
         let roots = try run(
-            "find", [Word(places.group), "(", "!", "-uid", Word(Self.owner), "-o", "!", "-gid", Word(Self.shared), ")"])
+            "find",
+            [
+                Word(places.group), Word(places.legacy), "(", "!", "-uid", Word(Self.owner), "-o", "!", "-gid",
+                Word(Self.shared), ")",
+            ])
         #expect(roots.output.isEmpty, "\(roots.output)")
         let (old, new) = (places.legacy.appending("b.sqlite"), places.group.appending("b.sqlite"))
         for words: [Word] in [
