@@ -22,7 +22,8 @@ struct RelocateCommand: ParsableCommand {
 
             Afterwards programs open the store in the group container. A program that can't be changed still opens the \
             old path: a link there leads it to the new place. There is none if a program has registered as the store's \
-            presenter, which follows by itself, or if the store leaves another group; --retire decides otherwise.
+            presenter, which follows by itself, or if the store was relocated to the old path and no link leads there; \
+            --retire decides otherwise.
 
             With --model, a Core Data XML store becomes a SQLite store on the way; the original goes to the group's \
             archive.

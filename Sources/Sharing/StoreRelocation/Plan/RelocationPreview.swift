@@ -49,7 +49,7 @@ extension Relocation {
         do {
             let endpoints = try RelocationEndpoints(request)
             guard try endpoints.container.existingBookkeeping() == nil else { return nil }
-            let decision = try RelocationDecision(endpoints, request)
+            let decision = try RelocationDecision(endpoints, choosingRetirement(endpoints).request)
             switch decision.plan {
             case .conflict, .refuse:
                 report(.plan(decision.sentence, bytesToCopy: 0))
