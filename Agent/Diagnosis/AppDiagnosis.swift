@@ -3,15 +3,21 @@ import GroupContainers
 import LinuxSystem
 import SystemPackage
 
-/// Finds the move of a program's directory into a group that was interrupted and that no process goes on with.
+/// Finds the move of a program's directory into a group that was interrupted and that no process goes on with, and the
+/// programs that moves have left stopped.
 package struct AppDiagnosis {
     private let group: FilePath
     /// The move; nil if there is none.
     package let unfinished: UnfinishedAppMove?
 
+    /// The programs that a move has stopped, or was about to, and not started again; nil if there are none.
+    package let stopped: StoppedPrograms?
+
     package init(_ group: FilePath) {
         self.group = group
-        unfinished = (try? GroupContainer(group)).flatMap(AppRelocation.unfinished)
+        let container = try? GroupContainer(group)
+        unfinished = container.flatMap(AppRelocation.unfinished)
+        stopped = container.flatMap(AppRelocation.leftStopped)
     }
 
     /// The move, if its directory is at neither place.
@@ -26,12 +32,25 @@ package struct AppDiagnosis {
     /// The command that ends the move.
     package var remedy: String { "finish it or take it back: groupstore recover \(group.shellWord)" }
 
+    /// A sentence about the programs.
+    package static func sentence(_ stopped: StoppedPrograms) -> String {
+        "\(stopped.programs.list) is recorded as stopped for the move of \(PrintablePath(stopped.source.path)) to "
+            + "\(PrintablePath(stopped.destination.path)), and not as started again"
+    }
+
+    /// The commands that start the programs, or forget them.
+    package var startRemedy: String {
+        "start it: groupstore recover \(group.shellWord); or leave it stopped: "
+            + "groupstore recover --leave-stopped \(group.shellWord)"
+    }
+
     package func findings() -> [Finding] {
-        guard let unfinished else { return [] }
-        return [
-            Finding(
-                "app_move", unfinished.isHidden ? .problem(.badData) : .warning, Self.sentence(unfinished),
-                remedy: remedy)
-        ]
+        let move = unfinished.map {
+            Finding("app_move", $0.isHidden ? .problem(.badData) : .warning, Self.sentence($0), remedy: remedy)
+        }
+        let programs = stopped.map {
+            Finding("app_stopped", .problem(.badData), Self.sentence($0), remedy: startRemedy)
+        }
+        return [move, programs].compactMap { $0 }
     }
 }

@@ -20,9 +20,13 @@ final class AppRig {
 
     /// Makes the directory, with a store that has its last rows in its log, a store in another directory, a file with
     /// two names, an empty and a long one, links, a FIFO, and names that are no UTF-8.
-    init(_ fileSystem: FileSystem) throws {
+    ///
+    /// - Parameter isOneParent: True for two places in one directory.
+    init(_ fileSystem: FileSystem, isOneParent: Bool = false) throws {
         here = try TemporaryDirectory()
-        there = try fileSystem == .same ? TemporaryDirectory() : TemporaryDirectory(in: "/dev/shm")
+        there =
+            try isOneParent
+            ? here : fileSystem == .same ? TemporaryDirectory() : TemporaryDirectory(in: "/dev/shm")
         source = here.path.appending("app")
         destination = there.path.appending("moved")
         let script = """

@@ -150,6 +150,32 @@ import Testing
         #expect(try rig.rows(rig.source) == "100")
     }
 
+    /// The record of what was stopped is beside both places then, and says nothing of the direction.
+    @Test(arguments: [AppMoveStep.stopped, .starting, .started], [true, false])
+    func anUndoOfEitherPlaceEndsAKilledOneWithinOneDirectory(_ step: AppMoveStep, _ isOldPlace: Bool) throws {
+        for undoing in [true, false] {
+            let rig = try AppRig(.same, isOneParent: true)
+            let machine = try FakeMachine("a.service", group: "0::/system.slice/a.service\n", holding: rig.source)
+            if undoing { _ = try AppRelocation(request(machine, rig)).run() }
+            let killed = move(rig, machine) { if $0 == step { throw AppRelocation.Abandonment() } }
+            #expect(throws: RelocationFailure.self) { try undoing ? killed.undo() : killed.run() }
+            // A kill amid the record's removal, which follows that of the note.
+            if step == .started {
+                try run("sh", ["-c", "rm -f \"$1\"/.groupstore-*.undo", "sh", Word(self.parent(rig))])
+            }
+            var request = request(machine, rig)
+            let places = try AppRelocation.recorded(isOldPlace ? rig.source : rig.destination)
+            (request.source, request.destination) = try #require(places)
+            #expect(places?.source == rig.source, "\(undoing)")
+            _ = try AppRelocation(request).undo()
+            #expect(try machine.isRunning && !machine.hasMissedDirectory && !rig.isLink(rig.source))
+            #expect(FileStatus(following: rig.destination) == nil)
+            #expect(try Directory(parent(rig)).names() == ["app"])
+        }
+    }
+
+    private func parent(_ rig: AppRig) -> FilePath { rig.source.removingLastComponent() }
+
     /// Another group has the record, which the note beside the directory leads to.
     @Test func aMoveToAnotherPlaceStartsWhatAKilledOneHasStopped() throws {
         try kill(at: .stopped, undoing: false)
@@ -159,6 +185,25 @@ import Testing
         #expect(try AppRelocation(other).run().outcome == .moved)
         try expectStartedOnce(times: 2)
         #expect(try Directory(group).names() == [])
+    }
+
+    /// The directory is where the link leads, beside the record, and no note is beside the link.
+    @Test(arguments: AppRig.FileSystem.allCases)
+    func aRefusedMoveToAnotherPlaceStartsWhatAKilledUndoHasStopped(_ fileSystem: AppRig.FileSystem) throws {
+        let rig = try AppRig(fileSystem)
+        let machine = try FakeMachine("a.service", group: "0::/system.slice/a.service\n", holding: rig.source)
+        _ = try AppRelocation(request(machine, rig)).run()
+        let killed = move(rig, machine) { if $0 == .stopped { throw AppRelocation.Abandonment() } }
+        #expect(throws: RelocationFailure.self) { try killed.undo() }
+        let container = try GroupContainer(rig.destination.removingLastComponent())
+        #expect(try !machine.isRunning && AppRelocation.leftStopped(in: container) == container.stoppedPrograms())
+        var other = request(machine, rig, stops: false)
+        other.destination = parent(rig).appending("third")
+        let failure = #expect(throws: RelocationFailure.self) { try AppRelocation(other).run() }
+        #expect(failure?.code == "symbolic_link")
+        #expect(machine.isRunning && machine.starts == ["a.service": 2])
+        #expect(try container.stoppedPrograms() == nil && AppRelocation.leftStopped(in: container) == nil)
+        #expect(try AppRelocation(request(machine, rig)).undo().outcome == .undone)
     }
 
     /// The agent leaves the copy for the next run, and the program runs meanwhile.

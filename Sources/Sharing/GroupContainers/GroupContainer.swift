@@ -225,6 +225,8 @@ extension GroupContainer {
     /// True while a process moves stores of this group. Creates and locks nothing.
     package var isLocked: Bool {
         guard let bookkeeping = try? existingBookkeeping() else { return false }
+        // Nobody holds a lock that isn't there, as beside records that were put back from a backup.
+        if let names = try? bookkeeping.names(), !names.contains(Self.lockName) { return false }
         return !OpenFileLock.isFree(Self.lockName, in: bookkeeping)
     }
 

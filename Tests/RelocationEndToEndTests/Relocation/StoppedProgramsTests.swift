@@ -63,6 +63,23 @@ import Testing
         #expect(try noteCount(places.group.appending("Notes.sqlite")) == 3)
     }
 
+    @Test func statusAndDoctorNameThemUntilTheyAreStarted() throws {
+        var environment = environment
+        environment["GROUPSTORE_SOCKET"] = places.scratch("agent.sock").string
+        func check(_ command: Word, _ options: Word...) throws -> FinishedProcess {
+            try groupstore(command, Word(places.group), options: options, environment: environment)
+        }
+        for done in try [check("status", "--check"), check("doctor")] {
+            #expect(done.status == 65, "\(done.output)\(done.errors)")
+            let line = done.output.split(separator: "\n").first { $0.contains("notes.service") }
+            #expect(line?.contains("groupstore recover \(places.group)") == true, "\(done.output)")
+        }
+        #expect(try check("status").output.contains("groupstore recover --leave-stopped \(places.group)"))
+        #expect(try check("recover").status == 0)
+        #expect(try check("status", "--check").output == "")
+        #expect(try check("doctor").status == 0)
+    }
+
     @Test func recoverStartsThemOnce() throws {
         let planned = try recover("--dry-run")
         #expect(planned.outcome == "finished" && planned.summary.bool("dry_run") == true, "\(planned.errors)")

@@ -46,6 +46,16 @@ extension AppRelocation {
         return UnfinishedAppMove(journal.move)
     }
 
+    /// Returns what a move has stopped that no process starts again; nil also if the record can't be read. Changes
+    /// nothing.
+    package static func leftStopped(in container: GroupContainer) -> StoppedPrograms? {
+        // The same record before and after the lock was free had no process then.
+        guard let before = try? container.stoppedPrograms(), !container.isLocked,
+            let stopped = try? container.stoppedPrograms(), stopped == before
+        else { return nil }
+        return stopped
+    }
+
     /// Returns what a move has stopped and not started again. Changes nothing.
     package static func stopped(in group: FilePath) throws(RelocationFailure) -> StoppedPrograms? {
         try failing(AppMoveRequest(source: group, destination: group)) {

@@ -30,9 +30,9 @@ extension AppRelocation {
         }
         if let stopped = try? group.stoppedPrograms() {
             let (source, destination) = (stopped.source.path, stopped.destination.path)
-            // The programs were stopped for the move, or for its way back.
-            if destination == place, destination.removingLastComponent() == parent.path { return (source, place) }
-            if source == place { return (destination, place) }
+            if [source, destination].contains(place) {
+                return try isWayBack(stopped, in: group) ? (destination, source) : (source, destination)
+            }
         }
         let obstacle = try AppObstacle(name, in: parent)
         if let link = obstacle.link { return (place, link) }
@@ -44,6 +44,18 @@ extension AppRelocation {
             .unusablePlace, "no_receipt",
             "\(PrintablePath(path)) is \(obstacle.words): neither the link that a move leaves, nor a directory that a move "
                 + "has brought there", "name both the old and the new place")
+    }
+
+    /// True if programs were stopped for the way back of a move, and not for the move: the record is where the move leads
+    /// to. Within one directory, the move's receipt is there until its way back ends, and then nothing is where that
+    /// began.
+    private static func isWayBack(_ stopped: StoppedPrograms, in group: GroupContainer) throws -> Bool {
+        let (source, destination) = (stopped.source.path, stopped.destination.path)
+        let here = group.directory.path
+        guard source.removingLastComponent() == here, let name = source.lastComponent else { return false }
+        guard destination.removingLastComponent() == here else { return true }
+        return try group.directory.status(name) == nil
+            || group.appReceipts(of: source).contains { $0.move.source.path == destination }
     }
 
     /// Returns the stores in a directory, by their headers. Throws `SystemError` and `RelocationFailure`.

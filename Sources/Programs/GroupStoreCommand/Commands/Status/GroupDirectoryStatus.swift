@@ -57,14 +57,27 @@ struct GroupDirectoryStatus {
     }
 
     private mutating func add(unfinishedIn path: FilePath) {
-        guard let row = Self.unfinishedApp(in: path) else { return }
-        isInterrupted = true
-        rows.append(row)
+        let unfinished = Self.unfinishedApps(in: path)
+        if !unfinished.isEmpty { isInterrupted = true }
+        rows += unfinished
     }
 
-    /// Returns the row of a directory's move that was interrupted; nil if there is none.
-    static func unfinishedApp(in path: FilePath) -> StatusRow? {
+    /// Returns the rows of a directory's move that was interrupted, and of the programs that one has left stopped.
+    static func unfinishedApps(in path: FilePath) -> [StatusRow] {
         let diagnosis = AppDiagnosis(path)
+        return [unfinished(diagnosis), stopped(diagnosis)].compactMap { $0 }
+    }
+
+    private static func stopped(_ diagnosis: AppDiagnosis) -> StatusRow? {
+        guard let stopped = diagnosis.stopped else { return nil }
+        var row: JSONObject = ["programs": stopped.programs.json]
+        row.setPath("from", bytes: stopped.source.path.bytes)
+        row.setPath("to", bytes: stopped.destination.path.bytes)
+        row["remedy"] = .string(diagnosis.startRemedy)
+        return StatusRow("stopped", row, lines: "  \(AppDiagnosis.sentence(stopped)); \(diagnosis.startRemedy)")
+    }
+
+    private static func unfinished(_ diagnosis: AppDiagnosis) -> StatusRow? {
         guard let move = diagnosis.unfinished else { return nil }
         var row: JSONObject = ["id": .string(move.id.rawValue), "hidden": .bool(move.isHidden)]
         row.setPath("from", bytes: move.source.bytes)

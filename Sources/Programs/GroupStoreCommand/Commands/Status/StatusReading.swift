@@ -88,9 +88,9 @@ struct StatusReading {
 
     var rows: [StatusRow] { (directory?.rows ?? []) + agentRows + unfinishedApps + damagedBranches + relays.rows }
 
-    /// The interrupted moves of directories into the agent's groups, which a directory's own status has, too.
+    /// The interrupted moves of directories into the agent's groups, and what they have left stopped, which a directory's own status has, too.
     private var unfinishedApps: [StatusRow] {
-        directory == nil ? groups.compactMap(GroupDirectoryStatus.unfinishedApp) : []
+        directory == nil ? groups.flatMap(GroupDirectoryStatus.unfinishedApps) : []
     }
 
     /// The damaged branches in the directories of the agent's groups. A directory's own status has those there.
@@ -131,10 +131,10 @@ struct StatusReading {
             let problems = agent.allProblems(limits)
             // An agent doesn't look at the stores that nobody follows.
             let unfollowed = hazards.filter { hazard in !problems.contains { $0.message == hazard.message } }
-            return unfollowed + hiddenApps + problems + behind
+            return unfollowed + brokenApps + problems + behind
         }
-        let hazards = self.hazards + hiddenApps
-        guard directory?.isInterrupted == true, hiddenApps.isEmpty, let target else { return hazards + behind }
+        let hazards = self.hazards + brokenApps
+        guard directory?.isInterrupted == true, brokenApps.isEmpty, let target else { return hazards + behind }
         return hazards + [
             AgentProblem(
                 check: "interrupted", path: target.directory, word: "interrupted",
@@ -144,14 +144,20 @@ struct StatusReading {
         ] + behind
     }
 
-    /// The directories that an interrupted move has left at neither place. An agent ends the move when it starts.
-    private var hiddenApps: [AgentProblem] {
+    /// The directories that an interrupted move has left at neither place, and the programs that one has left stopped.
+    /// An agent ends the move, and starts the programs, when it starts.
+    private var brokenApps: [AgentProblem] {
         guard target?.store == nil else { return [] }
-        return (target?.directory.map { [$0] } ?? groups).map(AppDiagnosis.init).compactMap { diagnosis in
-            guard let move = diagnosis.hidden else { return nil }
-            return AgentProblem(
-                check: "interrupted", path: move.source, word: "interrupted",
-                message: "\(AppDiagnosis.sentence(move)) (\(diagnosis.remedy))", exitCode: ExitStatus.badData.rawValue)
+        return (target?.directory.map { [$0] } ?? groups).map(AppDiagnosis.init).flatMap { diagnosis in
+            func problem(_ path: FilePath, _ sentence: String, _ remedy: String) -> AgentProblem {
+                AgentProblem(
+                    check: "interrupted", path: path, word: "interrupted", message: "\(sentence) (\(remedy))",
+                    exitCode: ExitStatus.badData.rawValue)
+            }
+            return [
+                diagnosis.hidden.map { problem($0.source, AppDiagnosis.sentence($0), diagnosis.remedy) },
+                diagnosis.stopped.map { problem($0.source.path, AppDiagnosis.sentence($0), diagnosis.startRemedy) },
+            ].compactMap { $0 }
         }
     }
 
