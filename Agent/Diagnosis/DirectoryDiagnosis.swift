@@ -43,8 +43,7 @@ package struct DirectoryDiagnosis {
     /// The command that lets this user read the directory, or pass the one that is closed above it.
     private var admission: String {
         let closed = UserAccess(.user(geteuid())).firstClosed(above: path)
-        let rights = closed == nil ? "rx" : "x"
-        return "allow it as the owner (package acl): setfacl -m u:\(geteuid()):\(rights) \((closed ?? path).shellWord)"
+        return UserAccess.remedy(granting: closed == nil ? "rx" : "x", to: closed ?? path, for: geteuid())
     }
 
     /// Returns a finding if inotify can't watch the directory; nil if it can, or if no instance is left, which is a
@@ -76,7 +75,9 @@ package struct DirectoryDiagnosis {
         guard faccessat(directory.raw, ".", R_OK | W_OK | X_OK, AT_EACCESS) == 0 else {
             return Finding(
                 "directory", .problem(.notPermitted), "\(owner); user \(geteuid()) can't write there",
-                remedy: "run this as the owner, or grant write permission")
+                remedy: status.owner == geteuid()
+                    ? UserAccess.remedy(granting: "rwx", to: path, for: geteuid())
+                    : "run this as the owner, or grant write permission")
         }
         if status.owner != geteuid(), geteuid() != 0 {
             return Finding(

@@ -23,10 +23,10 @@ package struct OwnerAccess {
         }
 
         package var remedy: String {
-            let isRecords = closed.lastComponent == GroupContainer.bookkeepingName && recordsCommand != nil
-            let rights = "setfacl -m u:\(owner):\(closed == target ? "rwx" : "x") \(closed.shellWord)"
-            let commands = [isRecords ? nil : rights, recordsCommand].compactMap(\.self)
-            return "allow it (package acl): " + commands.joined(separator: " && ")
+            let rights = UserAccess.remedy(granting: closed == target ? "rwx" : "x", to: closed, for: owner)
+            guard let recordsCommand else { return rights }
+            let isRecords = closed.lastComponent == GroupContainer.bookkeepingName
+            return isRecords ? "allow it (package acl): \(recordsCommand)" : "\(rights) && \(recordsCommand)"
         }
     }
 
@@ -74,7 +74,13 @@ package struct OwnerAccess {
         var locks = ["\(records.path.appending("lock").shellWord)"]
         let hasClaims = (try? records.directory("claims").names().contains { $0.extension == "lock" }) == true
         if hasClaims { locks.append("\(claims.shellWord)/*.lock") }
-        return "setfacl -m u:\(owner):rwx,d:u:\(owner):rwx \(shared.joined(separator: " ")) && "
+        // An entry for a file's owner changes nothing: the mode counts.
+        let own = ([records.path] + places).filter { path in
+            guard let status = FileStatus(following: path), status.kind == .directory else { return false }
+            return status.owner == owner && status.permissions & 0o700 != 0o700
+        }
+        let modes = own.isEmpty ? "" : "chmod u+rwx \(own.map { "\($0.shellWord)" }.joined(separator: " ")) && "
+        return modes + "setfacl -m u:\(owner):rwx,d:u:\(owner):rwx \(shared.joined(separator: " ")) && "
             + "setfacl -m u:\(owner):rw \(locks.joined(separator: " "))"
     }
 }

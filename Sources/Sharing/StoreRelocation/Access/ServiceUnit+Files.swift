@@ -114,9 +114,9 @@ extension ServiceUnit {
 
 /// The user database.
 package enum UserNames {
-    /// Returns the number of a user, by name or number.
+    /// Returns the number of a user, by name or number. The last number is no user's: chown(2) takes it for "unchanged".
     package static func user(_ text: String) -> uid_t? {
-        if let number = uid_t(text) { return number }
+        if let number = uid_t(text) { return number == uid_t.max ? nil : number }
         var (entry, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
         var buffer = [CChar](repeating: 0, count: 16_384)
         return getpwnam_r(text, &entry, &buffer, buffer.count, &found) == 0 && found != nil ? entry.pw_uid : nil
@@ -131,9 +131,9 @@ package enum UserNames {
         return String(cString: home)
     }
 
-    /// Returns the number of a group, by name or number.
+    /// Returns the number of a group, by name or number. The last number is no group's.
     package static func group(_ text: String) -> gid_t? {
-        if let number = gid_t(text) { return number }
+        if let number = gid_t(text) { return number == gid_t.max ? nil : number }
         var (entry, found) = (Glibc.group(), UnsafeMutablePointer<Glibc.group>?.none)
         var buffer = [CChar](repeating: 0, count: 65_536)
         return getgrnam_r(text, &entry, &buffer, buffer.count, &found) == 0 && found != nil ? entry.gr_gid : nil

@@ -122,6 +122,14 @@ package struct UserAccess: Sendable {
         return zip(places, answers).first { $0.1 == .denied }?.0
     }
 
+    /// Returns the remedy that gives a user rights to a file, such as `rwx`. The owner's are those of the mode, which
+    /// no other entry of the file's access control list adds to; anybody else gets an entry (acl(5)).
+    package static func remedy(granting rights: String, to path: FilePath, for user: uid_t) -> String {
+        FileStatus(following: path)?.owner == user
+            ? "allow it: chmod u+\(rights) \(path.shellWord)"
+            : "allow it (package acl): setfacl -m u:\(user):\(rights) \(path.shellWord)"
+    }
+
     /// Evaluates each component by descriptor, so that a check and its use can't see different files.
     private func computedAnswer(_ question: Question) -> Answer {
         do throws(SystemError) {

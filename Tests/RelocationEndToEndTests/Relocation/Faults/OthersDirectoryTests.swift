@@ -152,6 +152,73 @@ struct OthersDirectoryTests {
         #expect(other.status == 73, "\(other.output)\(other.errors)")
         #expect(try create("--mode", "0077").status == 64)
         #expect(try create("--owner", "no-such-user").status == 64)
+        // chown(2) takes the number for "unchanged".
+        for owner: Word in ["4294967295", "\(Self.owner):4294967295"] {
+            let bad = try create("--owner", owner)
+            #expect(bad.status == 64, "\(bad.output)\(bad.errors)")
+        }
+    }
+
+    /// Only root may give a directory away: nothing is made before that is known.
+    @Test(arguments: [reader, "\(owner):\(reader)", ":\(reader)"])
+    func anOrdinaryUserMakesNoGroupForSomebodyElse(_ recipient: String) throws {
+        let places = try Places()
+        let (home, group) = (places.scratch("home"), places.scratch("home").pushing("data/net"))
+        try run("mkdir", [Word(home)])
+        try run("chown", [Word(Self.owner), Word(home)])
+        try run("chmod", ["755", Word(places.scratch(".")), Word(home)])
+        for _ in 0..<2 {
+            let refused = try groupstore(
+                places, as: Self.owner,
+                ["group", "create", "group.test.net", "--directory", Word(group), "--owner", Word(recipient), "--json"])
+            #expect(refused.status == 77, "\(refused.output)\(refused.errors)")
+            #expect(refused.summary.object("error")?.string("hint")?.contains("as root") == true, "\(refused.output)")
+            #expect(try Directory(home).names() == [])
+        }
+        let made = try groupstore(
+            places, as: Self.owner,
+            ["group", "create", "group.test.net", "--directory", Word(group), "--owner", ":\(Self.shared)", "--json"])
+        #expect(made.status == 0 && FileStatus(following: group)?.group == gid_t(Self.shared), "\(made.errors)")
+    }
+
+    /// The entry of a directory's owner counts, whatever else its access control list grants.
+    @Test(
+        arguments: [("0500", "0755", "chmod u+rwx"), ("0755", "0600", "chmod u+x"), ("0000", "0755", "chmod u+rwx")])
+    func theRemedyForTheOwnersOwnDirectoryRuns(_ own: String, _ above: String, _ command: String) throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 3)
+        let (closed, group) = (places.scratch("closed"), places.scratch("closed").appending("group"))
+        try run("mkdir", ["-p", Word(group)])
+        try run("chown", ["-R", "\(Self.owner):\(Self.owner)", Word(places.legacy), Word(closed)])
+        try run("chmod", ["755", Word(places.scratch("."))])
+        try run("chmod", [Word(own), Word(group)])
+        try run("chmod", [Word(above), Word(closed)])
+        let relocate: [Word] = ["relocate", Word(store.path), Word(group), "--json"]
+        let refused = try EndToEndSupport.groupstore(options: relocate)
+        #expect(refused.status == 77, "\(refused.output)\(refused.errors)")
+        let hint = try #require(refused.summary.object("error")?.string("hint"))
+        #expect(hint == "allow it: \(command) \(own == "0755" ? closed : group)", "\(hint)")
+        try run("sh", ["-c", Word(String(hint.dropFirst("allow it: ".count)))])
+        #expect(try EndToEndSupport.groupstore(options: relocate).outcome == "relocated")
+        let undone = try groupstore(places, as: Self.owner, ["relocate", "--undo", Word(store.path), Word(group)])
+        #expect(undone.status == 0, "\(undone.errors)")
+    }
+
+    @Test func theRemedyForTheOwnersOwnRecordsRuns() throws {
+        let places = try Places()
+        let store = try makeStore(places.legacy.appending("Notes.sqlite"), rows: 3)
+        let records = places.group.appending(".groupstore")
+        try run("mkdir", ["-p", Word(records.appending("receipts"))])
+        try run("touch", [Word(records.appending("lock"))])
+        try run("chown", ["-R", "\(Self.owner):\(Self.owner)", Word(places.legacy), Word(places.group)])
+        try run("chmod", ["755", Word(places.scratch(".")), Word(places.group.removingLastComponent())])
+        try run("chmod", ["500", Word(records), Word(records.appending("receipts"))])
+        let relocate: [Word] = ["relocate", Word(store.path), Word(places.group), "--json"]
+        let refused = try EndToEndSupport.groupstore(options: relocate)
+        #expect(refused.status == 77, "\(refused.output)\(refused.errors)")
+        let hint = try #require(refused.summary.object("error")?.string("hint")?.split(separator: ": ", maxSplits: 1).last)
+        try run("sh", ["-c", Word(String(hint))])
+        #expect(try EndToEndSupport.groupstore(options: relocate).outcome == "relocated")
     }
 
     @Test func doctorNamesAnOwnerWhoIsKeptOut() throws {

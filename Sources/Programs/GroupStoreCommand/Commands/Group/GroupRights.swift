@@ -39,7 +39,19 @@ struct GroupRights {
             .usage, code: "unknown_\(kind)", "there is no \(kind) \(name)", remedy: "these are known: \(list)")
     }
 
-    /// Throws `CommandFailure` if the directory exists with other rights, or if its owner could not reach it.
+    /// Throws `CommandFailure` if this process may not give a directory of its own to the owner or group (chown(2)).
+    private func checkMayGive(_ path: FilePath) throws {
+        guard geteuid() != 0 else { return }
+        let other = owner.flatMap { $0 == geteuid() ? nil : "user \($0)" }
+        let foreign = group.flatMap { Directory.isOwnGroup($0) ? nil : "group \($0)" }
+        guard let recipient = other ?? foreign else { return }
+        throw CommandFailure(
+            .notPermitted, code: "not_permitted", "only root may give \(PrintablePath(path)) to \(recipient)",
+            remedy: "run this as root, as with sudo")
+    }
+
+    /// Throws `CommandFailure` if the directory exists with other rights, if this process can't give it these, or if
+    /// its owner could not reach it.
     func check(_ path: FilePath) throws {
         if let status = FileStatus(following: path) {
             let isSame =
@@ -57,6 +69,7 @@ struct GroupRights {
                     + "0\(String(status.permissions, radix: 8))",
                 remedy: "change that: " + commands.compactMap { $0 }.joined(separator: " && "))
         }
+        try checkMayGive(path)
         guard let owner, owner != geteuid() else { return }
         let parent = path.removingLastComponent()
         guard FileStatus(following: parent)?.kind == .directory else {
@@ -72,9 +85,17 @@ struct GroupRights {
             .notPermitted, code: "owner_locked_out", "user \(owner) \(obstacle.words)", remedy: obstacle.remedy)
     }
 
-    /// Gives the rights to a directory that was just made.
+    /// Gives the rights to a directory that was just made, or removes it.
     func give(to path: FilePath) throws {
-        let directory = try Directory(path)
+        do {
+            try give(Directory(path), path)
+        } catch {
+            _ = path.withPlatformString { rmdir($0) }
+            throw error
+        }
+    }
+
+    private func give(_ directory: Directory, _ path: FilePath) throws {
         if owner != nil || group != nil {
             guard fchown(directory.raw, owner ?? uid_t.max, group ?? gid_t.max) == 0 else {
                 throw SystemError.last("fchown", path: path)
