@@ -20,6 +20,7 @@ package struct AppRecipe: Sendable, Equatable {
     /// The other files that the program is known to have.
     package var files: [PathPattern] = []
     /// Files without value, such as caches and locks. A copy leaves them out, and they are removed from the old place.
+    /// A symbolic link is left out itself, not what it leads to.
     package var leave: [PathPattern] = []
     /// Files without which a store is worth nothing. Each matches one, else nothing is moved.
     package var keys: [PathPattern] = []

@@ -41,7 +41,10 @@ extension AppRecipe {
                 "\(PrintablePath(source)) has no \(PrintablePath(check.store)), whose table \(check.table) is to be checked "
                     + "after the move", "put it there first, or leave --recipe out")
         }
-        if let lost = survey.files.first(where: { isLeft($0) && isContent($0, survey) }) {
+        let lost = survey.files.first { isLeft($0) && isContent($0, survey) }
+        if let lost = lost
+            ?? survey.others.first(where: { isLeft($0) && (isContent($0, survey) || survey.isLinkToStore($0)) })
+        {
             throw .app(
                 .badData, "recipe", "\(PrintablePath(lost)) would be left out and removed, and is content of \(name)",
                 "narrow the pattern under leave in the recipe")
@@ -66,7 +69,7 @@ extension AppRecipe {
 
     /// Returns sentences about the files that the recipe leaves out or doesn't know.
     func notes(_ survey: AppSurvey, isCopy: Bool) -> [String] {
-        let left = isCopy ? survey.files.filter(isLeft) : []
+        let left = isCopy ? (survey.files + survey.others).filter(isLeft) : []
         let unknown = survey.files.filter { !knows($0) }
         return [
             Self.note(leftOut: left),

@@ -70,7 +70,8 @@ extension AppRecipe {
         try node.elements(key).map { element in
             let text = try element.string(key)
             guard let pattern = PathPattern(text) else {
-                throw RecipeFault(element.line, "\(text) is not a pattern of paths in the directory")
+                let fault = PathPattern.fault(in: text) ?? "is not a pattern"
+                throw RecipeFault(element.line, "\(PrintableText(text)) \(fault)")
             }
             return pattern
         }
@@ -81,8 +82,8 @@ extension AppRecipe {
             let section = try YAMLSection(element, "a check", keys: ["store", "table"])
             let text = try section.required("store").string("store")
             let store = FilePath(text)
-            guard PathPattern(text) != nil, store.lexicallyNormalized() == store else {
-                throw RecipeFault(element.line, "\(text) is not a store's path in the directory")
+            guard PathPattern.isInside(text), store.lexicallyNormalized() == store else {
+                throw RecipeFault(element.line, "\(PrintableText(text)) is not a store's path in the directory")
             }
             return Check(store: store, table: try section.required("table").string("table"))
         }

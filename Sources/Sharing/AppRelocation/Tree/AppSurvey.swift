@@ -22,6 +22,8 @@ final class AppSurvey {
     private(set) var stores: [FilePath] = []
     /// All regular files, likewise.
     private(set) var files: [FilePath] = []
+    /// What is neither a regular file nor a directory, likewise: links, FIFOs, devices and sockets.
+    private(set) var others: [FilePath] = []
     /// The owners of the stores, likewise.
     private(set) var owners: Set<uid_t> = []
     /// The space that the files take on the disk, in bytes, if they are looked at.
@@ -90,7 +92,8 @@ final class AppSurvey {
                 if try directory.status(base)?.kind == .regular { active.append(path.appending(base)) }
             }
             if kind == .symbolicLink, let component = FilePath.Component(bytes: name) {
-                try lookAtLink(component, in: directory, path.appending(component))
+                let link = path.appending(component)
+                if !isLeft(link) { try lookAtLink(component, in: directory, link) }
             }
             if depth == .files, let component = FilePath.Component(bytes: name) { files.append(component) }
         }
@@ -122,6 +125,10 @@ final class AppSurvey {
         guard let status = try directory.status(name) else { return }
         let full = directory.path.appending(name)
         noteOwners(status, at: full)
+        if [.symbolicLink, .other].contains(status.kind) {
+            others.append(path)
+            guard !isLeft(path) else { return contents.files -= 1 }
+        }
         switch status.kind {
         case .regular: try lookAtContent(name, in: directory, path, status)
         case .directory, .symbolicLink: break
@@ -136,6 +143,8 @@ final class AppSurvey {
             }
         }
     }
+
+    private func isLeft(_ path: FilePath) -> Bool { leave.contains { $0.matches(path) } }
 
     private func note(_ failure: RelocationFailure) { obstacle = obstacle ?? failure }
 
@@ -188,7 +197,7 @@ final class AppSurvey {
         _ name: FilePath.Component, in directory: Directory, _ path: FilePath, _ status: FileStatus
     ) throws {
         files.append(path)
-        if leave.contains(where: { $0.matches(path) }) {
+        if isLeft(path) {
             contents.files -= 1
         } else {
             contents.bytes = (contents.bytes ?? 0) + status.size
@@ -214,6 +223,15 @@ final class AppSurvey {
     static func isStore(_ name: FilePath.Component, in directory: Directory) throws -> Bool {
         if hasDatabase(name, in: directory) { return try directory.status(name)?.size != 0 }
         return DatabaseHeader(try start(of: name, in: directory)) != nil
+    }
+
+    /// True for a symbolic link that leads to a store, in the directory or elsewhere.
+    func isLinkToStore(_ link: FilePath) -> Bool {
+        let target = root.path.pushing(link).resolvingLinks
+        guard FileStatus(following: target)?.kind == .regular, let name = target.lastComponent,
+            let parent = try? Directory(target.removingLastComponent())
+        else { return false }
+        return (try? Self.isStore(name, in: parent)) ?? false
     }
 
     /// True for the name of a log or journal beside a file that may be its database.

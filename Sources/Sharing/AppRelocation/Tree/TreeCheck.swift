@@ -21,7 +21,7 @@ struct TreeCheck {
         for name in try from.names() {
             guard let status = try from.status(name) else { throw AppChanged(path: from.path.appending(name)) }
             let inside = path.appending(name)
-            if status.kind == .regular, copy.isTransient(inside, status) { continue }
+            if copy.isTransient(inside, status) { continue }
             if status.kind == .other, try from.specialFile(name) == .socket { continue }
             guard let made = try to.status(name), expected.remove(name) != nil, made.kind == status.kind,
                 made.permissions == status.permissions

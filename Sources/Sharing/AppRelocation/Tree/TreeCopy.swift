@@ -69,9 +69,12 @@ final class TreeCopy {
     /// True for a file that is left out by name.
     func isLeftOut(_ path: FilePath) -> Bool { leave.contains { $0.matches(path) } }
 
-    /// True for a file beside a closed store that has no content, and for one that is left out by name.
+    /// True for a file beside a closed store that has no content, and for one that is left out by name. A symbolic link
+    /// is left out itself.
     func isTransient(_ path: FilePath, _ status: FileStatus) -> Bool {
+        if status.kind == .directory { return false }
         if isLeftOut(path) { return true }
+        guard status.kind == .regular else { return false }
         let bytes = path.bytes
         for (suffix, isEmptyOnly) in [("-shm", false), ("-wal", true)] where bytes.suffix(4).elementsEqual(suffix.utf8)
         {
@@ -95,14 +98,13 @@ final class TreeCopy {
                 continue
             }
             let inside = path.appending(name)
+            if isTransient(inside, status) {
+                try to.removeTree(name)
+                continue
+            }
             switch status.kind {
             case .directory: try copyDirectory(name, from, to, inside, isFirst: isFirst)
-            case .regular:
-                if isTransient(inside, status) {
-                    try to.removeFile(name)
-                } else {
-                    try copyFile(name, status, from, to, inside, isFirst: isFirst)
-                }
+            case .regular: try copyFile(name, status, from, to, inside, isFirst: isFirst)
             case .symbolicLink: try copyLink(name, status, from, to, inside)
             case .other: try copySpecial(name, status, from, to)
             }

@@ -74,9 +74,13 @@ struct TreeRemoval {
     private func remove(_ file: OldFile, _ status: FileStatus, _ result: inout Result) throws -> Verdict {
         switch status.kind {
         case .directory: return Self.changed
-        // These have no content.
-        case .other: break
-        case .symbolicLink:
+        case .symbolicLink, .other:
+            if copy.isLeftOut(file.path) {
+                result.leftOut.append(file.path)
+                break
+            }
+            // Others than links have no content.
+            guard status.kind == .symbolicLink else { break }
             let target = try file.directory.linkTarget(file.name)
             guard manifest.entries[file.path]?.content == "link:" + AppManifest.encoded(target) else {
                 return Self.changed
