@@ -66,8 +66,8 @@ import Testing
             #expect(PathPattern(pattern) == nil, "\(pattern)")
         }
         for (pattern, path) in [
-            ("[]]", "]"), ("[!]]", "a"), ("[^a]", "b"), ("[[:alpha:]]9", "x9"), ("a]", "a]"), ("[[]", "["), ("[a-c]*", "bx"),
-            ("[[]/[]a-]", "[/-"),
+            ("[]]", "]"), ("[!]]", "a"), ("[^a]", "b"), ("[[:alpha:]]9", "x9"), ("a]", "a]"), ("[[]", "["),
+            ("[a-c]*", "bx"), ("[[]/[]a-]", "[/-"),
         ] {
             #expect(PathPattern(pattern)?.matches(FilePath(path)) == true, "\(pattern)")
         }

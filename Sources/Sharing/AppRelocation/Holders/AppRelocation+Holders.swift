@@ -129,6 +129,18 @@ extension AppRelocation {
         try startStopped(container)
     }
 
+    /// Starts what a killed way back of the directory has stopped. No note leads to its record, but the link, which it
+    /// would have removed.
+    func startStopped(behindLinkOf places: AppPlaces) throws {
+        guard let target = try AppObstacle(places.sourceName, in: places.sourceParent).link,
+            let group = try? Directory(resolving: target.removingLastComponent()),
+            group.path != places.destinationParent.path
+        else { return }
+        let container = GroupContainer(directory: group)
+        guard let stopped = try? container.stoppedPrograms(), stopped.destination.path == places.source else { return }
+        try underLock(of: container) { try startStopped(container) }
+    }
+
     /// Starts what the group's record names, and removes the record. Throws `RelocationFailure`, with the managers' own
     /// messages, if not all of it runs. The record then stays.
     func startStopped(_ container: GroupContainer) throws {

@@ -291,18 +291,6 @@ package struct AppRelocation {
         return nil
     }
 
-    /// Starts what a killed way back of the directory has stopped. No note leads to its record, but the link, which it
-    /// would have removed.
-    private func startStopped(behindLinkOf places: AppPlaces) throws {
-        guard let target = try AppObstacle(places.sourceName, in: places.sourceParent).link,
-            let group = try? Directory(resolving: target.removingLastComponent()),
-            group.path != places.destinationParent.path
-        else { return }
-        let container = GroupContainer(directory: group)
-        guard let stopped = try? container.stoppedPrograms(), stopped.destination.path == places.source else { return }
-        try underLock(of: container) { try startStopped(container) }
-    }
-
     private func hasNote(of back: AppPlaces) -> Bool {
         AppUndoNote.find(for: back.destination, in: back.destinationParent) != nil
             || AppUndoNote.find(from: back.destination, in: back.destinationParent) != nil

@@ -46,9 +46,9 @@ extension AppRelocation {
                 + "has brought there", "name both the old and the new place")
     }
 
-    /// True if programs were stopped for the way back of a move, and not for the move: the record is where the move leads
-    /// to. Within one directory, the move's receipt is there until its way back ends, and then nothing is where that
-    /// began.
+    /// True if programs were stopped for the way back of a move, and not for the move: the record is where the move
+    /// leads to. Within one directory, the move's receipt is there until its way back ends, and then nothing is where
+    /// that began.
     private static func isWayBack(_ stopped: StoppedPrograms, in group: GroupContainer) throws -> Bool {
         let (source, destination) = (stopped.source.path, stopped.destination.path)
         let here = group.directory.path

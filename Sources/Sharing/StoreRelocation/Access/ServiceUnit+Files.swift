@@ -114,7 +114,8 @@ extension ServiceUnit {
 
 /// The user database.
 package enum UserNames {
-    /// Returns the number of a user, by name or number. The last number is no user's: chown(2) takes it for "unchanged".
+    /// Returns the number of a user, by name or number. The last number is no user's: chown(2) takes it for
+    /// "unchanged".
     package static func user(_ text: String) -> uid_t? {
         if let number = uid_t(text) { return number == uid_t.max ? nil : number }
         var (entry, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)

@@ -216,8 +216,9 @@ struct OthersDirectoryTests {
         let relocate: [Word] = ["relocate", Word(store.path), Word(places.group), "--json"]
         let refused = try EndToEndSupport.groupstore(options: relocate)
         #expect(refused.status == 77, "\(refused.output)\(refused.errors)")
-        let hint = try #require(refused.summary.object("error")?.string("hint")?.split(separator: ": ", maxSplits: 1).last)
-        try run("sh", ["-c", Word(String(hint))])
+        let hint = try #require(refused.summary.object("error")?.string("hint"))
+        let command = try #require(hint.split(separator: ": ", maxSplits: 1).last)
+        try run("sh", ["-c", Word(String(command))])
         #expect(try EndToEndSupport.groupstore(options: relocate).outcome == "relocated")
     }
 

@@ -88,7 +88,8 @@ struct StatusReading {
 
     var rows: [StatusRow] { (directory?.rows ?? []) + agentRows + unfinishedApps + damagedBranches + relays.rows }
 
-    /// The interrupted moves of directories into the agent's groups, and what they have left stopped, which a directory's own status has, too.
+    /// The interrupted moves of directories into the agent's groups, and what they have left stopped, which a
+    /// directory's own status has, too.
     private var unfinishedApps: [StatusRow] {
         directory == nil ? groups.flatMap(GroupDirectoryStatus.unfinishedApps) : []
     }
