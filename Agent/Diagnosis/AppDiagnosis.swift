@@ -25,8 +25,10 @@ package struct AppDiagnosis {
 
     /// A sentence about the move.
     package static func sentence(_ move: UnfinishedAppMove) -> String {
-        "the move of \(PrintablePath(move.source)) to \(PrintablePath(move.destination)) was interrupted"
-            + (move.isHidden ? " while the directory was at neither place: its program finds nothing" : "")
+        let sentence = "the move of \(PrintablePath(move.source)) to \(PrintablePath(move.destination)) was interrupted"
+        guard move.isHidden else { return sentence }
+        return sentence + " while the directory was at neither place: "
+            + (move.isReplaced ? "something else is at the old one" : "its program finds nothing")
     }
 
     /// The command that ends the move.

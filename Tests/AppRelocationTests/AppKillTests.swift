@@ -1,4 +1,5 @@
 import AppRelocation
+import GroupContainers
 import LinuxSystem
 import StoreRelocation
 import SystemPackage
@@ -211,6 +212,60 @@ import Testing
         #expect(try rig.rows(rig.source) == "100")
         #expect(FileStatus(following: rig.destination) == nil)
         #expect(try rig.leftovers() == [])
+    }
+
+    /// The program has begun anew at its old place, while the directory had no name: neither of the two is hidden.
+    @Test(arguments: ["recover", "run", "undo", "elsewhere"], [AppMoveStep.withdrawn, .committing])
+    func aNewDirectoryAtTheOldPlaceStays(_ command: String, _ step: AppMoveStep) throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        #expect(try kill(rig, at: step))
+        try makeAnew(rig)
+        let group = rig.destination.removingLastComponent()
+        func end() throws {
+            switch command {
+            case "recover": _ = try AppRelocation(AppMoveRequest(source: group, destination: group)).recover()
+            case "undo": _ = try AppRelocation(rig.request()).undo()
+            case "run": _ = try AppRelocation(rig.request()).run()
+            default:
+                let elsewhere = rig.source.removingLastComponent().appending("elsewhere")
+                _ = try AppRelocation(AppMoveRequest(source: rig.source, destination: elsewhere)).run()
+            }
+        }
+        for _ in 1...2 {
+            let failure = #expect(throws: RelocationFailure.self) { try end() }
+            #expect(failure?.code == "old_place_taken", "\(failure?.message ?? "")")
+            #expect(try Directory(rig.source).names() == ["new"])
+            let unfinished = try #require(AppRelocation.unfinished(in: GroupContainer(group)))
+            #expect(unfinished.isHidden && unfinished.isReplaced)
+        }
+        let aside = rig.source.removingLastComponent().appending("aside")
+        try run("mv", [Word(rig.source), Word(aside)])
+        try end()
+        let place = ["run": rig.destination, "elsewhere": rig.source.removingLastComponent().appending("elsewhere")]
+        #expect(try rig.files(place[command] ?? rig.source) == before)
+        #expect(try rig.rows(place[command] ?? rig.source) == "100")
+        #expect(try Directory(aside).names() == ["new"])
+        #expect(try rig.leftovers() == [])
+    }
+
+    /// Past the commit point the directory is at its new place, and what its program has begun anew is named.
+    @Test(arguments: [(AppRig.FileSystem.same, AppMoveStep.renamed), (.another, .published)])
+    func aNewDirectoryInPlaceOfTheLinkIsNamed(_ fileSystem: AppRig.FileSystem, _ step: AppMoveStep) throws {
+        let rig = try AppRig(fileSystem)
+        #expect(try kill(rig, at: step))
+        try makeAnew(rig)
+        let summary = try AppRelocation(rig.request()).run()
+        #expect(summary.outcome == .moved)
+        let link = "ln -s \(rig.destination) \(rig.source)"
+        #expect(summary.notes.contains { $0.contains("\(rig.source) is a directory") && $0.contains(link) })
+        #expect(try Directory(rig.source).names() == ["new"])
+        #expect(try rig.rows(rig.destination) == "100")
+    }
+
+    private func makeAnew(_ rig: AppRig) throws {
+        #expect(try rig.isLink(rig.source))
+        try run("sh", ["-c", "rm \"$1\" && mkdir \"$1\" && touch \"$1/new\"", "sh", Word(rig.source)])
     }
 
     /// Somebody took the hidden directory of a killed move for rubbish: the copy is all there is.

@@ -208,11 +208,12 @@ extension AppRelocation {
         try container.removeStoppedPrograms()
     }
 
-    /// True unless the directory has neither name, as in the middle of a copy: a program would begin a new one.
+    /// True unless the directory has neither name, as in the middle of a copy: a program would begin a new one, or go
+    /// on with one that it has begun.
     private func isReachable(_ stopped: StoppedPrograms, _ container: GroupContainer) throws -> Bool {
-        try container.appJournal() == nil
-            || [stopped.source.path, stopped.destination.path]
-                .contains { FileStatus(following: $0)?.kind == .directory }
+        guard let journal = try container.appJournal() else { return true }
+        guard !UnfinishedAppMove(journal).isHidden else { return false }
+        return [stopped.source.path, stopped.destination.path].contains { FileStatus(following: $0)?.kind == .directory }
     }
 }
 

@@ -8,19 +8,27 @@ package struct UnfinishedAppMove: Sendable, Equatable {
     package let id: TransferIdentifier
     package let source: FilePath
     package let destination: FilePath
-    /// True if the directory has neither name, so that its program finds nothing.
+    /// True if the directory has neither name, as in the middle of a copy.
     package let isHidden: Bool
+    /// True if something else has its old name, which its program may have made meanwhile.
+    package let isReplaced: Bool
 
-    fileprivate init(_ move: AppMove) {
+    init(_ journal: AppMoveJournal) {
+        let move = journal.move
         (id, source, destination) = (move.id, move.source.path, move.destination.path)
-        isHidden = !move.isReachable
+        let present = [source, destination].map { FileStatus(following: $0) }
+        let hidden = FileStatus(following: source.removingLastComponent().appending(move.id.hiddenName()))
+        isHidden =
+            move.isFile(move.root, hidden)
+            ? !journal.hasArrived(present[1]) : !present.contains { $0?.kind == .directory }
+        isReplaced = isHidden && present[0] != nil
     }
 }
 
-extension AppMove {
-    /// False while the directory has neither name, as in the middle of a copy.
-    fileprivate var isReachable: Bool {
-        [source.path, destination.path].contains { FileStatus(following: $0)?.kind == .directory }
+extension AppMoveJournal {
+    fileprivate func hasArrived(_ present: FileStatus?) -> Bool {
+        guard case .committing(let copy) = state else { return false }
+        return move.isFile(copy, present)
     }
 }
 
@@ -43,7 +51,7 @@ extension AppRelocation {
         guard let before = try? container.appJournal(), !container.isLocked,
             let journal = try? container.appJournal(), journal.move.id == before.move.id
         else { return nil }
-        return UnfinishedAppMove(journal.move)
+        return UnfinishedAppMove(journal)
     }
 
     /// Returns what a move has stopped that no process starts again; nil also if the record can't be read. Changes

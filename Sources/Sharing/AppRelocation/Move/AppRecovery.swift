@@ -73,7 +73,7 @@ struct AppRecovery {
             try writeReceipt(.rename, published: move.root)
             try removeLinkOnReturn()
             try removeJournal()
-            return .finished(.rename, notes: [])
+            return .finished(.rename, notes: try notesOfOldPlace())
         }
         // Another link there would be somebody else's.
         if !move.replacesLink, try arrived()?.kind == .symbolicLink,
@@ -88,15 +88,41 @@ struct AppRecovery {
 
     // MARK: - A copy
 
-    /// Gives the old directory its name back, if it has lost it, and removes the link that stood for it.
+    /// Gives the old directory its name back, if it has lost it, and removes the link that stood for it. Anything else
+    /// there may be what its program has begun anew: it stays, and the move waits for somebody to decide.
     private func giveNameBack() throws {
         let parent = places.sourceParent
         if move.isFile(move.root, try parent.status(hidden)) {
-            let isTaken = try parent.status(places.sourceName) != nil
-            try parent.rename(hidden, to: places.sourceName, in: parent, isTaken ? .exchange : .refuse)
+            if try parent.status(places.sourceName) == nil {
+                try parent.rename(hidden, to: places.sourceName, in: parent, .refuse)
+            } else {
+                guard try isOwnLink(places.sourceName) else { throw try oldPlaceTaken() }
+                try parent.rename(hidden, to: places.sourceName, in: parent, .exchange)
+                // Another file took the link's place just now.
+                guard try isOwnLink(hidden) else {
+                    try parent.rename(hidden, to: places.sourceName, in: parent, .exchange)
+                    throw try oldPlaceTaken()
+                }
+            }
         }
-        if try parent.status(hidden)?.kind == .symbolicLink { try parent.removeFile(hidden) }
+        if try isOwnLink(hidden) { try parent.removeFile(hidden) }
         try parent.synchronize()
+    }
+
+    /// True for a link in the old directory's parent that leads where this move's does.
+    private func isOwnLink(_ name: FilePath.Component) throws -> Bool {
+        guard try places.sourceParent.status(name)?.kind == .symbolicLink else { return false }
+        return [places.destination, move.destination.path].contains(try places.sourceParent.linkTarget(name))
+    }
+
+    private func oldPlaceTaken() throws -> RelocationFailure {
+        let present = try AppObstacle(places.sourceName, in: places.sourceParent)
+        return .app(
+            .conflict, "old_place_taken",
+            "\(PrintablePath(places.source)) is \(present.words), and not the link that stood for the directory while it "
+                + "was moved, which is now \(PrintablePath(places.sourceParent.path.appending(hidden)))",
+            "end its program and move that away, then run this again: mv \(places.source.shellWord) "
+                + places.source.appending(suffix: ".new").shellWord)
     }
 
     /// Removes the copy of a move that is undone, while the directory that it was made from has its name, except for
@@ -161,7 +187,7 @@ struct AppRecovery {
         try step(.retired)
         try places.destinationParent.removeTree(staging)
         try removeJournal()
-        return .finished(.copy, notes: notes)
+        return .finished(.copy, notes: try notes + notesOfOldPlace())
     }
 
     /// Removes an old directory, except for what can't be proved to be at the new place. Returns sentences about the
@@ -198,6 +224,18 @@ struct AppRecovery {
     }
 
     // MARK: - Either
+
+    /// Returns a sentence about what lies at the old place instead of the link.
+    private func notesOfOldPlace() throws -> [String] {
+        guard move.leavesLink, try !isOwnLink(places.sourceName) else { return [] }
+        let (from, to) = (places.source, places.destination)
+        let present = try AppObstacle(places.sourceName, in: places.sourceParent)
+        let moved = present.isAbsent ? "" : "mv \(from.shellWord) \(from.appending(suffix: ".new").shellWord) && "
+        return [
+            "\(PrintablePath(from)) is \(present.words), and not the link that the move left: a program that uses that "
+                + "name doesn't find what was moved (\(moved)ln -s \(to.shellWord) \(from.shellWord))"
+        ]
+    }
 
     /// Removes the journal, and then the note that leads to it, unless it is also needed for what was stopped.
     private func removeJournal() throws {

@@ -155,10 +155,11 @@ struct AppObstacle {
     /// The absolute path that a symbolic link there leads to.
     let link: FilePath?
     var isDirectory = false
+    var isAbsent = false
 
     init(_ name: FilePath.Component, in parent: Directory) throws {
         switch try parent.status(name)?.kind {
-        case nil: (words, link) = ("absent", nil)
+        case nil: (words, link, isAbsent) = ("absent", nil, true)
         case .directory: (words, link, isDirectory) = ("a directory", nil, true)
         case .symbolicLink:
             let target = parent.path.pushing(try parent.linkTarget(name)).lexicallyNormalized()
