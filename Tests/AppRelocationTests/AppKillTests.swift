@@ -263,6 +263,24 @@ import Testing
         #expect(try rig.rows(rig.destination) == "100")
     }
 
+    @Test(arguments: [AppMoveStep.copied, .withdrawn, .published]) func recoverFollowsARenamedGroup(
+        _ step: AppMoveStep
+    ) throws {
+        let rig = try AppRig(.another)
+        let before = try rig.files(rig.source)
+        #expect(try kill(rig, at: step))
+        let (group, renamed) = (rig.destination.removingLastComponent(), try TemporaryDirectory(in: "/dev/shm"))
+        try run("mv", ["-T", Word(group), Word(renamed.path)])
+        defer { _ = try? run("mv", ["-T", Word(renamed.path), Word(group)]) }
+        let found = try AppRelocation(AppMoveRequest(source: renamed.path, destination: renamed.path)).recover()
+        let isFinished = step == .published
+        #expect(found?.remedy == (isFinished ? .finish : .undo))
+        let place = isFinished ? renamed.path.appending("moved") : rig.source
+        #expect(try rig.files(place) == before)
+        #expect(try rig.rows(place) == "100")
+        #expect(try Directory(renamed.path).names().allSatisfy { !$0.string.hasPrefix(".groupstore-") })
+    }
+
     private func makeAnew(_ rig: AppRig) throws {
         #expect(try rig.isLink(rig.source))
         try run("sh", ["-c", "rm \"$1\" && mkdir \"$1\" && touch \"$1/new\"", "sh", Word(rig.source)])

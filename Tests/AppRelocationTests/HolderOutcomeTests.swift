@@ -48,6 +48,26 @@ import Testing
         try expectRefusal("check", request, machine, rig)
     }
 
+    /// A program that has the store open may change the files of its log at any time.
+    @Test func findsAMissingTableInAStoreThatIsWritten() throws {
+        let rig = try AppRig(.same)
+        let script = """
+            import sqlite3, sys
+            store = sqlite3.connect(sys.argv[1], isolation_level=None)
+            while True:
+                store.execute("INSERT INTO t VALUES (1)")
+                print("written", flush=True)
+            """
+        let store = Word(rig.source.appending("store.db"))
+        let program = try RunningProcess("python3", ["-c", Word(script), store])
+        defer { try? program.killAtOnce() }
+        #expect(try program.line() == "written")
+        let text = "{recipe: 1, name: n, about: n, stores: [store.db], after: [{store: store.db, table: nope}]}"
+        let recipe = try AppRecipe(Array(text.utf8), at: "/r.yaml")
+        let failure = #expect(throws: RelocationFailure.self) { try recipe.report(on: rig.source) }
+        #expect(failure?.code == "check", "\(failure?.message ?? "")")
+    }
+
     @Test func nothingIsStoppedForAStoreWhosePathsCannotBeChanged() throws {
         let rig = try AppRig(.same)
         let script = """

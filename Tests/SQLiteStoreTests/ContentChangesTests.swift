@@ -243,4 +243,64 @@ import Testing
         let found = try #require(try changes(after: table, "").tables.first { $0.name == "v" })
         #expect(found.obstacle != nil && !found.isLoss && !found.isSame)
     }
+
+    /// VACUUM and a rebuilt table number rows without a key anew: another row has a lost one's rowid.
+    @Test(arguments: [
+        ("DELETE FROM line WHERE text = 'r1'; VACUUM; INSERT INTO line VALUES ('new');", [1, 1]),
+        (
+            "CREATE TABLE line2(text); INSERT INTO line2 SELECT text FROM line WHERE text <> 'r5'; DROP TABLE line;"
+                + "ALTER TABLE line2 RENAME TO line; INSERT INTO line VALUES ('new'), ('newer');", [2, 1]
+        ),
+        (
+            "CREATE TABLE line2(text); INSERT INTO line2 SELECT text FROM line ORDER BY text DESC; DROP TABLE line;"
+                + "ALTER TABLE line2 RENAME TO line;", [0, 0]
+        ),
+        ("INSERT INTO line VALUES ('r1'); DELETE FROM line WHERE rowid = 3; VACUUM;", [1, 1]),
+    ])
+    func findsALostRowWithoutAKeyThatAnotherHasTheRowidOf(change: String, counted: [Int64]) throws {
+        let rows = "INSERT INTO line SELECT 'r' || value FROM json_each('[1,2,3,4,5,6,7,8]');"
+        let found = try changes(after: "CREATE TABLE line(text); \(rows)", change)
+        let table = try #require(found.tables.first { ["line", "t"].contains($0.name) })
+        #expect([table.came, table.went] == counted && table.changed == 0 && !table.isUncertain)
+    }
+
+    /// By its rowid alone, an update can't be told from another row in the place of a lost one.
+    @Test(arguments: [
+        ("CREATE TABLE t(v);", "DELETE FROM t WHERE v = 3; INSERT INTO t VALUES (4);", true),
+        ("CREATE TABLE t(v);", "UPDATE t SET v = v + 10;", true),
+        ("CREATE TABLE t(v UNIQUE NOT NULL);", "UPDATE t SET v = v + 10;", true),
+        ("CREATE TABLE t(v, id INTEGER PRIMARY KEY);", "UPDATE t SET v = v + 10;", false),
+    ])
+    func aChangedRowWithoutAKeyIsUncertain(schema: String, change: String, isUncertain: Bool) throws {
+        let found = try changes(after: schema + "INSERT INTO t(v) VALUES (1), (2), (3);", change)
+        let table = try #require(found.tables.first { ["line", "t"].contains($0.name) })
+        #expect(table.changed > 0 && table.went == 0 && table.isUncertain == isUncertain)
+    }
+
+    @Test(arguments: [
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v);",
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v AS (id + 1)); INSERT INTO t(id) VALUES (1);",
+    ])
+    func aColumnWithoutValuesOfItsOwnIsALossToo(schema: String) throws {
+        let found = try changes(after: schema, "ALTER TABLE t DROP COLUMN v;")
+        let table = try #require(found.tables.first { $0.name == "t" })
+        #expect(table.isLoss && table.obstacle == "has no column v in t")
+    }
+
+    /// The rows are read in parts if there are very many.
+    @Test(arguments: [1, 3, 1000]) func countsCommonRowsInParts(limit: Int64) throws {
+        let (one, other) = (try Fixture(), try Fixture())
+        try one.make(
+            "CREATE TABLE t(a, b); INSERT INTO t VALUES (1, 2), (1, 2), (1, 2.0), ('1', 2), (x'31', 2), (NULL, 3);")
+        try other.make(
+            "CREATE TABLE t(b, a); INSERT INTO t(a, b) VALUES (NULL, 3), (1, 2), (1, 2), (1, 2), ('1', '2');")
+        let common = try one.read { one in
+            try other.read { other in
+                let content = try StoreContent(one)
+                let table = try #require(content.schema.table("t"))
+                return try content.commonRows(of: table, in: StoreContent(other), limit: limit)
+            }
+        }
+        #expect(common == 3)
+    }
 }

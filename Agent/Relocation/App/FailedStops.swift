@@ -6,11 +6,16 @@ import AppRelocation
 /// The directory of a program that makes new names all the time differs each time, so there is an end to it, too.
 struct FailedStops: Sendable {
     private var seen: Set<AppFingerprint?> = []
+    private var count = 0
     private static let most = 8
 
-    var isEmpty: Bool { seen.isEmpty }
+    var isEmpty: Bool { count == 0 }
 
-    func allows(_ fingerprint: AppFingerprint?) -> Bool { seen.count < Self.most && !seen.contains(fingerprint) }
+    func allows(_ fingerprint: AppFingerprint?) -> Bool { count < Self.most && !seen.contains(fingerprint) }
 
-    mutating func insert(_ fingerprint: AppFingerprint?) { seen.insert(fingerprint) }
+    /// Records a stop, with the directory before and after it: a program that ends writes its stores' logs into them.
+    mutating func insert(_ fingerprints: [AppFingerprint?]) {
+        count += 1
+        seen.formUnion(fingerprints)
+    }
 }

@@ -165,13 +165,13 @@ final class LegacyApp {
             attempted = isMoved && left?.kind != .symbolicLink ? nil : left?.identity
             if attempted == nil, left != nil { isInspectionDue = true }
         case .failure(let failure) where failure.kind == .busy:
-            if outcome.hasStopped { failedStops.insert(outcome.fingerprint) }
+            if outcome.hasStopped { failedStops.insert(outcome.fingerprints) }
             // Why it isn't stopped again is said by the failure before.
             if !outcome.isStopWithheld || state == .moving { state = .waiting(failure.message) }
             let pause = min(began.duration(to: now) * Self.pauseFactor, Self.longestPause)
             dueAt = now.advanced(by: max(waitBackoff.next(), pause))
         case .failure(let failure):
-            if outcome.hasStopped { failedStops.insert(outcome.fingerprint) }
+            if outcome.hasStopped { failedStops.insert(outcome.fingerprints) }
             state = .failed(LegacyStore.Failure(failure))
             // Other files than those that are watched may decide it, such as those in the directory.
             dueAt = now.advanced(by: retryBackoff.next())

@@ -18,8 +18,8 @@ struct LegacyApps {
     /// What an attempt has come to.
     struct Outcome: Sendable {
         let result: Result<AppMoveSummary, RelocationFailure>
-        /// The directory before the attempt, if its programs may be stopped.
-        var fingerprint: AppFingerprint?
+        /// The directory before the attempt and after it, if its programs were stopped.
+        var fingerprints: [AppFingerprint?] = []
         var hasStopped = false
         /// True if its programs weren't stopped because that was of no use before.
         var isStopWithheld = false
@@ -142,7 +142,8 @@ extension LegacyApps.Attempt {
             })
         let result: Result<AppMoveSummary, RelocationFailure>
         do throws(RelocationFailure) { result = .success(try engine.run()) } catch { result = .failure(error) }
+        let fingerprints = hasStopped ? [fingerprint, AppFingerprint(request.source)] : []
         return LegacyApps.Outcome(
-            result: result, fingerprint: fingerprint, hasStopped: hasStopped, isStopWithheld: isStopWithheld)
+            result: result, fingerprints: fingerprints, hasStopped: hasStopped, isStopWithheld: isStopWithheld)
     }
 }

@@ -172,6 +172,36 @@ import Testing
     }
 
     /// The report says that the command has lost nothing. What it has left deletes rows afterwards.
+    /// SQLite reads the log of the database that the command has replaced into the one that it has put there.
+    @Test func aLogOfAnotherDatabaseThatTheCommandLeavesIsNamed() throws {
+        let script: Word = """
+            cp "$1" "$1.new"
+            python3 -c "import os, sqlite3, sys; s = sqlite3.connect(sys.argv[1]); s.execute('DELETE FROM note')
+            s.commit(); os._exit(0)" "$1"
+            sqlite3 "$1.new" "PRAGMA journal_mode = DELETE; PRAGMA page_size = 8192; VACUUM" && mv "$1.new" "$1"
+            """
+        let done = try guarding("--json", "--fail-on-loss", "note", running: script)
+        #expect(done.status == 65 && done.summary.object("error")?.string("code") == "foreign_log", "\(done.output)")
+        #expect(try run("rm", [Word(store.appending(suffix: "-wal"))]).status == 0)
+        try sqlite(store, "DELETE FROM note")
+        let later = try guarding("--json", "--keep", "1", running: "true")
+        #expect(later.status == 0 && !later.output.contains("removed"), "\(later.output)")
+    }
+
+    /// The program's own function is part of an index.
+    @Test func aStoreThatSQLiteCannotCheckHereIsNotDamaged() throws {
+        let make = """
+            import sqlite3, sys
+            store = sqlite3.connect(sys.argv[1])
+            store.create_function("own", 1, lambda x: x, deterministic=True)
+            store.execute("CREATE INDEX i ON note(own(text))")
+            """
+        #expect(try run("python3", ["-c", Word(make), Word(store)]).status == 0)
+        let done = try guarding("--json", "--fail-on-loss", "note", running: "true")
+        #expect(done.status == 0 && done.outcome == "unchanged", "\(done.output)")
+        #expect(done.summary.string("unchecked") == "unknown function: own()")
+    }
+
     @Test func theCopyStaysForAProgramThatTheCommandHasLeft() throws {
         let gate = scratch.path.appending("gate")
         #expect(mkfifo(gate.string, 0o600) == 0)

@@ -16,6 +16,7 @@ import Testing
     /// Unchecked: a test uses it on one thread.
     private final class Unit: @unchecked Sendable {
         var stops = 0
+        var whenStopped: () throws -> Void = {}
         private let program: RunningProcess
 
         init(holding place: FilePath) throws {
@@ -32,6 +33,7 @@ import Testing
             ManagerCommands { words, _, _ in
                 if words.contains("stop") {
                     self.stops += 1
+                    try? self.whenStopped()
                     return .init(status: 1, message: "Access denied")
                 }
                 let values = ["Id=notes.service", "LoadState=loaded", "ActiveState=active", "KillMode=control-group"]
@@ -91,6 +93,24 @@ import Testing
         try unit.end()
         attempt()
         #expect(app.state == .moved && app.stopRefusal == nil)
+    }
+
+    /// A program that ends writes its log into its store, and with it the tables that it has made.
+    @Test func whatTheStopItselfChangesIsNoReasonForAnother() throws {
+        let store = place.appending("Notes.sqlite")
+        let make = """
+            import os, sqlite3, sys
+            store = sqlite3.connect(sys.argv[1])
+            store.execute("PRAGMA journal_mode = WAL")
+            store.execute("CREATE TABLE u (x)")
+            os._exit(0)
+            """
+        try run("python3", ["-c", Word(make), Word(store)])
+        unit.whenStopped = { try run("sqlite3", [Word(store), "PRAGMA wal_checkpoint(TRUNCATE)"]) }
+        app.inspect()
+        for _ in 0..<3 { attempt() }
+        #expect(unit.stops == 1)
+        try unit.end()
     }
 
     @Test func thereIsAnEndToTheStopsForADirectoryThatAlwaysChanges() throws {

@@ -17,6 +17,9 @@ package struct ContentChanges: Equatable, Sendable {
         package let changed: Int64
         /// A phrase on why the rows can't be compared one by one: `has no table note`; nil if they can.
         package let obstacle: String?
+        /// True if the changed rows were found by their row identifiers alone: one that another row has now counts as
+        /// changed, too.
+        package var isUncertain = false
 
         package var isSame: Bool { came == 0 && went == 0 && changed == 0 && obstacle == nil }
 
@@ -43,7 +46,8 @@ package struct ContentChanges: Equatable, Sendable {
 
 extension StoreContent {
     /// Compares this copy with what became of the store: each row with the one that has its primary key, or else its
-    /// row identifier; of a virtual table, the rows are counted. Tables and columns correspond by the names that SQLite
+    /// row identifier, or its values if the rows have other identifiers now; of a virtual table, the rows are counted.
+    /// Tables and columns correspond by the names that SQLite
     /// takes for the same. Both readers must be valid. Throws `StoreError`.
     package func changes(to later: StoreContent) throws -> ContentChanges {
         let mine = tables.filter { !$0.isShadow }
@@ -61,9 +65,38 @@ extension StoreContent {
                 if present.kind == .virtual {
                     return ContentChanges.Table(virtual: present.name, kept, after: try later.reader.count(present))
                 }
-                return ContentChanges.Table(present.name, kept, after: try later.reader.rowCount(present))
-            } + created.map { ContentChanges.Table($0.name, nil, after: try later.reader.count($0) ?? 0) }
+                let isKeyed = isUnique && !table.primaryKey.isEmpty
+                if !isKeyed, let found = try renumbered(table, kept, in: later) { return found }
+                let column = try missingColumn(of: table, in: later, present)
+                var found = ContentChanges.Table(
+                    present.name, kept, after: try later.reader.rowCount(present), missing: column)
+                found.isUncertain = !isKeyed && found.changed > 0
+                return found
+            } + created.map { ContentChanges.Table($0.name, nil, after: try later.reader.count($0) ?? 0, missing: nil) }
         return ContentChanges(tables: found.sorted { $0.name < $1.name }, schema: try schemaChanges(to: later))
+    }
+
+    /// Returns the rows that came and went by their values, if the rows of a table without a key have other row
+    /// identifiers than before, as after VACUUM or if the table was made anew; nil if they don't.
+    private func renumbered(
+        _ table: DatabaseSchema.Table, _ kept: ContentRetention.Table?, in later: StoreContent
+    ) throws -> ContentChanges.Table? {
+        guard let kept, kept.obstacle == nil, !kept.isComplete else { return nil }
+        let common = try commonRows(of: table, in: later)
+        guard common > kept.kept else { return nil }
+        let after = try later.reader.rowCount(table)
+        return ContentChanges.Table(
+            name: table.name, before: kept.rows, after: after, came: after - common, went: kept.rows - common,
+            changed: 0, obstacle: nil)
+    }
+
+    /// A phrase on the first column of a table that the later one lacks; nil if there is none.
+    private func missingColumn(
+        of table: DatabaseSchema.Table, in later: StoreContent, _ present: DatabaseSchema.Table
+    ) throws -> String? {
+        let theirs = try Set(later.columns(of: present))
+        let missing = try columns(of: table).first { !theirs.contains($0) }
+        return missing.map { "has no column \($0) in \(present.name)" }
     }
 
     /// Compares the numbers of a virtual table's rows: only its module knows which of them are the same. All are if the
@@ -76,9 +109,7 @@ extension StoreContent {
         guard let before, let after = try later.reader.count(present) else {
             return ContentChanges.Table(uncounted: present.name)
         }
-        let theirs = try Set(later.columns(of: present))
-        if let lost = try columns(of: table).first(where: { !theirs.contains($0) }) {
-            let obstacle = "has no column \(lost) in \(present.name)"
+        if let obstacle = try missingColumn(of: table, in: later, present) {
             return ContentChanges.Table(counted: present.name, before: before, after: after, obstacle: obstacle)
         }
         let shadows = schema.shadowTables(of: table)
@@ -99,7 +130,7 @@ extension StoreContent {
             counted: present.name, before: before, after: after, obstacle: isSame ? nil : obstacle)
     }
 
-    /// The names of a virtual table's columns, as SQLite takes them for the same.
+    /// The names of a table's columns, as SQLite takes them for the same.
     private func columns(of table: DatabaseSchema.Table) throws -> [String] {
         try DatabaseSchema.columns(of: table.name, in: reader).filter { $0.storage != .hidden }
             .map { DatabaseSchema.key(of: $0.name) }
@@ -145,9 +176,10 @@ extension ContentChanges.Table {
             obstacle: "has a virtual table \(name), whose rows SQLite can't count here")
     }
 
-    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, after: Int64) {
+    /// - Parameter column: A phrase on a column that the store lacks.
+    fileprivate init(_ name: String, _ kept: ContentRetention.Table?, after: Int64, missing column: String?) {
         let before = kept?.rows ?? 0
-        let obstacle = after == 0 ? nil : kept?.obstacle
+        let obstacle = column ?? (after == 0 ? nil : kept?.obstacle)
         // Rows that can't be compared one by one may all have changed, and are counted. So are two rows whose keys
         // are one key to the store, by another collation.
         let went = max(obstacle == nil ? kept?.missing ?? 0 : 0, before - after)

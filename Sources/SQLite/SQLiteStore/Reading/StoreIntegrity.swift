@@ -1,3 +1,4 @@
+import CSQLite
 import SQLiteFormat
 
 /// The findings of SQLite's `integrity_check` (https://sqlite.org/pragma.html#pragma_integrity_check).
@@ -26,5 +27,15 @@ extension StoreReader {
             if let text = statement.text(0), text != "ok" { found.append(text) }
         }
         return found
+    }
+
+    /// Returns the same, and SQLite's message if it can't check the store here: an index may be on a function of the
+    /// program's own.
+    package func possibleIntegrityFindings() throws -> (findings: [String], obstacle: String?) {
+        do {
+            return (try integrityFindings(), nil)
+        } catch StoreError.sqlite(SQLITE_ERROR, let message, _) {
+            return ([], message)
+        }
     }
 }

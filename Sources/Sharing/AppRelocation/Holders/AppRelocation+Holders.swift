@@ -213,7 +213,8 @@ extension AppRelocation {
     private func isReachable(_ stopped: StoppedPrograms, _ container: GroupContainer) throws -> Bool {
         guard let journal = try container.appJournal() else { return true }
         guard !UnfinishedAppMove(journal).isHidden else { return false }
-        return [stopped.source.path, stopped.destination.path].contains { FileStatus(following: $0)?.kind == .directory }
+        return [stopped.source.path, stopped.destination.path]
+            .contains { FileStatus(following: $0)?.kind == .directory }
     }
 }
 

@@ -40,7 +40,7 @@ extension AppRelocation {
         try failing(AppMoveRequest(source: group, destination: group)) {
             let container = try Relocation.container(at: group)
             guard let journal = try container.appJournal() else { return nil }
-            return try AppRecovery(journal, AppPlaces(journal), container).interrupted()
+            return try AppRecovery(journal, AppPlaces(journal, in: container), container).interrupted()
         }
     }
 
@@ -90,7 +90,7 @@ extension AppRelocation {
                 }
                 return try startingAgain(container) {
                     guard let journal = try container.appJournal() else { return nil }
-                    let recovery = AppRecovery(journal, try AppPlaces(journal), container)
+                    let recovery = AppRecovery(journal, try AppPlaces(journal, in: container), container)
                     let interrupted = try recovery.interrupted()
                     found(interrupted)
                     switch try recovery.end(keepingCopy: keepingCopy && recovery.hasCopy) {

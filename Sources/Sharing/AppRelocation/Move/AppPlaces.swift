@@ -26,16 +26,18 @@ struct AppPlaces {
                 "create it first: mkdir -p -m 0700 \(parent.shellWord)"))
     }
 
-    /// Opens the places of a journal.
-    init(_ journal: AppMoveJournal) throws {
+    /// Opens the places of a group's journal. The group's directory may have another path by now.
+    init(_ journal: AppMoveJournal, in container: GroupContainer) throws {
         let (source, destination) = (journal.move.source.path, journal.move.destination.path)
         guard let sourceName = source.lastComponent, let destinationName = destination.lastComponent else {
             throw RelocationFailure.app(
                 .failed, "unreadable_record", "the journal of a move names no directory: \(PrintablePath(source))",
                 "it is damaged: move .groupstore/app-journal.json aside")
         }
-        sourceParent = try journal.directory(source.removingLastComponent())
-        destinationParent = try journal.directory(destination.removingLastComponent())
+        let group = try journal.directory(container.directory.path)
+        let isReturn = journal.move.undoes != nil
+        sourceParent = isReturn ? group : try journal.directory(source.removingLastComponent())
+        destinationParent = isReturn ? try journal.directory(destination.removingLastComponent()) : group
         (self.sourceName, self.destinationName) = (sourceName, destinationName)
     }
 

@@ -55,6 +55,7 @@ struct AppRecovery {
         }
         try giveNameBack()
         if keepingCopy {
+            try checkSource()
             try container.write(AppMoveJournal(move, .copying))
             return .undone(notes: [])
         }
@@ -130,22 +131,27 @@ struct AppRecovery {
     private func removeCopy() throws -> String? {
         let parent = places.destinationParent
         guard try parent.status(staging) != nil else { return nil }
-        // Another move may have left a link to the directory.
-        let found = FileStatus(following: places.source)
-        guard isRootOrSuccessor(found) else {
-            let copy = parent.path.appending(staging)
-            let present = try AppObstacle(places.sourceName, in: places.sourceParent)
-            throw RelocationFailure.app(
-                .conflict, "source_gone",
-                "\(PrintablePath(places.source)) is \(present.words), and not the directory that was being moved: "
-                    + "\(PrintablePath(copy)) may be its only copy",
-                "move the copy aside, then run this again: mv \(copy.shellWord) "
-                    + places.source.appending(suffix: ".copied").shellWord)
-        }
-        let isProofNeeded = !isOwnCopy || !move.isFile(move.root, found)
+        try checkSource()
+        let isProofNeeded = !isOwnCopy || !move.isFile(move.root, FileStatus(following: places.source))
         if isProofNeeded, let note = try removeProved(parent.directory(staging)) { return note }
         try parent.removeTree(staging)
         return nil
+    }
+
+    /// Throws if there is a copy, and the directory that was being moved is gone.
+    private func checkSource() throws {
+        // Another move may have left a link to the directory.
+        guard try places.destinationParent.status(staging) != nil,
+            !isRootOrSuccessor(FileStatus(following: places.source))
+        else { return }
+        let copy = places.destinationParent.path.appending(staging)
+        let present = try AppObstacle(places.sourceName, in: places.sourceParent)
+        throw RelocationFailure.app(
+            .conflict, "source_gone",
+            "\(PrintablePath(places.source)) is \(present.words), and not the directory that was being moved: "
+                + "\(PrintablePath(copy)) may be its only copy",
+            "move the copy aside, then run this again: mv \(copy.shellWord) "
+                + places.source.appending(suffix: ".copied").shellWord)
     }
 
     /// True for the directory that was being moved, and for the copy of it that another move has published meanwhile,

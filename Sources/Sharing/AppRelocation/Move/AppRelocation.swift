@@ -217,7 +217,7 @@ package struct AppRelocation {
         _ container: GroupContainer, continuing places: AppPlaces
     ) throws -> AppMoveSummary? {
         guard let journal = try container.appJournal() else { return nil }
-        let former = try AppPlaces(journal)
+        let former = try AppPlaces(journal, in: container)
         let isSame = former.source == places.source && former.destination == places.destination
         let isRequested = isSame && isRequested(journal.move)
         let recovery = AppRecovery(journal, former, container, step: step)

@@ -116,19 +116,31 @@ extension AppRecipe {
         }
     }
 
+    private struct MissingTable: Error {}
+
+    /// Counts the rows of a table or view. That there is none is no `StoreError`: that would count as one of a store
+    /// that its program has changed meanwhile.
     static func rows(_ check: Check, _ store: SQLiteConnection) throws -> CheckedTable {
+        let sql = "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ?1 COLLATE NOCASE"
+        let isSchema = check.table.lowercased().hasPrefix("sqlite_")
+        guard try isSchema || store.integer(sql, [.text(check.table)]) != nil else { throw MissingTable() }
         let rows = try store.integer("SELECT count(*) FROM main.\(check.table.sqlName)") ?? 0
         return CheckedTable(check: check, rows: rows)
     }
 
     static func counting<Result>(_ check: Check, _ place: FilePath, _ body: () throws -> Result) throws -> Result {
+        func failure(_ reason: String) -> RelocationFailure {
+            .app(
+                .badData, "check", "table \(check.table) of \(PrintablePath(check.store)) can't be read: \(reason)",
+                "see what it is: groupstore inspect \(place.pushing(check.store).shellWord)")
+        }
         do {
             return try body()
+        } catch is MissingTable {
+            throw failure("there is none")
         } catch let error as StoreError {
             if case .busy = error { throw error }
-            throw RelocationFailure.app(
-                .badData, "check", "table \(check.table) of \(PrintablePath(check.store)) can't be read: \(error)",
-                "see what it is: groupstore inspect \(place.pushing(check.store).shellWord)")
+            throw failure("\(error)")
         }
     }
 }

@@ -153,6 +153,7 @@ struct GuardCommand: ParsableCommand {
             "archive": .string(copy.id.rawValue), "restore": .string(remedy),
             "integrity": .array(report.damage.map { .string($0) }),
         ]
+        if let message = report.unchecked { summary["unchecked"] = .string(message) }
         if !report.losses.isEmpty { summary["lost"] = .array(report.losses.map { .string($0) }) }
         // Without the record, the copy is compared before it is removed. A program that the command has left may go on.
         let mayLose = (try? held.isHeldByOthers) ?? true

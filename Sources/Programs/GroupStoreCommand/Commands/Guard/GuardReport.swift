@@ -12,22 +12,27 @@ struct GuardReport {
     let changes: ContentChanges
     /// SQLite's findings about the store; empty if it is intact.
     let damage: [String]
+    /// SQLite's message if it can't check the store here, as with an index on a function of the program's own.
+    let unchecked: String?
     /// The tables that must not lose anything, and have.
     let losses: [String]
 
-    /// Compares a store with its copy. Throws `StoreError` if one of them can't be read.
+    /// Compares a store with its copy. Throws `StoreError` if one of them can't be read, or if another database's log
+    /// lies beside the store: SQLite takes it for the store's.
     init(_ store: StoreLocation, since copy: StoreLocation, guarding tables: [String]) throws {
-        (changes, damage) = try StoreReader.read(store) { now in
+        if let log = try store.foreignLog() { throw StoreError.foreignLog(log.path, log.mismatch) }
+        (changes, damage, unchecked) = try StoreReader.read(store) { now in
             let later = try StoreContent(now)
             let found = try StoreReader.read(copy) { try StoreContent($0).changes(to: later) }
-            return (found, try now.integrityFindings())
+            let (findings, obstacle) = try now.possibleIntegrityFindings()
+            return (found, findings, obstacle)
         }
         let guarded = Set(tables.map(DatabaseSchema.key))
         losses = changes.tables.filter { $0.isLoss && guarded.contains(DatabaseSchema.key(of: $0.name)) }.map(\.name)
     }
 
     /// True if the store is known to have each table, column and row of the copy, by their keys.
-    var hasAll: Bool { changes.tables.allSatisfy { !$0.isLoss && $0.obstacle == nil } }
+    var hasAll: Bool { changes.tables.allSatisfy { !$0.isLoss && $0.obstacle == nil && !$0.isUncertain } }
 
     /// True if the store has each row of the copy with its values. Another row may have taken the key of a lost one.
     var isComplete: Bool { changes.tables.allSatisfy { $0.went == 0 && $0.changed == 0 && $0.obstacle == nil } }
@@ -51,6 +56,7 @@ struct GuardReport {
             object["came"] = .integer(table.came)
             object["went"] = .integer(table.went)
             object["changed"] = .integer(table.changed)
+            if table.isUncertain { object["uncertain"] = true }
         }
         return object
     }
@@ -71,12 +77,14 @@ struct GuardReport {
             let compared = row.obstacle == nil ? [row.came, row.went, row.changed] : []
             var numbers = ([row.before, row.after] + compared).map { TextTable.Cell.number("\($0)") }
             while numbers.count < 5 { numbers.append(.number("")) }
-            let note = row.obstacle.map { "  the store \($0)" } ?? ""
+            let uncertain = "  (without a key: a changed row may be another one)"
+            let note = row.obstacle.map { "  the store \($0)" } ?? (row.isUncertain ? uncertain : "")
             table.add(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], .text(row.name + note))
         }
         let rows = different.isEmpty ? ["no row came, went or changed"] : table.lines(indent: "  ")
         let schema = changes.schema.map { "\($0.kind.rawValue) \($0.type) \($0.name)" }
+        let intact = "integrity_check: \(unchecked.map { "not possible here: \($0)" } ?? "ok")"
         return rows + [schema.isEmpty ? "the schema is the same" : "schema: " + schema.joined(separator: ", ")]
-            + (damage.isEmpty ? ["integrity_check: ok"] : damage.map { "integrity_check: \($0)" })
+            + (damage.isEmpty ? [intact] : damage.map { "integrity_check: \($0)" })
     }
 }
