@@ -172,7 +172,9 @@ struct ProgramControl {
                 "\(unit.name) could not be started: it has failed (\(unit.values["Result"] ?? "no result"))"
             case (let state, _) where !isComplete && state != "active" && !jobs.contains(unit.name):
                 Self.unfinished(unit.name)
-            case ("inactive", "no"): "\(unit.name) was not started: one of its conditions (Condition…=) is not met"
+            // systemd may have forgotten which of the two it was.
+            case ("inactive", "no"):
+                "\(unit.name) doesn't run: it has ended at once, or one of its conditions (Condition…=) is not met"
             default: nil
             }
         }
