@@ -137,7 +137,7 @@ extension AppRecipe {
         do {
             return try body()
         } catch is MissingTable {
-            throw failure("there is none")
+            throw failure("no such table")
         } catch let error as StoreError {
             if case .busy = error { throw error }
             throw failure("\(error)")
