@@ -6,7 +6,8 @@ extension StoreContent {
     /// often as both have it, whatever the row identifiers are. The other table must have all columns that rows can be
     /// given values in, and the stores one encoding.
     ///
-    /// It keeps 24 bytes for each row of at most `limit` different ones, and reads both tables as often as that takes.
+    /// - Parameter limit: The number of rows, about, whose hashes are in memory at a time. Both tables are read as
+    ///   often as that takes.
     func commonRows(of table: DatabaseSchema.Table, in other: StoreContent, limit: Int64 = 4 << 20) throws -> Int64 {
         let names = table.assignableColumns.map(\.name.sqlName).joined(separator: ", ")
         let sql = "SELECT \(names) FROM \(table.name.sqlName) NOT INDEXED"

@@ -90,6 +90,7 @@ struct GroupRights {
         do {
             try give(Directory(path), path)
         } catch {
+            // It removes an empty directory only: what another process has put there meanwhile stays.
             _ = path.withPlatformString { rmdir($0) }
             throw error
         }
