@@ -33,14 +33,15 @@ enum AppHolders {
     /// Returns the processes one of whose files or directories is such a one.
     ///
     /// A process that this one starts has all of its descriptors until it runs its own program. So it counts if it has
-    /// one after that.
+    /// one after that. One that has ended since it was seen has none.
     private static func settled(where condition: (FileStatus, HeldFile.Link) -> Bool) -> [FileHolder] {
         let own = FileStatus(following: "/proc/self/exe")?.identity
         var running: Set<Int32> = []
         for _ in 0..<200 {
-            let holders = FileHolder.of(inDirectories: true, where: condition)
-            let started = holders.map(\.pid).filter { ProcessIdentity.parent(of: $0) == getpid() }
-            if started.allSatisfy(running.contains) { return holders }
+            let found = FileHolder.of(inDirectories: true, where: condition)
+            let parents = found.map { ProcessIdentity.parent(of: $0.pid) }
+            let started = zip(found, parents).filter { $1 == getpid() }.map(\.0.pid)
+            if started.allSatisfy(running.contains) { return zip(found, parents).filter { $1 != nil }.map(\.0) }
             running.formUnion(started.filter { FileStatus(following: FilePath("/proc/\($0)/exe"))?.identity != own })
             pause(.milliseconds(1))
         }
