@@ -30,21 +30,47 @@ enum AppHolders {
         }
     }
 
-    /// Returns the processes one of whose files or directories is such a one.
-    ///
-    /// A process that this one starts has all of its descriptors until it runs its own program. So it counts if it has
-    /// one after that. One that has ended since it was seen has none.
+    /// Returns the processes one of whose files or directories is such a one. One that has ended since it was seen has
+    /// none.
     private static func settled(where condition: (FileStatus, HeldFile.Link) -> Bool) -> [FileHolder] {
         let own = FileStatus(following: "/proc/self/exe")?.identity
-        var running: Set<Int32> = []
+        var children = HoldingChildren()
         for _ in 0..<200 {
             let found = FileHolder.of(inDirectories: true, where: condition)
             let parents = found.map { ProcessIdentity.parent(of: $0.pid) }
             let started = zip(found, parents).filter { $1 == getpid() }.map(\.0.pid)
-            if started.allSatisfy(running.contains) { return zip(found, parents).filter { $1 != nil }.map(\.0) }
-            running.formUnion(started.filter { FileStatus(following: FilePath("/proc/\($0)/exe"))?.identity != own })
+            let forks = started.filter { FileStatus(following: FilePath("/proc/\($0)/exe"))?.identity == own }
+            if let counted = children.counted(of: Set(started), stillForks: Set(forks)) {
+                return zip(found, parents)
+                    .filter { holder, parent in parent != nil && (parent != getpid() || counted.contains(holder.pid)) }
+                    .map(\.0)
+            }
             pause(.milliseconds(1))
         }
         return FileHolder.of(inDirectories: true, where: condition)
+    }
+}
+
+/// The processes that this one has started, among those that hold a file, in one look after another.
+///
+/// Such a process has all descriptors of this one until it runs its own program. So it counts if it still has the file
+/// after that, or if it goes on without a program of its own. One that was started after the first look came too late,
+/// as any other program that opens the file then: a process whose threads start others all the time would never find
+/// the file closed.
+struct HoldingChildren {
+    private var running: Set<Int32> = []
+    private var first: Set<Int32>?
+
+    /// Returns those that count; nil if another look is needed.
+    ///
+    /// - Parameters:
+    ///   - found: The processes that held the file when it was looked at.
+    ///   - forks: Those of them that had not begun their own program shortly after that.
+    mutating func counted(of found: Set<Int32>, stillForks forks: Set<Int32>) -> Set<Int32>? {
+        let first = self.first ?? forks
+        self.first = first
+        let begun = found.subtracting(running).subtracting(forks)
+        running.formUnion(begun)
+        return begun.isEmpty && forks.isDisjoint(with: first) ? found.intersection(running) : nil
     }
 }
